@@ -1,0 +1,71 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// Annotations Liqo writes.
+const (
+	// AnnotationRemoteTenantNamespace is the tenant namespace at the provider, on a
+	// kubeconfig Secret; users may write it too.
+	AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
+	// AnnotationCreateVirtualNode on a ResourceSlice makes a VirtualNode for it, unless "false".
+	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
+	// AnnotationCordon ("true") cordons a ResourceSlice at the provider.
+	AnnotationCordon = "liqo.io/cordon"
+	// AnnotationCordonTenant ("true") on a ResourceSlice says that its tenant is cordoned.
+	AnnotationCordonTenant = "liqo.io/cordon-tenant"
+	// AnnotationManagedByNamespaceMap on a remote Namespace is <tenant namespace>/<NamespaceMap>.
+	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// AnnotationOriginalName on a remote Namespace is its name at the consumer.
+	AnnotationOriginalName = "liqo.io/original-name"
+	// AnnotationPermanentlyUnreachable ("true") on a ForeignCluster declares the peer dead.
+	AnnotationPermanentlyUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
+	// AnnotationUninstalling ("true") on the controller's Deployment stops recreation.
+	AnnotationUninstalling = "liqo.io/uninstalling"
+	// AnnotationPreinstalled ("true") marks Networks and IPs made at install.
+	AnnotationPreinstalled = "liqo.io/preinstalled"
+	// AnnotationWebhookServiceName on a webhook configuration is the Service behind it.
+	AnnotationWebhookServiceName = "liqo.io/webhook-service-name"
+	// AnnotationTemplateLabels caches the label keys that came from a template.
+	AnnotationTemplateLabels = "liqo.io/template-labels"
+	// AnnotationTemplateAnnotations caches the annotation keys that came from a template.
+	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
+	// AnnotationOffloadingPatchHash restarts a virtual kubelet when its patch changes.
+	AnnotationOffloadingPatchHash = "liqo.io/offloading-patch-hash"
+	// AnnotationDirectConnectionsData on a ShadowEndpointSlice is JSON for direct endpoints.
+	AnnotationDirectConnectionsData = "liqo.io/direct-connections-data"
+	// AnnotationServiceAccountForPodName is the pod a remote token Secret is for.
+	AnnotationServiceAccountForPodName = "offloading.liqo.io/service-account-for-pod-name"
+	// AnnotationServiceAccountForPodUID is the UID of that pod.
+	AnnotationServiceAccountForPodUID = "offloading.liqo.io/service-account-for-pod-uid"
+	// AnnotationServiceAccountExpiration is when the token ends.
+	AnnotationServiceAccountExpiration = "offloading.liqo.io/service-account-expiration"
+	// AnnotationFeatures announces optional additions to the contract between clusters.
+	AnnotationFeatures = "liqo.io/features"
+)
+
+// Annotations users write on what is reflected.
+const (
+	// AnnotationSkipReflection keeps an object from being reflected (DenyList).
+	AnnotationSkipReflection = "liqo.io/skip-reflection"
+	// AnnotationAllowReflection has an object reflected (AllowList).
+	AnnotationAllowReflection = "liqo.io/allow-reflection"
+	// AnnotationForceRemoteNodePort ("true") keeps the node ports of a Service.
+	AnnotationForceRemoteNodePort = "liqo.io/force-remote-node-port"
+	// AnnotationUseDirectConnections ("true") lets pods at two providers talk directly.
+	AnnotationUseDirectConnections = "liqo.io/use-direct-connections"
+	// AnnotationAntiAffinityPreset is soft, hard or propagate.
+	AnnotationAntiAffinityPreset = "liqo.io/anti-affinity-preset"
+	// AnnotationAntiAffinityLabels lists the label keys of the selector, comma separated.
+	AnnotationAntiAffinityLabels = "liqo.io/anti-affinity-labels"
+	// AnnotationAPIServerSupport is remote or disabled; absent = the consumer's API server.
+	AnnotationAPIServerSupport = "liqo.io/api-server-support"
+	// AnnotationRemoteServiceAccountName is the service account at the provider.
+	AnnotationRemoteServiceAccountName = "liqo.io/remote-service-account-name"
+	// AnnotationRemoteRuntimeClassName is the runtime class at the provider.
+	AnnotationRemoteRuntimeClassName = "liqo.io/remote-runtime-class-name"
+	// AnnotationRemoteStorageClass is the storage class at the provider, on a PVC.
+	AnnotationRemoteStorageClass = "liqo.io/remote-storage-class"
+	// AnnotationRemoteAccessModes lists the access modes at the provider, on a PVC.
+	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
+)

@@ -1,0 +1,157 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ResourceSliceConditionType is one of the two answers of a provider.
+// +kubebuilder:validation:Enum=Authentication;Resources
+type ResourceSliceConditionType string
+
+// Answers of a provider.
+const (
+	// ResourceSliceAuthentication: credentials for the slice.
+	ResourceSliceAuthentication ResourceSliceConditionType = "Authentication"
+	// ResourceSliceResources: resources of the slice.
+	ResourceSliceResources ResourceSliceConditionType = "Resources"
+)
+
+// ResourceSliceConditionStatus is the value of an answer.
+// +kubebuilder:validation:Enum=Accepted;Denied
+type ResourceSliceConditionStatus string
+
+// Values of answers.
+const (
+	ResourceSliceAccepted ResourceSliceConditionStatus = "Accepted"
+	ResourceSliceDenied   ResourceSliceConditionStatus = "Denied"
+)
+
+// ResourceSliceCondition is one answer of the provider.
+type ResourceSliceCondition struct {
+	// Type is the question answered.
+	Type ResourceSliceConditionType `json:"type"`
+	// Status is the answer.
+	Status ResourceSliceConditionStatus `json:"status"`
+	// LastTransitionTime is when Status changed last.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
+	// Reason is a word for machines.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is text for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// StorageType is a storage class the provider offers.
+type StorageType struct {
+	// StorageClassName is the class at the provider.
+	StorageClassName string `json:"storageClassName"`
+	// Default marks the class used when none is named.
+	// +optional
+	Default bool `json:"default,omitempty"`
+}
+
+// IngressType is an ingress class the provider offers.
+type IngressType struct {
+	// IngressClassName is the class at the provider.
+	IngressClassName string `json:"ingressClassName"`
+	// Default marks the class used when none is named.
+	// +optional
+	Default bool `json:"default,omitempty"`
+}
+
+// LoadBalancerType is a load balancer class the provider offers.
+type LoadBalancerType struct {
+	// LoadBalancerClassName is the class at the provider.
+	LoadBalancerClassName string `json:"loadBalancerClassName"`
+	// Default marks the class used when none is named.
+	// +optional
+	Default bool `json:"default,omitempty"`
+}
+
+// ResourceSliceSpec asks for resources; written at the consumer.
+type ResourceSliceSpec struct {
+	// ConsumerClusterID is the cluster that asks; filled by the consumer's controller.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	ConsumerClusterID string `json:"consumerClusterID,omitempty"`
+	// ProviderClusterID is the cluster that is asked; filled by the consumer's controller
+	// from the label liqo.io/remote-cluster-id or the namespace.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	ProviderClusterID string `json:"providerClusterID,omitempty"`
+	// Class decides which controller at the provider grants resources; empty = default.
+	// +optional
+	Class string `json:"class,omitempty"`
+	// Resources are the wanted amounts; for a missing key the provider takes its default.
+	// +optional
+	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// CSR is the signing request (PEM) of the slice; filled by the consumer's controller.
+	// +optional
+	CSR []byte `json:"csr,omitempty"`
+}
+
+// ResourceSliceStatus is the answer; written by the provider.
+type ResourceSliceStatus struct {
+	// Conditions are the answers: Authentication and Resources.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []ResourceSliceCondition `json:"conditions,omitempty"`
+	// Resources are the granted amounts.
+	// +optional
+	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// StorageClasses are offered to the consumer.
+	// +optional
+	StorageClasses []StorageType `json:"storageClasses,omitempty"`
+	// IngressClasses are offered to the consumer.
+	// +optional
+	IngressClasses []IngressType `json:"ingressClasses,omitempty"`
+	// LoadBalancerClasses are offered to the consumer.
+	// +optional
+	LoadBalancerClasses []LoadBalancerType `json:"loadBalancerClasses,omitempty"`
+	// NodeLabels go onto the virtual node: the provider's cluster labels.
+	// +optional
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// NodeSelector is enforced on offloaded pods at the provider.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// AuthParams are the credentials of the slice.
+	// +optional
+	AuthParams *AuthParams `json:"authParams,omitempty"`
+}
+
+// ResourceSlice asks a provider for resources; replicated from consumer to provider.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=resourceslices,singular=resourceslice,categories=liqo,shortName=rslice
+// +kubebuilder:printcolumn:name="Authentication",type=string,JSONPath=`.status.conditions[?(@.type=="Authentication")].status`
+// +kubebuilder:printcolumn:name="Resources",type=string,JSONPath=`.status.conditions[?(@.type=="Resources")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ResourceSlice struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// Spec is the request.
+	// +optional
+	Spec ResourceSliceSpec `json:"spec,omitzero"`
+	// Status is the answer.
+	// +optional
+	Status ResourceSliceStatus `json:"status,omitzero"`
+}
+
+// ResourceSliceList is a list of ResourceSlice.
+// +kubebuilder:object:root=true
+type ResourceSliceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []ResourceSlice `json:"items"`
+}

@@ -1,0 +1,35 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1beta1 holds the kind that sums up one peer, ForeignCluster.
+//
+// Optional objects are pointers, optional lists and scalars are left out when empty.
+// Status is left out when empty, so that an applied spec carries no status.
+//
+// +kubebuilder:object:generate=true
+// +groupName=core.liqo.io
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every kind of this package.
+var GroupVersion = schema.GroupVersion{Group: "core.liqo.io", Version: "v1beta1"}
+
+var (
+	// SchemeBuilder collects the kinds of this package.
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	// AddToScheme registers the kinds of this package.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+func addKnownTypes(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&ForeignCluster{}, &ForeignClusterList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

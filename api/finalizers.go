@@ -1,0 +1,53 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import corev1 "k8s.io/api/core/v1"
+
+// Finalizers, by the kind that carries them.
+const (
+	FinalizerTenant                = "tenant.liqo.io/finalizer"
+	FinalizerReplicator            = "crdreplicator.liqo.io/operator" // control-plane kubeconfig Secret
+	FinalizerReplicated            = "crdreplicator.liqo.io/resource" // local side of a replicated object
+	FinalizerForeignCluster        = "api-server-checker.liqo.io/finalizer"
+	FinalizerNetwork               = "network.ipam.liqo.io/finalizer"
+	FinalizerIP                    = "ip.ipam.liqo.io/finalizer"
+	FinalizerIPMapping             = "ipmapping-nat-controller.liqo.io/finalizer"
+	FinalizerInternalNode          = "internalnodes-route.liqo.io/finalizer"
+	FinalizerWgGateway             = "networking.liqo.io/clusterrolebinding"
+	FinalizerInternalFabric        = "networking.liqo.io/internal-fabric-geneve-tunnel-finalizer"
+	FinalizerFirewallConfiguration = "firewallconfigurations-controller.liqo.io/finalizer"
+	FinalizerRouteConfiguration    = "routeconfiguration-controller.liqo.io/finalizer"
+	FinalizerNamespaceOffloading   = "namespaceoffloading-controller.liqo.io/finalizer"
+	FinalizerNamespaceMap          = "namespacemap-controller.liqo.io/finalizer"
+	FinalizerVirtualNode           = "virtualnode-controller.liqo.io/finalizer"
+)
+
+// Field managers that other clusters may meet. The controllers of this cluster use "liqo/<name>".
+const (
+	FieldManagerReflection          = "reflection.liqo.io"
+	FieldManagerShadowPod           = "shadow-pod"
+	FieldManagerShadowEndpointSlice = "shadow-endpointslice-controller"
+)
+
+// The taint that keeps pods which are not offloaded off virtual nodes.
+const (
+	VirtualNodeTaintKey   = "virtual-node.liqo.io/not-allowed"
+	VirtualNodeTaintValue = True
+)
+
+// VirtualNodeTaint returns the taint of every virtual node.
+func VirtualNodeTaint() corev1.Taint {
+	return corev1.Taint{Key: VirtualNodeTaintKey, Value: VirtualNodeTaintValue, Effect: corev1.TaintEffectNoExecute}
+}
+
+// VirtualNodeToleration returns what offloaded pods carry to get past VirtualNodeTaint.
+func VirtualNodeToleration() corev1.Toleration {
+	return corev1.Toleration{
+		Key:      VirtualNodeTaintKey,
+		Operator: corev1.TolerationOpEqual,
+		Value:    VirtualNodeTaintValue,
+		Effect:   corev1.TaintEffectNoExecute,
+	}
+}

@@ -1,0 +1,111 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Secrets of the handshake and their keys.
+const (
+	// AuthenticationKeysSecret holds the cluster's key pair, in the install namespace.
+	AuthenticationKeysSecret = "authentication-keys"
+	// PrivateKeyField is PKCS#8 PEM in AuthenticationKeysSecret, 32 raw bytes in a
+	// gateway's Secret.
+	PrivateKeyField = "privateKey"
+	// PublicKeyField is PKIX PEM in AuthenticationKeysSecret, 32 raw bytes in a gateway's Secret.
+	PublicKeyField = "publicKey"
+	// NonceSecret holds the challenge, in the tenant namespace of the provider.
+	NonceSecret = "liqo-nonce"
+	// NonceField is 64 random bytes as base64 text.
+	NonceField = "nonce"
+	// SignedNonceSecret holds the answer, in the tenant namespace of the consumer.
+	SignedNonceSecret = "liqo-signed-nonce"
+	// SignedNonceField is the signature of the nonce.
+	SignedNonceField = "signedNonce"
+	// KubeconfigField is the key of a kubeconfig in its Secret.
+	KubeconfigField = "kubeconfig"
+	// KubeconfigContext is the only context of such a kubeconfig.
+	KubeconfigContext = "default-context"
+	// RemoteCertificateSecret holds the certificate issued to a consumer's control plane.
+	RemoteCertificateSecret = "liqo-remote-certificate"
+	// CSRField is the signing request in an issued certificate's Secret.
+	CSRField = "csr"
+	// CertificateField is the certificate in an issued certificate's Secret.
+	CertificateField = "certificate"
+	// AWSConfigSecret holds the credentials of EKS, in the install namespace.
+	AWSConfigSecret = "liqo-aws-config"
+)
+
+// Certificates.
+const (
+	// CSRSigner signs the certificates of peers.
+	CSRSigner = "kubernetes.io/kube-apiserver-client"
+	// CSRGenerateName starts the names of CertificateSigningRequests.
+	CSRGenerateName = "liqo-identity-"
+	// ControlPlaneOrganization is the group of control planes and peering users.
+	ControlPlaneOrganization = "liqo.io"
+)
+
+// Roles and bindings.
+const (
+	ClusterRoleRemoteControlPlane              = "liqo-remote-controlplane"
+	ClusterRoleVirtualKubeletRemote            = "liqo-virtual-kubelet-remote"
+	ClusterRoleVirtualKubeletRemoteClusterWide = "liqo-virtual-kubelet-remote-clusterwide"
+	ClusterRoleVirtualKubeletLocal             = "liqo-virtual-kubelet-local"
+	ClusterRoleGateway                         = "liqo-gateway"
+	ClusterRolePeeringUserTenantNamespace      = "liqo-peering-user-tenant-ns"
+	RolePeeringUserLiqoNamespace               = "liqo-peering-user-liqo-ns"
+	// BindingRemoteControlPlane lets a consumer's control plane into its tenant namespace.
+	BindingRemoteControlPlane = "liqo-binding-liqo-remote-controlplane"
+)
+
+// ControlPlaneIdentityName names the Identity of this cluster's control plane at a provider.
+func ControlPlaneIdentityName(providerClusterID string) string {
+	return "controlplane-" + providerClusterID
+}
+
+// ResourceSliceIdentityName names the Identity of a slice.
+func ResourceSliceIdentityName(slice string) string { return "resourceslice-" + slice }
+
+// KubeconfigSecretName names the Secret with the kubeconfig of an Identity.
+func KubeconfigSecretName(identity string) string { return "kubeconfig-" + identity }
+
+// RemoteCertificateSecretName names the Secret with the certificate issued to a slice.
+func RemoteCertificateSecretName(slice string) string { return RemoteCertificateSecret + "-" + slice }
+
+// ResourceSliceUserName is the user (certificate CN) of a slice and the name of its Quota:
+// the slice and the first 12 hexadecimal digits of the consumer ID's SHA-256.
+func ResourceSliceUserName(slice, consumerClusterID string) string {
+	sum := sha256.Sum256([]byte(consumerClusterID))
+	return slice + "-" + hex.EncodeToString(sum[:])[:12]
+}
+
+// PeeringUserName is the value of LabelPeeringUserName; the user itself adds a dash and 32
+// hexadecimal digits.
+func PeeringUserName(consumerClusterID string) string { return "liqo-peer-user-" + consumerClusterID }
+
+// PeeringUserLiqoBindingName names a peering user's RoleBinding in the install namespace.
+func PeeringUserLiqoBindingName(consumerClusterID string) string {
+	return PeeringUserName(consumerClusterID) + "-liqo-ns-reader"
+}
+
+// PeeringUserTenantBindingName names a peering user's RoleBinding in the tenant namespace.
+func PeeringUserTenantBindingName(consumerClusterID string) string {
+	return PeeringUserName(consumerClusterID) + "-tenant-ns-writer"
+}
+
+// ClusterWideBindingName names the ClusterRoleBinding of a consumer's virtual kubelets.
+func ClusterWideBindingName(clusterRole, consumerClusterID string) string {
+	return "liqo-binding-" + clusterRole + "-" + consumerClusterID
+}
+
+// VirtualNodeBindingName names the ClusterRoleBinding of a virtual kubelet in this cluster.
+func VirtualNodeBindingName(virtualNode string) string { return "liqo-node-" + virtualNode }
+
+// GatewayBindingName names the ClusterRoleBinding of a gateway.
+func GatewayBindingName(namespace, gateway string) string {
+	return "liqo-gateway-" + namespace + "-" + gateway
+}

@@ -1,0 +1,124 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Names of the installation.
+const (
+	// Namespace is where Liqo is installed unless the user says otherwise.
+	Namespace = "liqo"
+	// ReleaseName is the Helm release.
+	ReleaseName = "liqo"
+	// StorageNamespace holds volumes of the virtual storage class.
+	StorageNamespace = "liqo-storage"
+	// LabelStorageProvisioner ("true") marks StorageNamespace.
+	LabelStorageProvisioner = "liqo.io/storage-provisioner"
+	// ClusterIDConfigMap holds the cluster's own ID, in the install namespace.
+	ClusterIDConfigMap = "liqo-clusterid-configmap"
+	// ClusterIDConfigMapKey is the key in ClusterIDConfigMap.
+	ClusterIDConfigMapKey = "CLUSTER_ID"
+	// ClusterIDConfigMapAppName is the value of LabelAppName on ClusterIDConfigMap.
+	ClusterIDConfigMapAppName = "clusterid-configmap"
+	// StorageClassName is the virtual storage class.
+	StorageClassName = "liqo"
+	// StorageProvisioner is its provisioner.
+	StorageProvisioner = "liqo.io/storage"
+	// RuntimeClassName sends a pod to virtual nodes.
+	RuntimeClassName = "liqo"
+	// DefaultResourceSliceClass is the class of slices this implementation grants itself;
+	// the empty class means the same.
+	DefaultResourceSliceClass = "default"
+	// NamespaceOffloadingName is the only legal name of a NamespaceOffloading.
+	NamespaceOffloadingName = "offloading"
+	// VkOptionsTemplateName is the default VkOptionsTemplate, in the install namespace.
+	VkOptionsTemplateName = "virtual-kubelet-default"
+	// WgGatewayServerTemplateName is the default server template, in the install namespace.
+	WgGatewayServerTemplateName = "wireguard-server"
+	// WgGatewayClientTemplateName is the default client template, in the install namespace.
+	WgGatewayClientTemplateName = "wireguard-client"
+	// VirtualKubeletLeaderLease elects the virtual kubelet that reflects what all virtual
+	// nodes of a provider share, in the tenant namespace.
+	VirtualKubeletLeaderLease = "virtual-kubelet-leader-election"
+	// ControllerManagerName is the Deployment of the controller.
+	ControllerManagerName = "liqo-controller-manager"
+	// FabricName is the DaemonSet of the nodes' network.
+	FabricName = "liqo-fabric"
+	// ProxyName is the Deployment and Service of the API server proxy.
+	ProxyName = "liqo-proxy"
+	// WebhookName is both webhook configurations and their Service.
+	WebhookName = "liqo-webhook"
+	// WebhookCertsSecret holds the webhook's certificate: keys ca, tls.crt, tls.key.
+	WebhookCertsSecret = "liqo-webhook-certs"
+)
+
+// Networks and IPs made at install, in the install namespace.
+const (
+	NetworkPodCIDR      = "pod-cidr"
+	NetworkServiceCIDR  = "service-cidr"
+	NetworkExternalCIDR = "external-cidr"
+	NetworkInternalCIDR = "internal-cidr"
+	IPAPIServer         = "api-server"
+	IPAPIServerProxy    = "api-server-proxy"
+)
+
+const tenantNamespacePrefix = "liqo-tenant-"
+
+// maxClusterIDLength keeps TenantNamespace a DNS label: 51 = 63 − len("liqo-tenant-").
+const maxClusterIDLength = 63 - len(tenantNamespacePrefix)
+
+// ClusterIDPattern is what a cluster ID looks like: a DNS label.
+const ClusterIDPattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+
+var clusterID = regexp.MustCompile(ClusterIDPattern)
+
+// ValidateClusterID says what is wrong with a cluster ID, nil if nothing.
+func ValidateClusterID(id string) error {
+	if !clusterID.MatchString(id) {
+		return fmt.Errorf("cluster ID %q: use lower-case letters, digits and '-', starting and ending with a letter or digit", id)
+	}
+	if len(id) > maxClusterIDLength {
+		return fmt.Errorf("cluster ID %q: %d characters, use at most %d", id, len(id), maxClusterIDLength)
+	}
+	return nil
+}
+
+// TenantNamespace names the namespace of the peering with a cluster. Users may choose
+// another name: find it by LabelTenantNamespace and LabelRemoteClusterID first.
+func TenantNamespace(remoteClusterID string) string { return tenantNamespacePrefix + remoteClusterID }
+
+// RemoteNamespaceName names the remote namespace with the strategy DefaultName. It is not
+// shortened: a name over 63 characters cannot be created.
+func RemoteNamespaceName(localNamespace, consumerClusterID string) string {
+	return localNamespace + "-" + consumerClusterID
+}
+
+// ManagedByNamespaceMap is the value of AnnotationManagedByNamespaceMap.
+func ManagedByNamespaceMap(tenantNamespace, namespaceMap string) string {
+	return tenantNamespace + "/" + namespaceMap
+}
+
+// GatewayResourceName names Deployment, Service, key Secret and Connection of a gateway.
+func GatewayResourceName(gateway string) string { return "gw-" + gateway }
+
+// GatewayMetricsName names the metrics Service and ServiceMonitor of a gateway.
+func GatewayMetricsName(gateway string) string { return gateway + "-metrics" }
+
+// VirtualKubeletName names the Deployment of a virtual node's virtual kubelet.
+func VirtualKubeletName(virtualNode string) string { return "vk-" + virtualNode }
+
+// ServiceAccountTokenSecretName names the remote Secret with the tokens of a pod.
+func ServiceAccountTokenSecretName(pod string) string { return pod + "-token" }
+
+// RootCAConfigMapName names the remote copy of the consumer's root CA. It takes the first
+// 5 characters of the ID, or all of a shorter one.
+func RootCAConfigMapName(consumerClusterID string) string {
+	return "kube-root-ca.crt." + consumerClusterID[:min(5, len(consumerClusterID))]
+}
+
+// UnknownSourceIPName names the IP that stands for sources without an address of their own.
+func UnknownSourceIPName(configuration string) string { return configuration + "-unknown-source" }

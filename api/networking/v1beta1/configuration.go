@@ -1,0 +1,97 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition type and reasons of a Configuration.
+const (
+	// NetworkCIDRsConfigured is True when every CIDR of the peer has a granted CIDR here.
+	NetworkCIDRsConfigured = "NetworkCIDRsConfigured"
+	// ReasonWaitingForNetworks: some CIDR of the peer has no granted CIDR yet.
+	ReasonWaitingForNetworks = "WaitingForNetworks"
+	// ReasonNetworkCIDRsConfigured: status.remote is complete.
+	ReasonNetworkCIDRsConfigured = "NetworkCIDRsConfigured"
+)
+
+// ClusterConfig is the address space of one cluster.
+type ClusterConfig struct {
+	// CIDR lists it.
+	// +optional
+	CIDR ClusterCIDR `json:"cidr,omitzero"`
+}
+
+// ClusterCIDR lists the CIDRs of one cluster.
+type ClusterCIDR struct {
+	// Pod are the CIDRs pods get addresses from.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR"
+	Pod []string `json:"pod,omitempty"`
+	// External are the CIDRs of addresses that stand for something else; one entry is used.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR"
+	External []string `json:"external,omitempty"`
+}
+
+// ConfigurationSpec is the address space both sides really use.
+type ConfigurationSpec struct {
+	// Local is the address space of this cluster; filled by the controller when nil.
+	// +optional
+	Local *ClusterConfig `json:"local,omitempty"`
+	// Remote is the address space of the peer, as the peer sees it.
+	// +optional
+	Remote *ClusterConfig `json:"remote,omitempty"`
+}
+
+// ConfigurationStatus is the peer's address space seen from here; written by the controller.
+type ConfigurationStatus struct {
+	// Remote holds the granted CIDRs, in the order of spec.remote; nil until granted.
+	// +optional
+	Remote *ClusterConfig `json:"remote,omitempty"`
+	// Conditions say whether all CIDRs are granted.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Configuration holds the CIDRs exchanged with one peer, named by the label liqo.io/remote-cluster-id.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=configurations,singular=configuration,categories=liqo,shortName=conf
+// +kubebuilder:printcolumn:name="Desired Pod CIDR ",type=string,JSONPath=`.spec.remote.cidr.pod`
+// +kubebuilder:printcolumn:name="Remapped Pod CIDR",type=string,JSONPath=`.status.remote.cidr.pod`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Desired External CIDR",type=string,priority=1,JSONPath=`.spec.remote.cidr.external`
+// +kubebuilder:printcolumn:name="Remapped External CIDR",type=string,priority=1,JSONPath=`.status.remote.cidr.external`
+// +kubebuilder:printcolumn:name="ClusterID",type=string,priority=1,JSONPath=`.metadata.labels.liqo\.io/remote-cluster-id`
+type Configuration struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// Spec is what both sides use.
+	// +optional
+	Spec ConfigurationSpec `json:"spec,omitzero"`
+	// Status is how it looks from here.
+	// +optional
+	Status ConfigurationStatus `json:"status,omitzero"`
+}
+
+// GetConditions returns the conditions for reading and writing.
+func (x *Configuration) GetConditions() *[]metav1.Condition { return &x.Status.Conditions }
+
+// ConfigurationList is a list of Configuration.
+// +kubebuilder:object:root=true
+type ConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []Configuration `json:"items"`
+}

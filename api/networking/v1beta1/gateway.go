@@ -1,0 +1,46 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+// Protocol is the transport of a tunnel.
+// +kubebuilder:validation:Enum=TCP;UDP
+type Protocol string
+
+// Transports of a tunnel.
+const (
+	ProtocolTCP Protocol = "TCP"
+	ProtocolUDP Protocol = "UDP"
+)
+
+// EndpointStatus is where a gateway server is reached from outside.
+// +kubebuilder:validation:XValidation:rule="!(has(self.port) && has(self.ports))",message="port and ports are mutually exclusive"
+// +kubebuilder:validation:XValidation:rule="has(self.port) || (has(self.ports) && size(self.ports) > 0)",message="at least one of port or ports must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q == p))",message="ports must not contain duplicates"
+type EndpointStatus struct {
+	// Addresses are IPs or DNS names; the first that works is used.
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// Port is the only port; 0 = see Ports.
+	// +optional
+	Port int32 `json:"port,omitempty"`
+	// Ports are several ports, one parallel tunnel each; excludes Port.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Ports []int32 `json:"ports,omitempty"`
+	// Protocol is the transport; empty = UDP.
+	// +optional
+	Protocol Protocol `json:"protocol,omitempty"`
+}
+
+// InternalGatewayEndpoint is where the active gateway pod runs.
+type InternalGatewayEndpoint struct {
+	// IP is the address of the pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
+	IP string `json:"ip,omitempty"`
+	// Node is the node of the pod.
+	// +optional
+	Node string `json:"node,omitempty"`
+}

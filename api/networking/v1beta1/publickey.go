@@ -1,0 +1,36 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PublicKeySpec holds the key; written by liqoctl or a user.
+type PublicKeySpec struct {
+	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes.
+	// +optional
+	PublicKey []byte `json:"publicKey,omitempty"`
+}
+
+// PublicKey is the WireGuard key of the other end of a tunnel.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=publickeies,singular=publickey,categories=liqo,shortName=pk;pkies;pkey
+type PublicKey struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// Spec holds the key.
+	// +optional
+	Spec PublicKeySpec `json:"spec,omitzero"`
+}
+
+// PublicKeyList is a list of PublicKey.
+// +kubebuilder:object:root=true
+type PublicKeyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []PublicKey `json:"items"`
+}

@@ -1,0 +1,69 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WgGatewayServerSpec is rendered from a template by the controller.
+type WgGatewayServerSpec struct {
+	// Service exposes the server.
+	Service ServiceTemplate `json:"service"`
+	// Deployment runs the server.
+	Deployment DeploymentTemplate `json:"deployment"`
+	// Metrics is what to create for scraping; nil = nothing.
+	// +optional
+	Metrics *Metrics `json:"metrics,omitempty"`
+	// SecretRef names the Secret with the keys; nil or empty = keys are generated.
+	// +optional
+	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
+}
+
+// WgGatewayServerStatus is written by the controller and copied up into GatewayServer.
+type WgGatewayServerStatus struct {
+	// SecretRef is the Secret with the keys.
+	// +optional
+	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// Endpoint is where clients reach the server; nil until exposed.
+	// +optional
+	Endpoint *EndpointStatus `json:"endpoint,omitempty"`
+	// InternalEndpoint is where the active gateway pod runs; nil while there is none.
+	// +optional
+	InternalEndpoint *InternalGatewayEndpoint `json:"internalEndpoint,omitempty"`
+	// Conditions say whether the server runs and, if not, why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// WgGatewayServer is a WireGuard server rendered from a template.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=wggatewayservers,singular=wggatewayserver,categories=liqo,shortName=wgs;wggs
+type WgGatewayServer struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// Spec is what to run.
+	// +optional
+	Spec WgGatewayServerSpec `json:"spec,omitzero"`
+	// Status is what runs.
+	// +optional
+	Status WgGatewayServerStatus `json:"status,omitzero"`
+}
+
+// GetConditions returns the conditions for reading and writing.
+func (x *WgGatewayServer) GetConditions() *[]metav1.Condition { return &x.Status.Conditions }
+
+// WgGatewayServerList is a list of WgGatewayServer.
+// +kubebuilder:object:root=true
+type WgGatewayServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []WgGatewayServer `json:"items"`
+}
