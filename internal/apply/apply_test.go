@@ -1,0 +1,56 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/apply"
+)
+
+// TestMapLosesItsKeys: keys go one by one, also the last one, and nothing is sent for nothing.
+func TestMapLosesItsKeys(t *testing.T) {
+	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := apply.New(c, "test")
+	for _, want := range []map[string]string{{"a": "1", "b": "2"}, {"b": "2"}, {}, {"c": "3"}, nil} {
+		desired := &offv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "map"},
+			Spec:       offv1beta1.NamespaceMapSpec{DesiredMapping: want},
+		}
+		if _, err := a.Object(t.Context(), read(t, c), desired); err != nil {
+			t.Fatalf("apply %v: %v", want, err)
+		}
+		got := read(t, c).(*offv1beta1.NamespaceMap).Spec.DesiredMapping
+		if len(want)+len(got) > 0 && !cmp.Equal(want, got) {
+			t.Errorf("applied %v, got %v", want, got)
+		}
+		if sent, err := a.Object(t.Context(), read(t, c), desired); sent || err != nil {
+			t.Errorf("apply %v again: a request was sent: %t, error %v", want, sent, err)
+		}
+	}
+}
+
+// read gives the object as it is, nil when there is none yet.
+func read(t *testing.T, c client.Client) client.Object {
+	t.Helper()
+	m := &offv1beta1.NamespaceMap{}
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "map"}, m)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return m
+}

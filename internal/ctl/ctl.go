@@ -1,0 +1,119 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ctl is the loop every controller runs in: observe, decide, apply.
+//
+// A controller brings two functions. Gather does all reads for one root object; Plan is pure
+// and says what should be. The loop applies the plan, prunes what a complete plan no longer
+// names, writes the verdict into the root's conditions and takes care of finalizers. Data flows
+// from Gather to Plan to the API server; what was achieved comes back as another observation.
+//
+// Start reading at Controller, then Plan, then loop.Reconcile.
+package ctl
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/internal/apply"
+)
+
+// Controller describes one controller rooted on objects of type R.
+type Controller[R client.Object, In any] struct {
+	// Name is unique in the process; the field manager is "liqo/<Name>".
+	Name string
+	// Owns are typed prototypes of the kinds the plan's Objects are of. They are watched, and
+	// pruned when a complete plan no longer names them.
+	Owns []client.Object
+	// Watches are further kinds Gather reads.
+	Watches []Watch
+	// Only tells which objects of the root's kind are roots; nil means all. The others are left
+	// alone, without finalizer, conditions or plan.
+	Only func(root R) bool
+	// Finalizer holds the root until its effects are pruned. Needed only where effects leave
+	// the root's namespace or the cluster; empty means none.
+	Finalizer string
+	// Quiet controllers write no conditions: another controller of the same root does.
+	Quiet bool
+	// Gather reads everything Plan needs, or fails: it never returns a part.
+	Gather func(ctx context.Context, r Reader, root R) (In, error)
+	// Plan is pure: the same input gives the same plan in the same order.
+	Plan func(In) Plan
+	// Workers is how many roots are worked on at once; 0 means one.
+	Workers int
+}
+
+// Registrar adds a controller to a manager.
+type Registrar interface {
+	Register(mgr manager.Manager) error
+}
+
+// Reader reads from the cache; Live asks the API server, for what the cache does not hold or
+// must not be late about.
+type Reader struct {
+	client.Reader
+	Live client.Reader
+}
+
+// Watch names a kind a controller reads and which roots an object of it concerns.
+type Watch struct {
+	Kind client.Object
+	Map  MapFunc
+}
+
+// MapFunc gives the roots to look at when obj has changed.
+type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request
+
+const (
+	// labelOwner holds the root's UID on every object a controller made.
+	labelOwner = "ctl.liqo.io/owner-uid"
+	// labelController holds the controller's name on every object it made.
+	labelController = "ctl.liqo.io/controller"
+	// annotationOwner holds the root's "namespace/name", which leads from the object to the root.
+	annotationOwner = "ctl.liqo.io/owner"
+	// labelManaged marks every object Liqo makes; informers of large kinds are limited to it.
+	labelManaged = "liqo.io/managed"
+)
+
+// Register adds the controller to mgr.
+func (c Controller[R, In]) Register(mgr manager.Manager) error {
+	l := &loop[R, In]{
+		Controller: c,
+		client:     mgr.GetClient(),
+		reader:     Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		recorder:   mgr.GetEventRecorder("liqo-" + c.Name),
+		objects:    apply.New(mgr.GetClient(), "liqo/"+c.Name),
+		conditions: apply.New(mgr.GetClient(), "liqo/"+c.Name+"-conditions"),
+		verdicts:   map[types.NamespacedName]Verdict{},
+	}
+	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R]()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true)})
+	for _, kind := range c.Owns {
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf))
+	}
+	for _, w := range c.Watches {
+		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return w.Map(ctx, l.reader, obj)
+		}))
+	}
+	return b.Complete(l)
+}
+
+// rootOf leads from an owned object back to its root.
+func (c Controller[R, In]) rootOf(_ context.Context, obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[labelController] != c.Name {
+		return nil
+	}
+	key, ok := parseKey(obj.GetAnnotations()[annotationOwner])
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}

@@ -1,0 +1,229 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+const (
+	namespace = "default"
+	elsewhere = "kube-public"
+	// patience is how long a change may take to be seen; two API servers share two cores.
+	patience = 20 * time.Second
+)
+
+// wishes plans one ConfigMap for each "name=value" in the root's annotation "wish"; annotation
+// "verdict" makes the plan wait or block.
+func wishes(root *ipamv1alpha1.Network) ctl.Plan {
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	var plan ctl.Plan
+	switch root.Annotations["verdict"] {
+	case "wait":
+		plan = ctl.Wait("NotYet", "apply the other half")
+	case "block":
+		plan = ctl.Block("Wrong", "change the wish")
+	}
+	for wish := range strings.FieldsSeq(root.Annotations["wish"]) {
+		name, value, _ := strings.Cut(wish, "=")
+		plan.Objects = append(plan.Objects, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: name},
+			Data:       map[string]string{value: value},
+		})
+	}
+	return plan
+}
+
+// flaky fails a fifth of the writes, so that every test also shows that the loop tries again.
+type flaky struct {
+	http.RoundTripper
+	random *rand.Rand
+}
+
+func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && f.random.IntN(5) == 0 {
+		return nil, errors.New("write failed on purpose")
+	}
+	return f.RoundTripper.RoundTrip(r)
+}
+
+// start runs the wishes controller against a real API server and gives a client that never fails.
+func start(t *testing.T) client.Client {
+	server := apitest.Start(t)
+	config := rest.CopyConfig(server.Config)
+	seed := rand.Uint64()
+	t.Logf("seed of failing writes: %d", seed)
+	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
+		return flaky{rt, rand.New(rand.NewPCG(seed, 0))}
+	}
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ctl.Controller[*ipamv1alpha1.Network, *ipamv1alpha1.Network]{
+		Name:      "wishes",
+		Owns:      []client.Object{&corev1.ConfigMap{}},
+		Finalizer: "liqo.io/wishes",
+		Gather: func(_ context.Context, _ ctl.Reader, root *ipamv1alpha1.Network) (*ipamv1alpha1.Network, error) {
+			return root, nil
+		},
+		Plan: wishes,
+	}.Register(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("manager: %v", err)
+		}
+	})
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wish creates the root or changes what it wants.
+func wish(t *testing.T, c client.Client, annotations map[string]string) {
+	t.Helper()
+	root := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root"}}
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(root), root)
+	if apierrors.IsNotFound(err) {
+		root.Annotations, root.Spec.CIDR = annotations, "10.0.0.0/16"
+		err = c.Create(t.Context(), root)
+	} else if err == nil {
+		patch := client.MergeFrom(root.DeepCopy())
+		root.Annotations = annotations
+		err = c.Patch(t.Context(), root, patch)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// granted lists "name=value" of what the controller made.
+func granted(t *testing.T, c client.Client) string {
+	t.Helper()
+	var list corev1.ConfigMapList
+	if err := c.List(t.Context(), &list, client.InNamespace(elsewhere), client.HasLabels{"ctl.liqo.io/owner-uid"}); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, cm := range list.Items {
+		for key := range maps.Keys(cm.Data) {
+			all = append(all, cm.Name+"="+key)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// ready gives the reason of the root's Ready condition.
+func ready(t *testing.T, c client.Client) string {
+	t.Helper()
+	var root ipamv1alpha1.Network
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "root"}, &root); err != nil {
+		return "gone"
+	}
+	if cond := meta.FindStatusCondition(root.Status.Conditions, ctl.ConditionReady); cond != nil {
+		return cond.Reason
+	}
+	return ""
+}
+
+func eventually(t *testing.T, want string, got func() string) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = got()
+		return last == want, nil
+	})
+	if err != nil {
+		t.Fatalf("after %s: (-want +got)\n%s", patience, cmp.Diff(want, last))
+	}
+}
+
+func TestLoop(t *testing.T) {
+	c := start(t)
+	made := func() string { return granted(t, c) }
+	told := func() string { return ready(t, c) }
+
+	wish(t, c, map[string]string{"wish": "a=1 b=2"})
+	eventually(t, "a=1 b=2", made)
+	eventually(t, "Ready", told)
+
+	// A complete plan prunes what it no longer names, and a removed key goes.
+	wish(t, c, map[string]string{"wish": "a=3"})
+	eventually(t, "a=3", made)
+
+	// A plan that waits or is blocked may add, never removes.
+	for verdict, reason := range map[string]string{"wait": "NotYet", "block": "Wrong"} {
+		wish(t, c, map[string]string{"wish": "c=4", "verdict": verdict})
+		eventually(t, reason, told)
+		eventually(t, "a=3 c=4", made)
+	}
+
+	// What somebody else deletes or edits comes back.
+	wish(t, c, map[string]string{"wish": "a=3 c=4"})
+	if err := c.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a=3 c=4", made)
+
+	steady(t, c)
+
+	// Effects in another namespace are gone before the root is.
+	if err := c.Delete(t.Context(), &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "gone", told)
+	if left := made(); left != "" {
+		t.Errorf("the root is gone and left behind: %s", left)
+	}
+}
+
+// steady touches the root without changing what it wants and expects that nothing is written.
+func steady(t *testing.T, c client.Client) {
+	t.Helper()
+	version := func() string {
+		var cm corev1.ConfigMap
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: elsewhere, Name: "c"}, &cm); err != nil {
+			t.Fatal(err)
+		}
+		return cm.ResourceVersion
+	}
+	before := version()
+	wish(t, c, map[string]string{"wish": "a=3 c=4 d=5"})
+	eventually(t, "a=3 c=4 d=5", func() string { return granted(t, c) })
+	if after := version(); after != before {
+		t.Errorf("c was written without a change: version %s became %s", before, after)
+	}
+}

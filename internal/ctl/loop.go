@@ -1,0 +1,370 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/internal/apply"
+)
+
+// loop runs one controller on one cluster.
+type loop[R client.Object, In any] struct {
+	Controller[R, In]
+	client   client.Client
+	reader   Reader
+	recorder events.EventRecorder
+	// objects and conditions are two field managers, so that a plan without a status still
+	// writes its verdict and keeps the status it wrote before.
+	objects, conditions *apply.Applier
+
+	mu       sync.Mutex
+	verdicts map[types.NamespacedName]Verdict
+}
+
+// Reconcile makes one root's plan true.
+func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	root := newRoot[R]()
+	if err := l.client.Get(ctx, req.NamespacedName, root); err != nil {
+		if apierrors.IsNotFound(err) {
+			l.forget(req.NamespacedName, root)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("get %s %s: %w", l.Name, req, err)
+	}
+	if l.Only != nil && !l.Only(root) {
+		return reconcile.Result{}, nil
+	}
+	deleting := root.GetDeletionTimestamp() != nil
+	if deleting && !controllerutil.ContainsFinalizer(root, l.Finalizer) {
+		return reconcile.Result{}, nil
+	}
+	if err := l.hold(ctx, root, deleting); err != nil {
+		return reconcile.Result{}, err
+	}
+	in, err := l.Gather(ctx, l.reader, root)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gather for %s %s: %w", l.Name, req, err)
+	}
+	plan := l.Plan(in)
+	done, err := l.act(ctx, root, plan)
+	if err == nil && deleting && done {
+		err = l.release(ctx, root)
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, err
+}
+
+// act applies the plan and reports whether it is complete and nothing is left to prune. One
+// object that fails does not keep the others from being applied.
+func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) {
+	var errs []error
+	if plan.Fill != nil {
+		errs = append(errs, l.fill(ctx, root, plan.Fill))
+	}
+	for _, obj := range plan.Objects {
+		errs = append(errs, l.apply(ctx, root, obj))
+	}
+	for _, obj := range plan.Delete {
+		errs = append(errs, l.delete(ctx, obj))
+	}
+	left := 0
+	if plan.State == Ready {
+		n, err := l.prune(ctx, root, plan.Objects)
+		left, errs = n, append(errs, err)
+	}
+	if plan.Status != nil {
+		plan.Status.SetName(root.GetName())
+		plan.Status.SetNamespace(root.GetNamespace())
+		changed, err := l.objects.Status(ctx, root, plan.Status)
+		errs = append(errs, ignoreGone(root, err))
+		if changed {
+			log.FromContext(ctx).V(1).Info("status applied")
+		}
+	}
+	err := errors.Join(errs...)
+	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Verdict, err))
+}
+
+// apply applies one desired object after marking it as the root's.
+func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) error {
+	l.mark(root, obj)
+	live, err := l.live(ctx, obj)
+	if err != nil {
+		return err
+	}
+	changed, err := l.objects.Object(ctx, live, obj)
+	if changed && err == nil && live == nil {
+		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
+	}
+	return err
+}
+
+// live is the object as the cache has it, nil when it is absent or of a kind without a type.
+func (l *loop[R, In]) live(ctx context.Context, desired client.Object) (client.Object, error) {
+	kind := l.kind(desired)
+	owned := slices.ContainsFunc(l.Owns, func(o client.Object) bool { return l.kind(o) == kind })
+	if !owned {
+		return nil, nil
+	}
+	obj, err := l.client.Scheme().New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("find type of %s: %w", kind, err)
+	}
+	live := obj.(client.Object)
+	err = l.client.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// mark makes obj recognisable as made for the root by this controller.
+func (l *loop[R, In]) mark(root R, obj client.Object) {
+	obj.SetLabels(with(obj.GetLabels(), map[string]string{
+		labelOwner: string(root.GetUID()), labelController: l.Name, labelManaged: "true",
+	}))
+	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{
+		annotationOwner: root.GetNamespace() + "/" + root.GetName(),
+	}))
+	if root.GetNamespace() != "" && root.GetNamespace() != obj.GetNamespace() {
+		return
+	}
+	kind := l.kind(root)
+	obj.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: root.GetName(), UID: root.GetUID(), Controller: new(true),
+	}})
+}
+
+// prune deletes the root's objects that keep does not name and returns how many were still there.
+// For a root being deleted it asks the API server: the cache may not have seen the last creation.
+func (l *loop[R, In]) prune(ctx context.Context, root R, keep []client.Object) (int, error) {
+	var reader client.Reader = l.reader
+	if root.GetDeletionTimestamp() != nil {
+		reader = l.reader.Live
+	}
+	left, errs := 0, []error(nil)
+	for _, prototype := range l.Owns {
+		objs, err := l.owned(ctx, reader, root, l.kind(prototype))
+		errs = append(errs, err)
+		for _, obj := range objs {
+			if l.named(keep, obj) {
+				continue
+			}
+			left++
+			errs = append(errs, l.delete(ctx, obj))
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// owned lists what this controller made for the root, of one kind.
+func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, root R, kind schema.GroupVersionKind) ([]client.Object, error) {
+	obj, err := l.client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("find list type of %s: %w", kind, err)
+	}
+	list := obj.(client.ObjectList)
+	err = r.List(ctx, list, client.MatchingLabels{labelOwner: string(root.GetUID()), labelController: l.Name})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	items, err := meta.ExtractList(list)
+	objs := make([]client.Object, len(items))
+	for i, item := range items {
+		objs[i] = item.(client.Object)
+	}
+	return objs, err
+}
+
+func (l *loop[R, In]) named(keep []client.Object, obj client.Object) bool {
+	return slices.ContainsFunc(keep, func(k client.Object) bool {
+		return k.GetName() == obj.GetName() && k.GetNamespace() == obj.GetNamespace() && l.kind(k).Kind == l.kind(obj).Kind
+	})
+}
+
+// delete deletes an object, only while it has the UID it was seen with.
+func (l *loop[R, In]) delete(ctx context.Context, obj client.Object) error {
+	if obj.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	var opts []client.DeleteOption
+	if uid := obj.GetUID(); uid != "" {
+		opts = append(opts, client.Preconditions{UID: &uid})
+	}
+	l.objects.Forget(obj)
+	err := l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	log.FromContext(ctx).Info("deleted", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
+	return nil
+}
+
+// fill patches what the plan filled into the root, if anything.
+func (l *loop[R, In]) fill(ctx context.Context, root R, filled client.Object) error {
+	patch := client.MergeFrom(root)
+	data, err := patch.Data(filled)
+	if err != nil || string(data) == "{}" {
+		return err
+	}
+	if err := l.client.Patch(ctx, filled, patch); err != nil {
+		return fmt.Errorf("fill %s %s: %w", l.kind(root).Kind, client.ObjectKeyFromObject(root), ignoreGone(root, err))
+	}
+	return nil
+}
+
+// hold sets the finalizer before the first effect.
+func (l *loop[R, In]) hold(ctx context.Context, root R, deleting bool) error {
+	if l.Finalizer == "" || deleting {
+		return nil
+	}
+	return l.patchFinalizer(ctx, root, controllerutil.AddFinalizer)
+}
+
+// release removes the finalizer after the last effect is gone.
+func (l *loop[R, In]) release(ctx context.Context, root R) error {
+	return client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
+}
+
+// patchFinalizer changes the finalizer list under optimistic lock: it is a list without keys.
+func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(client.Object, string) bool) error {
+	before := root.DeepCopyObject().(client.Object)
+	if !change(root, l.Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := l.client.Patch(ctx, root, patch); err != nil {
+		return fmt.Errorf("patch finalizer of %s %s: %w", l.kind(root).Kind, client.ObjectKeyFromObject(root), err)
+	}
+	return nil
+}
+
+// tell writes the verdict where the user looks: into the conditions, and as an event when the
+// root gets stuck or recovers.
+func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error) error {
+	if failure != nil {
+		v = Verdict{Waiting, "ApplyFailed", failure.Error()}
+	}
+	key := client.ObjectKeyFromObject(root)
+	l.mu.Lock()
+	last, known := l.verdicts[key]
+	l.verdicts[key] = v
+	l.mu.Unlock()
+	if known && last.State == Blocked && v.State == Ready {
+		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "resolved: %s", last.Reason)
+	}
+	if v.State == Blocked && last != v {
+		l.recorder.Eventf(root, nil, corev1.EventTypeWarning, v.Reason, "Reconcile", "%s", v.Message)
+	}
+	if l.Quiet || root.GetDeletionTimestamp() != nil && v.State == Ready {
+		return nil
+	}
+	return l.conditionsOf(ctx, root, v)
+}
+
+// conditionsOf applies Ready, Reconciling and Stalled to a root that has standard conditions.
+func (l *loop[R, In]) conditionsOf(ctx context.Context, root R, v Verdict) error {
+	if _, ok := any(root).(Conditioned); !ok {
+		return nil
+	}
+	desired := newRoot[R]()
+	desired.SetName(root.GetName())
+	desired.SetNamespace(root.GetNamespace())
+	*any(desired).(Conditioned).GetConditions() = conditions(*any(root).(Conditioned).GetConditions(), v, root.GetGeneration())
+	content, err := statusOnly(desired)
+	if err != nil {
+		return err
+	}
+	content.SetGroupVersionKind(l.kind(root))
+	_, err = l.conditions.Status(ctx, root, content)
+	return ignoreGone(root, err)
+}
+
+// forget drops what is remembered of a root that is gone.
+func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
+	root.SetName(key.Name)
+	root.SetNamespace(key.Namespace)
+	l.objects.Forget(root)
+	l.conditions.Forget(root)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.verdicts, key)
+}
+
+func (l *loop[R, In]) kind(obj client.Object) schema.GroupVersionKind {
+	gvk, err := apiutil.GVKForObject(obj, l.client.Scheme())
+	if err != nil {
+		return schema.GroupVersionKind{Kind: reflect.TypeOf(obj).String()}
+	}
+	return gvk
+}
+
+// ignoreGone drops the error of writing to a root that vanished in the meantime.
+func ignoreGone(root client.Object, err error) error {
+	if root.GetDeletionTimestamp() != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return err
+}
+
+// newRoot makes an empty object of the root's pointer type.
+func newRoot[R client.Object]() R {
+	return reflect.New(reflect.TypeFor[R]().Elem()).Interface().(R)
+}
+
+// with returns m extended by more, in a new map.
+func with(m, more map[string]string) map[string]string {
+	out := make(map[string]string, len(m)+len(more))
+	for _, part := range []map[string]string{m, more} {
+		for k, v := range part {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func parseKey(s string) (types.NamespacedName, bool) {
+	namespace, name, ok := strings.Cut(s, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
+}
+
+// statusOnly keeps of obj its identity and its status conditions, so that applying it claims
+// nothing else.
+func statusOnly(obj client.Object) (*unstructured.Unstructured, error) {
+	list := *obj.(Conditioned).GetConditions()
+	items := make([]any, len(list))
+	for i, c := range list {
+		items[i] = map[string]any{
+			"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+			"observedGeneration": c.ObservedGeneration, "lastTransitionTime": c.LastTransitionTime.UTC().Format(metav1TimeFormat),
+		}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetName(obj.GetName())
+	u.SetNamespace(obj.GetNamespace())
+	return u, unstructured.SetNestedSlice(u.Object, items, "status", "conditions")
+}

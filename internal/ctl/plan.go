@@ -1,0 +1,61 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// State says how far a plan could get.
+type State int
+
+const (
+	// Ready: the plan is complete; what it does not name may be pruned.
+	Ready State = iota
+	// Waiting: an event or a time will help.
+	Waiting
+	// Blocked: only a change of the input helps.
+	Blocked
+)
+
+// Verdict tells the user how a root stands. The zero value is Ready.
+type Verdict struct {
+	State State
+	// Reason is a CamelCase word for programs; empty means "Ready".
+	Reason string
+	// Message says what is wrong and ends with what the user can do. It must not hold times or
+	// generated names: it would change at every pass.
+	Message string
+}
+
+// Plan is everything one root wants to be true.
+type Plan struct {
+	Verdict
+	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
+	Objects []client.Object
+	// Status is of the root's type; the fields set in its status are applied and owned by the
+	// controller. Nil leaves the status alone.
+	Status client.Object
+	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
+	// and not owned. Nil fills nothing.
+	Fill client.Object
+	// Delete lists objects that must go though the root does not own them. Those that carry a
+	// UID are deleted only while they still have it.
+	Delete []client.Object
+	// After is when to look again without an event; 0 waits for one.
+	After time.Duration
+}
+
+// Wait is a plan that cannot be completed yet. What exists is kept.
+func Wait(reason, format string, args ...any) Plan {
+	return Plan{Verdict: Verdict{Waiting, reason, fmt.Sprintf(format, args...)}}
+}
+
+// Block is a plan that cannot be completed until the user changes something. What exists is kept.
+func Block(reason, format string, args ...any) Plan {
+	return Plan{Verdict: Verdict{Blocked, reason, fmt.Sprintf(format, args...)}}
+}

@@ -1,0 +1,62 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// All maps any change to every root; prototype is an empty list of the root's kind.
+func All(prototype client.ObjectList) MapFunc {
+	return func(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+		return list(ctx, r, prototype)
+	}
+}
+
+// SameLabel maps a change to the roots that have the same value of label as the changed object.
+func SameLabel(prototype client.ObjectList, label string) MapFunc {
+	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+		value, ok := obj.GetLabels()[label]
+		if !ok {
+			return nil
+		}
+		return list(ctx, r, prototype, client.MatchingLabels{label: value})
+	}
+}
+
+// SameNamespace maps a change to the roots in the changed object's namespace.
+func SameNamespace(prototype client.ObjectList) MapFunc {
+	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+		return list(ctx, r, prototype, client.InNamespace(obj.GetNamespace()))
+	}
+}
+
+// SameName maps a change to the root that has the changed object's namespace and name.
+func SameName(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
+}
+
+func list(ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+	roots := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.ObjectList)
+	if err := r.List(ctx, roots, opts...); err != nil {
+		log.FromContext(ctx).Error(err, "list roots")
+		return nil
+	}
+	var requests []reconcile.Request
+	err := meta.EachListItem(roots, func(item runtime.Object) error {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		return nil
+	})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "walk roots")
+	}
+	return requests
+}

@@ -1,0 +1,98 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package law holds no code, only the test of which package may import which.
+package law
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/liqo-go/liqo/"
+
+// rooms hold the domain; none may know another.
+var rooms = []string{"cli", "identity", "network", "offloading", "peering", "reflection"}
+
+// impure are the imports that would let a plan read the world: it gets everything as input.
+var impure = []string{
+	"context", "crypto/rand", "io/fs", "k8s.io/client-go", "log", "log/slog", "math/rand", "math/rand/v2", "net/http",
+	"os", "os/exec", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "sigs.k8s.io/controller-runtime/pkg/log",
+	"sigs.k8s.io/controller-runtime/pkg/manager", "golang.zx2c4.com/wireguard", "sigs.k8s.io/controller-runtime/pkg/cache",
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+// TestImportLaw: cmd → rooms → internal → api; rooms never import rooms, but cli may import
+// pure packages; pure packages import nothing that touches the world.
+func TestImportLaw(t *testing.T) {
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		for _, imported := range p.Imports {
+			if to, ours := strings.CutPrefix(imported, module); ours && !allowed(from, to) {
+				t.Errorf("%s imports %s: cmd → rooms → internal → api, and rooms do not import rooms", from, to)
+			}
+			if pure(from) && slices.ContainsFunc(impure, func(i string) bool { return imported == i || strings.HasPrefix(imported, i+"/") }) {
+				t.Errorf("%s imports %s: a pure package gets time, keys and objects as input", from, imported)
+			}
+			if strings.HasPrefix(imported, "github.com/vishvananda/netlink") && from != "network/dataplane" {
+				t.Errorf("%s imports %s: only network/dataplane touches the kernel", from, imported)
+			}
+		}
+	}
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	if err != nil {
+		t.Fatalf("list packages: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatalf("decode package: %v", err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("found only %d packages", len(all))
+	}
+	return all
+}
+
+// allowed is the law.
+func allowed(from, to string) bool {
+	switch layer := top(from); {
+	case layer == "cmd", layer == "testbed":
+		return true
+	case top(to) == "api":
+		return true
+	case layer == "api":
+		return false
+	case top(to) == "internal":
+		return true
+	case layer == "cli" && (pure(to) || top(to) == "deploy"):
+		return true
+	case slices.Contains(rooms, layer), layer == "deploy":
+		return top(to) == layer
+	}
+	return false
+}
+
+// pure tells whether a package decides and never acts.
+func pure(p string) bool {
+	return strings.HasSuffix(p, "/plan") || strings.HasSuffix(p, "/translate")
+}
+
+func top(p string) string {
+	first, _, _ := strings.Cut(p, "/")
+	return first
+}
