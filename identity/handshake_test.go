@@ -1,0 +1,364 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	randv2 "math/rand/v2"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/identity"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/apitest"
+)
+
+const (
+	// patience is how long a change may take to be seen; two API servers share few cores.
+	patience = time.Minute
+	// atMilan and atRome are the tenant namespaces, each named after the other cluster.
+	atMilan, atRome = "liqo-tenant-rome", "liqo-tenant-milan"
+)
+
+// TestHandshake plays a whole peering between two clusters, milan consuming from rome: the
+// test is the user who carries objects over and the replicator, the controllers do the rest. A
+// fifth of their writes fails. At the end nothing is left at rome.
+func TestHandshake(t *testing.T) {
+	milan, rome := startCluster(t, "milan"), startCluster(t, "rome")
+	go signer(t.Context(), t, rome)
+
+	// Nonce at rome, signed at milan. A nonce that was read never changes again.
+	rome.create(t, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
+	nonce := rome.field(t, atRome, api.NonceSecret, api.NonceField)
+	milan.create(t, tenantNamespace(atMilan, "rome"), secret(atMilan, api.SignedNonceSecret, api.LabelSignedNonce, nonce))
+	signature := milan.field(t, atMilan, api.SignedNonceSecret, api.SignedNonceField)
+
+	// Tenant at rome, Identity at milan.
+	key := must(plan.ParsePrivateKey(milan.field(t, "liqo", api.AuthenticationKeysSecret, api.PrivateKeyField)))
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"},
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: "milan", Signature: signature, PublicKey: must(plan.EncodePublicKey(key.Public())),
+			CSR: must(plan.NewRequest(key, plan.ControlPlaneSubject("milan"))),
+		},
+	}
+	rome.create(t, tenant)
+	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
+	rome.until(t, "the tenant is Ready", tenant, func() bool { return meta.IsStatusConditionTrue(tenant.Status.Conditions, "Ready") })
+	control := &authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.ControlPlaneIdentityName("rome"), Labels: peerLabel("rome")},
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, Namespace: tenant.Status.TenantNamespace, AuthParams: tenant.Status.AuthParams,
+		},
+	}
+	milan.create(t, control)
+	milan.field(t, atMilan, api.KubeconfigSecretName(control.Name), api.KubeconfigField)
+	renewed(t, milan, rome, control, tenant)
+
+	// A slice: asked at milan, carried to rome, answered, carried back.
+	slice := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: "big", Annotations: map[string]string{api.AnnotationCreateVirtualNode: "true"}},
+		Spec:       authv1beta1.ResourceSliceSpec{Resources: corev1.ResourceList{"cpu": resource.MustParse("20")}},
+	}
+	milan.create(t, slice)
+	milan.until(t, "the slice is filled", slice, func() bool { return len(slice.Spec.CSR) > 0 })
+	copied := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "big", Labels: map[string]string{
+		api.LabelReplicated: "true", api.LabelReplication: "false", api.LabelRemoteClusterID: "milan",
+	}}, Spec: slice.Spec}
+	rome.create(t, copied)
+	rome.until(t, "the slice is answered", copied, func() bool {
+		return copied.Status.AuthParams != nil && len(copied.Status.Conditions) == 2
+	})
+	slice.Status = copied.Status
+	if err := milan.Status().Update(t.Context(), slice); err != nil {
+		t.Fatal(err)
+	}
+	node := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: "big"}}
+	milan.until(t, "the virtual node is there", node, func() bool { return node.Spec.ResourceQuota.Hard.Cpu().String() == "20" })
+	quota := &offv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.ResourceSliceUserName("big", "milan")}}
+	rome.until(t, "the quota is there", quota, func() bool { return quota.Spec.Resources.Cpu().String() == "20" })
+
+	// Nobody gets a certificate by labelling a request of their own.
+	stranger := strangersRequest(t, rome, tenant.Spec.CSR)
+
+	// Unpeer.
+	milan.delete(t, slice)
+	milan.gone(t, node, slice)
+	rome.delete(t, copied)
+	rome.gone(t, quota, copied)
+	rome.delete(t, tenant)
+	rome.gone(t, tenant,
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.BindingRemoteControlPlane}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: api.ClusterWideBindingName(api.ClusterRoleVirtualKubeletRemoteClusterWide, "milan")}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.RemoteCertificateSecret}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.RemoteCertificateSecretName("big")}})
+	var requests certificatesv1.CertificateSigningRequestList
+	if err := rome.List(t.Context(), &requests, client.MatchingLabels{api.LabelManaged: "true"}); err != nil || len(requests.Items) > 0 {
+		t.Errorf("%d signing requests are left (%v)", len(requests.Items), err)
+	}
+	if err := rome.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || len(stranger.Status.Conditions) > 0 {
+		t.Errorf("the stranger's request was decided: %v %v", stranger.Status.Conditions, err)
+	}
+	if again := rome.field(t, atRome, api.NonceSecret, api.NonceField); string(again) != string(nonce) {
+		t.Error("the nonce changed")
+	}
+}
+
+// renewed waits until rome has replaced the first certificate, which lives for seconds only, and
+// carries the mailbox to and fro.
+func renewed(t *testing.T, milan, rome cluster, control *authv1beta1.Identity, tenant *authv1beta1.Tenant) {
+	t.Helper()
+	first := control.Spec.AuthParams.SignedCRT
+	rome.until(t, "the certificate is replaced", tenant, func() bool { return !bytes.Equal(tenant.Status.AuthParams.SignedCRT, first) })
+	fresh := tenant.Status.AuthParams.SignedCRT
+	mailbox := &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: control.Name}}
+	milan.until(t, "there is a mailbox", mailbox, func() bool { return true })
+	copied := &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{
+		Namespace: atRome, Name: control.Name, Labels: map[string]string{api.LabelReplicated: "true"},
+	}, Spec: mailbox.Spec}
+	rome.create(t, copied)
+	rome.until(t, "the mailbox is filled", copied, func() bool { return copied.Status.AuthParams != nil })
+	mailbox.Status = copied.Status
+	if err := milan.Status().Update(t.Context(), mailbox); err != nil {
+		t.Fatal(err)
+	}
+	milan.until(t, "the identity has the new certificate", control, func() bool { return bytes.Equal(control.Spec.AuthParams.SignedCRT, fresh) })
+	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.KubeconfigSecretName(control.Name)}}
+	milan.until(t, "the kubeconfig has the new certificate", kubeconfig, func() bool {
+		return bytes.Contains(kubeconfig.Data[api.KubeconfigField], []byte(base64.StdEncoding.EncodeToString(fresh)))
+	})
+}
+
+// cluster is one API server with the controllers of this room.
+type cluster struct {
+	client.Client
+	server *apitest.Server
+}
+
+func startCluster(t *testing.T, id string) cluster {
+	t.Helper()
+	server := apitest.Start(t)
+	c := cluster{must(client.New(server.Config, client.Options{Scheme: scheme.New()})), server}
+	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
+	config := c.asController(t)
+	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt} }
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range identity.Controllers(identity.Options{
+		ClusterID: id, LiqoNamespace: "liqo", APIServerAddress: server.Config.Host, CA: server.Config.CAData,
+		DefaultResourceSliceClassEnabled: true, StorageEnabled: true, DefaultLimitsEnforcement: offv1beta1.NoLimitsEnforcement,
+		DefaultNodeResources: corev1.ResourceList{"memory": resource.MustParse("8Gi")},
+	}) {
+		if err := controller.Register(mgr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("manager of %s: %v", id, err)
+		}
+	})
+	return c
+}
+
+// asController enters the cluster as a user with the rights of the controller role, no more.
+func (c cluster) asController(t *testing.T) *rest.Config {
+	t.Helper()
+	data, err := os.ReadFile("../deploy/liqo/files/rbac/controller.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.Unmarshal(data, &role); err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, &role, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "liqo-controller"}},
+	})
+	return c.server.ConfigFor("liqo-controller", "system:authenticated")
+}
+
+// flaky fails a fifth of the writes.
+type flaky struct{ http.RoundTripper }
+
+func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && randv2.IntN(5) == 0 {
+		return nil, errors.New("write failed on purpose")
+	}
+	return f.RoundTripper.RoundTrip(r)
+}
+
+func (c cluster) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c cluster) delete(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.Delete(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until reads obj again and again until it is as claimed.
+func (c cluster) until(t *testing.T, claim string, obj client.Object, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		return err == nil && holds(), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		t.Fatalf("%s: %v\n%+v", claim, err, obj)
+	}
+}
+
+// gone waits until none of the objects exists.
+func (c cluster) gone(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			t.Fatalf("%T %s is still there: %v", obj, client.ObjectKeyFromObject(obj), err)
+		}
+	}
+}
+
+// field waits for a field of a Secret.
+func (c cluster) field(t *testing.T, namespace, name, field string) []byte {
+	t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	c.until(t, fmt.Sprintf("secret %s has %s", name, field), s, func() bool { return len(s.Data[field]) > 0 })
+	return s.Data[field]
+}
+
+func peerLabel(id string) map[string]string { return map[string]string{api.LabelRemoteClusterID: id} }
+
+func tenantNamespace(name, peer string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		api.LabelTenantNamespace: "true", api.LabelRemoteClusterID: peer,
+	}}}
+}
+
+func secret(namespace, name, label string, nonce []byte) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{label: "true"}}}
+	if nonce != nil {
+		s.Data = map[string][]byte{api.NonceField: nonce}
+	}
+	return s
+}
+
+// strangersRequest is a request with our label that we did not make.
+func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	stranger := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{api.LabelRemoteTenantCSR: "true"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+		},
+	}
+	c.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "mallory"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "mallory"}},
+	})
+	mallory := must(client.New(c.server.ConfigFor("mallory"), client.Options{Scheme: scheme.New()}))
+	if err := mallory.Create(t.Context(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	return stranger
+}
+
+// signer stands for the cluster's signing controller: it signs what is approved, the first one
+// for a few seconds.
+func signer(ctx context.Context, t *testing.T, c cluster) {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	serial := int64(0)
+	for ctx.Err() == nil {
+		var requests certificatesv1.CertificateSigningRequestList
+		if err := c.List(ctx, &requests); err != nil && ctx.Err() == nil {
+			t.Errorf("list signing requests: %v", err)
+		}
+		for _, request := range requests.Items {
+			approved := len(request.Status.Conditions) > 0 && request.Status.Conditions[0].Type == certificatesv1.CertificateApproved
+			if !approved || len(request.Status.Certificate) > 0 {
+				continue
+			}
+			request.Status.Certificate = sign(key, serial+1, request.Spec.Request)
+			err := c.Status().Update(ctx, &request)
+			if err == nil {
+				serial++
+			} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+				t.Errorf("sign: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func sign(key *ecdsa.PrivateKey, serial int64, request []byte) []byte {
+	asked, life := must(plan.ParseRequest(request)), time.Hour
+	if serial == 1 {
+		life = 6 * time.Second
+	}
+	certificate := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: asked.Subject,
+		NotBefore: time.Now(), NotAfter: time.Now().Add(life),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der := must(x509.CreateCertificate(rand.Reader, certificate, certificate, asked.PublicKey, key))
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}

@@ -1,0 +1,117 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+const (
+	// rsaBits is the size of RSA keys, for TLS stacks without Ed25519.
+	rsaBits = 2048
+	// keyRetry is how long to wait before trying again to create the key pair.
+	keyRetry = 5 * time.Second
+)
+
+// keyPair creates the cluster's key pair at start when there is none, and never replaces it.
+// It creates and does not apply: two applies would leave the second of two keys.
+type keyPair struct{ Options }
+
+// Register adds the creation to the manager; only the leader does it.
+func (k keyPair) Register(mgr manager.Manager) error {
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		err := wait.PollUntilContextCancel(ctx, keyRetry, true, func(ctx context.Context) (bool, error) {
+			if err := k.ensure(ctx, mgr.GetAPIReader(), mgr.GetClient()); err != nil {
+				log.FromContext(ctx).Error(err, "cluster key pair")
+				return false, nil
+			}
+			return true, nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}))
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
+
+func (k keyPair) ensure(ctx context.Context, r client.Reader, w client.Writer) error {
+	name := client.ObjectKey{Namespace: k.LiqoNamespace, Name: api.AuthenticationKeysSecret}
+	err := r.Get(ctx, name, &corev1.Secret{})
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get secret %s: %w", name, err)
+	}
+	secret, err := k.generate(name)
+	if err != nil {
+		return err
+	}
+	if err := w.Create(ctx, secret, client.FieldOwner("liqo/keys")); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create secret %s: %w", name, err)
+	}
+	log.FromContext(ctx).Info("created the cluster's key pair", "secret", name)
+	return nil
+}
+
+// generate makes the Secret with a fresh key pair.
+func (k keyPair) generate(name client.ObjectKey) (*corev1.Secret, error) {
+	key, err := k.newKey()
+	if err != nil {
+		return nil, fmt.Errorf("generate key: %w", err)
+	}
+	private, err := plan.EncodePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	public, err := plan.EncodePublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{api.LabelManaged: "true"},
+		},
+		Data: map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
+	}, nil
+}
+
+func (k keyPair) newKey() (crypto.Signer, error) {
+	if k.TLSCompatibility {
+		return rsa.GenerateKey(rand.Reader, rsaBits)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return key, err
+}
+
+// privateKey reads the cluster's key (PEM), nil while there is none. It asks the API server:
+// a Secret made by the user may lack the label by which the cache keeps its data.
+func (o Options) privateKey(ctx context.Context, r ctl.Reader) ([]byte, error) {
+	var secret corev1.Secret
+	name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.AuthenticationKeysSecret}
+	if err := r.Live.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get secret %s: %w", name, err)
+	}
+	return secret.Data[api.PrivateKeyField], nil
+}

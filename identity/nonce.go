@@ -1,0 +1,66 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// nonces fills nonce Secrets, on either side of the handshake.
+func (o Options) nonces() ctl.Registrar {
+	return ctl.Controller[*corev1.Secret, plan.NonceInput]{
+		Name:    "nonce",
+		Watches: []ctl.Watch{{Kind: &corev1.Secret{}, Map: o.keyed(&corev1.SecretList{}, client.HasLabels{api.LabelSignedNonce})}},
+		Gather:  o.gatherNonce,
+		Plan:    plan.Nonce,
+	}
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Secret) (plan.NonceInput, error) {
+	in := plan.NonceInput{Root: root.DeepCopy()}
+	_, challenge := root.Labels[api.LabelNonce]
+	_, answer := root.Labels[api.LabelSignedNonce]
+	if !challenge && !answer {
+		return in, nil
+	}
+	namespace, err := namespaceOf(ctx, r, root)
+	if err != nil {
+		return in, err
+	}
+	in.Tenant = namespace.Labels[api.LabelTenantNamespace] == "true"
+	// A late cache must not replace a nonce that the consumer may have read already.
+	var live corev1.Secret
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(root), &live); err != nil {
+		return in, fmt.Errorf("get secret %s: %w", client.ObjectKeyFromObject(root), err)
+	}
+	in.Root.Data = live.Data
+	if answer {
+		in.PrivateKey, err = o.privateKey(ctx, r)
+		return in, err
+	}
+	in.Random = make([]byte, plan.NonceSize)
+	_, err = rand.Read(in.Random)
+	return in, err
+}
+
+// namespaceOf reads the namespace an object lies in.
+func namespaceOf(ctx context.Context, r ctl.Reader, obj client.Object) (*corev1.Namespace, error) {
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, &namespace); err != nil {
+		return nil, fmt.Errorf("get namespace %s: %w", obj.GetNamespace(), err)
+	}
+	return &namespace, nil
+}

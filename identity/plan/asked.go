@@ -1,0 +1,190 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// AskedSlice is a ResourceSlice at the consumer and what decides about it.
+type AskedSlice struct {
+	Root *authv1beta1.ResourceSlice
+	// ClusterID is this cluster, the consumer.
+	ClusterID string
+	// NamespacePeer is the peer Root's namespace belongs to; empty = not a tenant namespace.
+	NamespacePeer string
+	// PrivateKey is the cluster's key (PEM), nil while there is none.
+	PrivateKey []byte
+	// Slices are all ResourceSlices of the cluster, Root among them.
+	Slices []authv1beta1.ResourceSlice
+	// RemoteNamespace is the tenant namespace in the provider, as the control plane's identity
+	// says; empty while there is none.
+	RemoteNamespace string
+	// Identity and VirtualNode are what was made of the answer, nil while there is none.
+	Identity    *authv1beta1.Identity
+	VirtualNode *offv1beta1.VirtualNode
+}
+
+// plan fills the request and turns the provider's answer into Identity and VirtualNode. A
+// deleted slice first gives up its VirtualNode, which drains with the identity still there.
+func (in AskedSlice) plan() ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return in.release()
+	}
+	if v := in.unique(); v.State != ctl.Ready {
+		return ctl.Plan{Verdict: v}
+	}
+	filled, v := in.fill()
+	if v.State != ctl.Ready {
+		return ctl.Plan{Verdict: v}
+	}
+	if !reflect.DeepEqual(filled, root) {
+		plan := ctl.Wait(ReasonProviderPending, "the request is being filled in")
+		plan.Fill = filled
+		return plan
+	}
+	return in.use()
+}
+
+// release keeps the identity until the virtual node has let go of what runs at the provider.
+func (in AskedSlice) release() ctl.Plan {
+	if in.VirtualNode == nil {
+		return ctl.Plan{}
+	}
+	plan := ctl.Wait(ReasonDraining, "VirtualNode %s is being drained; look at its conditions", in.Root.Name)
+	plan.Delete = []client.Object{in.VirtualNode}
+	return plan
+}
+
+// unique refuses a second slice of the same name: slice, VirtualNode and Node share one name.
+func (in AskedSlice) unique() ctl.Verdict {
+	for i := range in.Slices {
+		other := &in.Slices[i]
+		if other.UID != in.Root.UID && other.Name == in.Root.Name && !Replicated(other) && older(other, in.Root) {
+			return ctl.Block(ReasonInvalid, "a resourceslice with the same name already exists in the cluster, in namespace %s; delete this one and choose another name",
+				other.Namespace).Verdict
+		}
+	}
+	return ctl.Verdict{}
+}
+
+// fill completes what the user left out: who asks whom, and the signing request.
+func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
+	filled := in.Root.DeepCopy()
+	peer := cmp.Or(in.Root.Spec.ProviderClusterID, in.Root.Labels[api.LabelRemoteClusterID], in.NamespacePeer)
+	switch {
+	case in.NamespacePeer == "":
+		return nil, ctl.Block(ReasonWrongNamespace, "this is not a tenant namespace; create the ResourceSlice in that of its provider").Verdict
+	case peer != in.NamespacePeer:
+		return nil, ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
+			in.NamespacePeer, peer).Verdict
+	case len(in.PrivateKey) == 0:
+		return nil, ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace").Verdict
+	}
+	for label, value := range replicationLabels(peer) {
+		metav1.SetMetaDataLabel(&filled.ObjectMeta, label, value)
+	}
+	filled.Spec.ConsumerClusterID, filled.Spec.ProviderClusterID = in.ClusterID, peer
+	if len(filled.Spec.CSR) > 0 {
+		return filled, ctl.Verdict{}
+	}
+	key, err := ParsePrivateKey(in.PrivateKey)
+	if err == nil {
+		filled.Spec.CSR, err = NewRequest(key, SliceSubject(in.Root.Name, in.ClusterID))
+	}
+	if err != nil {
+		return nil, ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret).Verdict
+	}
+	return filled, ctl.Verdict{}
+}
+
+// use turns the answer into objects; without an acceptance it adds and removes nothing.
+func (in AskedSlice) use() ctl.Plan {
+	root := in.Root
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+		switch c := answer(root, t); c.Status {
+		case authv1beta1.ResourceSliceAccepted:
+		case authv1beta1.ResourceSliceDenied:
+			return ctl.Wait(ReasonProviderDenied, "the provider denied %s (%s: %s); ask its administrator", t, c.Reason, c.Message)
+		default:
+			return in.pending(t)
+		}
+	}
+	if root.Status.AuthParams == nil || in.RemoteNamespace == "" {
+		return ctl.Wait(ReasonProviderPending, "no control-plane identity for %s in this namespace; run 'liqoctl authenticate'", root.Spec.ProviderClusterID)
+	}
+	plan := ctl.Plan{Objects: []client.Object{in.identity()}}
+	if in.wantsNode() {
+		if in.Identity == nil || in.Identity.Status.KubeconfigSecretRef == nil {
+			plan.Verdict = ctl.Wait(ReasonProviderPending, "Identity %s has no kubeconfig yet; look at its conditions", api.ResourceSliceIdentityName(root.Name)).Verdict
+			return plan
+		}
+		plan.Objects = append(plan.Objects, in.virtualNode())
+	}
+	return plan
+}
+
+// pending waits for the second answer, but makes the identity as soon as the first one is there.
+func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) ctl.Plan {
+	plan := ctl.Wait(ReasonProviderPending, "the provider has not answered about %s; check that the control-plane identity works", t)
+	if t == authv1beta1.ResourceSliceResources && in.Root.Status.AuthParams != nil && in.RemoteNamespace != "" {
+		plan.Objects = []client.Object{in.identity()}
+	}
+	return plan
+}
+
+// wantsNode tells whether the user asks for a virtual node: annotation present and not false.
+func (in AskedSlice) wantsNode() bool {
+	value, ok := in.Root.Annotations[api.AnnotationCreateVirtualNode]
+	return ok && value != "false"
+}
+
+func (in AskedSlice) labels() map[string]string {
+	return map[string]string{
+		api.LabelRemoteClusterID: in.Root.Spec.ProviderClusterID, api.LabelResourceSliceName: in.Root.Name,
+	}
+}
+
+func (in AskedSlice) identity() *authv1beta1.Identity {
+	root := in.Root
+	return &authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: api.ResourceSliceIdentityName(root.Name), Labels: in.labels()},
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: root.Spec.ProviderClusterID, Type: authv1beta1.IdentityResourceSlice,
+			AuthParams: root.Status.AuthParams.DeepCopy(), Namespace: in.RemoteNamespace,
+		},
+	}
+}
+
+// virtualNode mirrors what was granted. What it leaves out is filled in at admission.
+func (in AskedSlice) virtualNode() *offv1beta1.VirtualNode {
+	root, granted := in.Root, in.Root.Status
+	spec := offv1beta1.VirtualNodeSpec{
+		ClusterID:           root.Spec.ProviderClusterID,
+		KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name))},
+		ResourceQuota:       corev1.ResourceQuotaSpec{Hard: granted.Resources.DeepCopy()},
+		Labels:              granted.NodeLabels,
+		StorageClasses:      granted.StorageClasses,
+		IngressClasses:      granted.IngressClasses,
+		LoadBalancerClasses: granted.LoadBalancerClasses,
+	}
+	if len(granted.NodeSelector) > 0 {
+		spec.OffloadingPatch = &offv1beta1.OffloadingPatch{NodeSelector: granted.NodeSelector}
+	}
+	return &offv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: root.Name, Labels: in.labels()},
+		Spec:       spec,
+	}
+}

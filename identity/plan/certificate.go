@@ -1,0 +1,173 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+const (
+	pemCertificate = "CERTIFICATE"
+
+	// requestNameHash is how many hex characters tell signing requests apart: 64 bits.
+	requestNameHash = 16
+)
+
+// ParseCertificate reads the first certificate of a PEM bundle.
+func ParseCertificate(data []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != pemCertificate {
+		return nil, errors.New("parse certificate: not a PEM block CERTIFICATE")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate: %w", err)
+	}
+	return certificate, nil
+}
+
+// RenewAt is when a certificate is signed again: when two thirds of its life have passed.
+//
+//	NotBefore ─────────────────── RenewAt ────────── NotAfter
+//	          2/3 of the life              1/3: time for retries and replication
+func RenewAt(c *x509.Certificate) time.Time {
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
+}
+
+// NextCheck is how long to wait before looking at the certificate again: 1.1 times what is left
+// to RenewAt, so that one look suffices; 0 when renewal is due.
+func NextCheck(c *x509.Certificate, now time.Time) time.Duration {
+	return max(RenewAt(c).Sub(now)*11/10, 0)
+}
+
+// Issue is one certificate a provider keeps valid for a consumer.
+type Issue struct {
+	// Namespace and Secret say where the certificate is kept.
+	Namespace, Secret string
+	// Peer is the consumer's cluster ID.
+	Peer string
+	// Request is the signing request (PEM), already checked.
+	Request []byte
+	// Held is the certificate (PEM) handed out so far; empty at first.
+	Held []byte
+	// Signing is the object named SigningName, nil when there is none.
+	Signing *certificatesv1.CertificateSigningRequest
+	Now     time.Time
+}
+
+// issued is what an Issue comes to.
+type issued struct {
+	// certificate (PEM) to hand out; empty when there is none yet.
+	certificate []byte
+	// objects keep the certificate and, while one is wanted, the request to the signer.
+	objects []client.Object
+	// after is when to look again.
+	after time.Duration
+	// pending says why there is no certificate; the zero value when there is one.
+	pending ctl.Verdict
+}
+
+// HeldFor returns the certificate in held when it was issued for the request: same key and
+// subject. Otherwise, for instance after the consumer changed its key, it returns nil.
+func HeldFor(held, request []byte) *x509.Certificate {
+	certificate, err := ParseCertificate(held)
+	if err != nil {
+		return nil
+	}
+	asked, err := ParseRequest(request)
+	if err != nil || !sameKey(asked.PublicKey, certificate.PublicKey) ||
+		asked.Subject.String() != certificate.Subject.String() {
+		return nil
+	}
+	return certificate
+}
+
+// SigningName names the signing request that gets or renews a certificate. It holds the
+// certificate that is replaced, so that each renewal is a request of its own and a stale cache
+// asks for the same one twice.
+func SigningName(namespace string, request, held []byte) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%s\n", namespace, request)
+	if certificate := HeldFor(held, request); certificate != nil {
+		sum.Write(certificate.SerialNumber.Bytes())
+	}
+	return api.CSRGenerateName + hex.EncodeToString(sum.Sum(nil))[:requestNameHash]
+}
+
+// plan decides whether a certificate is at hand, due for renewal, or waited for. The signing
+// request is kept until the certificate it led to is what we hand out.
+func (i Issue) plan() issued {
+	held := HeldFor(i.Held, i.Request)
+	if held != nil && i.Now.Before(RenewAt(held)) {
+		return issued{certificate: i.Held, objects: []client.Object{i.secret(i.Held)}, after: NextCheck(held, i.Now)}
+	}
+	out := issued{objects: []client.Object{i.signing()}}
+	if held != nil && i.Now.Before(held.NotAfter) {
+		out.certificate, out.after = i.Held, held.NotAfter.Sub(i.Now)
+	}
+	if i.Signing != nil && HeldFor(i.Signing.Status.Certificate, i.Request) != nil {
+		out.certificate = i.Signing.Status.Certificate
+	}
+	if out.certificate == nil {
+		out.pending = signingState(i.Signing)
+		return out
+	}
+	out.objects = append(out.objects, i.secret(out.certificate))
+	return out
+}
+
+// signing asks the cluster's signer for the certificate.
+func (i Issue) signing() *certificatesv1.CertificateSigningRequest {
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   SigningName(i.Namespace, i.Request, i.Held),
+			Labels: map[string]string{api.LabelRemoteTenantCSR: "true", api.LabelRemoteClusterID: i.Peer},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    i.Request,
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+}
+
+// secret shows what was asked and signed; nothing reads it back.
+func (i Issue) secret(certificate []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: i.Namespace, Name: i.Secret,
+			Labels: map[string]string{api.LabelRemoteClusterID: i.Peer},
+		},
+		Data: map[string][]byte{api.CSRField: i.Request, api.CertificateField: certificate},
+	}
+}
+
+// signingState says why the signer has not given a certificate.
+func signingState(r *certificatesv1.CertificateSigningRequest) ctl.Verdict {
+	if r != nil {
+		for _, c := range r.Status.Conditions {
+			switch c.Type {
+			case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+				return ctl.Wait(ReasonRemoteCertificateFailed, "the certificate was refused (%s: %s); "+
+					"delete the CertificateSigningRequest labelled %s=true to ask again", c.Reason, c.Message, api.LabelRemoteTenantCSR).Verdict
+			}
+		}
+	}
+	return ctl.Wait(ReasonCertificatePending, "waiting for signer %s; check that the cluster's certificate signing controller runs",
+		certificatesv1.KubeAPIServerClientSignerName).Verdict
+}

@@ -1,0 +1,294 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// Reasons of the conditions on a ResourceSlice; the peer's controllers and users read them.
+const (
+	sliceAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
+	sliceAuthenticationDenied   = "ResourceSliceAuthenticationDenied"
+	sliceResourcesAccepted      = "ResourceSliceResourcesAccepted"
+	sliceResourcesDenied        = "ResourceSliceResourcesDenied"
+	sliceDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"
+
+	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"
+)
+
+// Offer is what this cluster offers to every consumer of the default class.
+type Offer struct {
+	// Defaults are granted for the resources a slice does not name.
+	Defaults corev1.ResourceList
+	// DefaultClass off denies every slice of the default class.
+	DefaultClass        bool
+	IngressClasses      []authv1beta1.IngressType
+	LoadBalancerClasses []authv1beta1.LoadBalancerType
+	// NodeLabels are this cluster's labels; they go onto the consumer's virtual node.
+	NodeLabels map[string]string
+	// StorageClass is the class of volumes that name none; empty = the cluster's default.
+	StorageClass string
+	// Enforcement is how Quotas are enforced.
+	Enforcement offv1beta1.LimitsEnforcement
+}
+
+// GrantedSlice is the copy of a consumer's ResourceSlice at the provider and what decides about it.
+type GrantedSlice struct {
+	Root *authv1beta1.ResourceSlice
+	// Tenant is the one of Root's namespace, nil for none.
+	Tenant *authv1beta1.Tenant
+	// Signing is the object named SigningName, nil for none.
+	Signing *certificatesv1.CertificateSigningRequest
+	// StorageClasses are those of this cluster; empty when storage is not offered.
+	StorageClasses []storagev1.StorageClass
+	Offer          Offer
+	// APIServer is handed to the consumer.
+	APIServer APIServer
+	Now       time.Time
+}
+
+// plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
+// by a Quota. What was accepted once stays accepted; cordoning only refuses what is new.
+func (in GrantedSlice) plan() ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	if in.Tenant == nil || in.Tenant.Status.TenantNamespace == "" {
+		return ctl.Wait(ReasonTenantNotFound, "no admitted Tenant in this namespace; create one or look at its conditions")
+	}
+	plan, err := in.authenticate()
+	in.provide(&plan, err)
+	if filled := in.markCordon(); filled != nil {
+		plan.Fill = filled
+	}
+	return plan
+}
+
+// authenticate issues the certificate of the slice's user; the error says why it must not.
+func (in GrantedSlice) authenticate() (ctl.Plan, error) {
+	root := in.Root
+	if len(root.Spec.CSR) == 0 {
+		return in.status(ctl.Wait(ReasonInvalidCSR, "spec.csr is empty; the consumer's controller fills it in")), nil
+	}
+	if err := in.check(); err != nil {
+		return in.denied(ReasonInvalidCSR, err.Error()), err
+	}
+	if !accepted(root, authv1beta1.ResourceSliceAuthentication) && in.cordoned() {
+		return in.denied(ReasonCordoned, in.cordonText()), nil
+	}
+	if in.APIServer.Address == "" {
+		return in.status(ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil
+	}
+	return in.issue(), nil
+}
+
+// check compares what the slice says with the tenant whose namespace it is in.
+func (in GrantedSlice) check() error {
+	root, consumer := in.Root, in.Tenant.Spec.ClusterID
+	_, err := CheckRequest(root.Spec.CSR, SliceSubject(root.Name, consumer))
+	if root.Spec.ConsumerClusterID != consumer {
+		err = fmt.Errorf("the slice names consumer %q in the namespace of %q", root.Spec.ConsumerClusterID, consumer)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; delete the ResourceSlice on the consumer and create it again", err)
+	}
+	return nil
+}
+
+func (in GrantedSlice) issue() ctl.Plan {
+	root := in.Root
+	issue := Issue{
+		Namespace: root.Namespace, Secret: api.RemoteCertificateSecretName(root.Name), Peer: in.Tenant.Spec.ClusterID,
+		Request: root.Spec.CSR, Signing: in.Signing, Now: in.Now,
+	}
+	if root.Status.AuthParams != nil {
+		issue.Held = root.Status.AuthParams.SignedCRT
+	}
+	got := issue.plan()
+	plan := ctl.Plan{Verdict: got.pending, Objects: got.objects, After: got.after}
+	if len(got.certificate) == 0 {
+		return in.status(plan)
+	}
+	answer := &authv1beta1.ResourceSlice{}
+	answer.Status.AuthParams = in.APIServer.params(got.certificate, in.Tenant.Spec.ProxyURL)
+	answer.Status.Conditions = append(answer.Status.Conditions, in.condition(authv1beta1.ResourceSliceAuthentication,
+		authv1beta1.ResourceSliceAccepted, sliceAuthenticationAccepted, "ResourceSlice authentication accepted"))
+	plan.Status = answer
+	return plan
+}
+
+// denied refuses the authentication, and keeps what was handed out before.
+func (in GrantedSlice) denied(reason, message string) ctl.Plan {
+	plan := ctl.Block(reason, "%s", message)
+	plan.Status = &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{
+		AuthParams: in.Root.Status.AuthParams,
+		Conditions: []authv1beta1.ResourceSliceCondition{in.condition(authv1beta1.ResourceSliceAuthentication,
+			authv1beta1.ResourceSliceDenied, sliceAuthenticationDenied, message)},
+	}}
+	return plan
+}
+
+// status keeps the answer about authentication as it is, while a plan waits.
+func (in GrantedSlice) status(plan ctl.Plan) ctl.Plan {
+	kept := &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{AuthParams: in.Root.Status.AuthParams}}
+	if c := answer(in.Root, authv1beta1.ResourceSliceAuthentication); c.Type != "" {
+		kept.Status.Conditions = []authv1beta1.ResourceSliceCondition{c}
+	}
+	plan.Status = kept
+	return plan
+}
+
+// provide adds to the plan what is granted and the Quota that bounds it; invalid says why the
+// slice gets nothing. A class other than the default is answered by a controller of the
+// administrator's.
+func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
+	root, answer := in.Root, &plan.Status.(*authv1beta1.ResourceSlice).Status
+	if !defaultClass(root) {
+		if accepted(root, authv1beta1.ResourceSliceResources) && invalid == nil {
+			plan.Objects = append(plan.Objects, in.quota(root.Status.Resources))
+		}
+		return
+	}
+	reason, message := in.refusal(invalid)
+	before := accepted(root, authv1beta1.ResourceSliceResources)
+	if reason != "" && !before {
+		answer.Conditions = append(answer.Conditions,
+			in.condition(authv1beta1.ResourceSliceResources, authv1beta1.ResourceSliceDenied, reason, message))
+		return
+	}
+	in.grant(answer)
+	if reason != "" {
+		answer.Resources = root.Status.Resources
+	}
+	plan.Objects = append(plan.Objects, in.quota(answer.Resources))
+}
+
+// grant fills in what this cluster offers, amounts as asked.
+func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
+	answer.Resources = in.amounts()
+	answer.StorageClasses = in.storageClasses()
+	answer.IngressClasses = in.Offer.IngressClasses
+	answer.LoadBalancerClasses = in.Offer.LoadBalancerClasses
+	answer.NodeLabels = in.Offer.NodeLabels
+	answer.Conditions = append(answer.Conditions, in.condition(authv1beta1.ResourceSliceResources,
+		authv1beta1.ResourceSliceAccepted, sliceResourcesAccepted, "ResourceSlice resources accepted"))
+}
+
+// refusal says why nothing new is granted; empty when it is.
+func (in GrantedSlice) refusal(invalid error) (reason, message string) {
+	switch {
+	case invalid != nil:
+		return sliceResourcesDenied, invalid.Error()
+	case in.cordoned():
+		return sliceResourcesDenied, in.cordonText()
+	case !in.Offer.DefaultClass:
+		return sliceDefaultClassDisabled, "this cluster does not serve the default class; set spec.class to one it serves"
+	}
+	return "", ""
+}
+
+// amounts are the defaults overlaid by what the slice asks for.
+func (in GrantedSlice) amounts() corev1.ResourceList {
+	amounts := corev1.ResourceList{}
+	for _, list := range []corev1.ResourceList{in.Offer.Defaults, in.Root.Spec.Resources} {
+		for name, quantity := range list {
+			amounts[name] = quantity.DeepCopy()
+		}
+	}
+	return amounts
+}
+
+// storageClasses are the classes of this cluster by name, without the one that only stands for
+// volumes elsewhere.
+func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
+	var types []authv1beta1.StorageType
+	for _, class := range in.StorageClasses {
+		if class.Provisioner == api.StorageProvisioner {
+			continue
+		}
+		byDefault := class.Annotations[annotationDefaultStorageClass] == "true"
+		if in.Offer.StorageClass != "" {
+			byDefault = class.Name == in.Offer.StorageClass
+		}
+		types = append(types, authv1beta1.StorageType{StorageClassName: class.Name, Default: byDefault})
+	}
+	slices.SortFunc(types, func(a, b authv1beta1.StorageType) int { return cmp.Compare(a.StorageClassName, b.StorageClassName) })
+	return types
+}
+
+// quota bounds the user of the slice.
+func (in GrantedSlice) quota(amounts corev1.ResourceList) client.Object {
+	root := in.Root
+	user := api.ResourceSliceUserName(root.Name, in.Tenant.Spec.ClusterID)
+	return &offv1beta1.Quota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: user, Labels: map[string]string{
+			api.LabelRemoteClusterID: in.Tenant.Spec.ClusterID, api.LabelResourceSliceName: root.Name,
+		}},
+		Spec: offv1beta1.QuotaSpec{
+			User: user, LimitsEnforcement: in.Offer.Enforcement, Resources: amounts, Cordoned: in.cordoned(),
+		},
+	}
+}
+
+func (in GrantedSlice) tenantCordoned() bool {
+	c := in.Tenant.Spec.TenantCondition
+	return c == authv1beta1.TenantCordoned || c == authv1beta1.TenantDrained
+}
+
+func (in GrantedSlice) cordoned() bool {
+	value, ok := in.Root.Annotations[api.AnnotationCordon]
+	return in.tenantCordoned() || ok && value != "false"
+}
+
+func (in GrantedSlice) cordonText() string {
+	if in.tenantCordoned() {
+		return "the tenant is " + strings.ToLower(string(in.Tenant.Spec.TenantCondition)) + "; ask the provider to run 'liqoctl activate tenant'"
+	}
+	return "the resource slice is cordoned; ask the provider to run 'liqoctl uncordon resourceslice'"
+}
+
+// markCordon is Root with the mark of its tenant's state, nil when it has it already.
+func (in GrantedSlice) markCordon() client.Object {
+	_, marked := in.Root.Annotations[api.AnnotationCordonTenant]
+	if marked == in.tenantCordoned() {
+		return nil
+	}
+	filled := in.Root.DeepCopy()
+	if marked {
+		delete(filled.Annotations, api.AnnotationCordonTenant)
+	} else {
+		metav1.SetMetaDataAnnotation(&filled.ObjectMeta, api.AnnotationCordonTenant, "true")
+	}
+	return filled
+}
+
+// condition is an answer; its time changes only with its status.
+func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType, status authv1beta1.ResourceSliceConditionStatus, reason, message string) authv1beta1.ResourceSliceCondition {
+	c := authv1beta1.ResourceSliceCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(in.Now)}
+	if old := answer(in.Root, t); old.Status == status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c
+}
+
+func defaultClass(s *authv1beta1.ResourceSlice) bool {
+	return s.Spec.Class == "" || s.Spec.Class == api.DefaultResourceSliceClass
+}

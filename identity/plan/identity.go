@@ -1,0 +1,143 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto"
+	"crypto/x509"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// IdentityInput is what decides the kubeconfig of an Identity.
+type IdentityInput struct {
+	Root *authv1beta1.Identity
+	// ClusterID is this cluster, the consumer.
+	ClusterID string
+	// PrivateKey is the cluster's key (PEM), nil while there is none.
+	PrivateKey []byte
+	// Renew is the mailbox of Root in which the provider leaves fresh credentials, nil for none.
+	Renew *authv1beta1.Renew
+}
+
+// Identity plans the kubeconfig Secret of an Identity and, for a control plane, the permanent
+// Renew by which the provider replaces the certificate in time. The Secret changes in place.
+func Identity(in IdentityInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	if len(in.PrivateKey) == 0 {
+		return ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace")
+	}
+	key, err := ParsePrivateKey(in.PrivateKey)
+	if err != nil {
+		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+	}
+	params, own := root.Spec.AuthParams, certificateFor(root.Spec.AuthParams, key)
+	switch {
+	case root.Spec.ClusterID == "":
+		return ctl.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the provider")
+	case params == nil:
+		return ctl.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
+	case params.AWSConfig != nil:
+		return ctl.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
+	case own == nil:
+		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key; generate a Tenant here and an Identity from it on the provider")
+	}
+	config, err := in.kubeconfig(params)
+	if err != nil {
+		return ctl.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
+	}
+	plan := ctl.Plan{Objects: []client.Object{in.secret(config)}, Status: &authv1beta1.Identity{
+		Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(root.Name)}},
+	}}
+	if root.Spec.Type == authv1beta1.IdentityControlPlane {
+		plan.Fill = in.renewed(key, own)
+		return in.withRenew(plan, key)
+	}
+	return plan
+}
+
+// certificateFor is the certificate in p when it was issued for the key, else nil.
+func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certificate {
+	if p == nil {
+		return nil
+	}
+	certificate, err := ParseCertificate(p.SignedCRT)
+	if err != nil || !sameKey(key.Public(), certificate.PublicKey) {
+		return nil
+	}
+	return certificate
+}
+
+func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams) ([]byte, error) {
+	return Kubeconfig{
+		Cluster: in.Root.Spec.ClusterID, User: in.Root.Name, Namespace: in.Root.Spec.Namespace,
+		Server: p.APIServer, Proxy: p.ProxyURL, CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
+	}.Encode()
+}
+
+func (in IdentityInput) secret(config []byte) *corev1.Secret {
+	root := in.Root
+	labels := map[string]string{
+		api.LabelIdentityType: string(root.Spec.Type), api.LabelRemoteClusterID: root.Spec.ClusterID,
+	}
+	if slice, ok := root.Labels[api.LabelResourceSliceName]; ok {
+		labels[api.LabelResourceSliceName] = slice
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: root.Namespace, Name: api.KubeconfigSecretName(root.Name), Labels: labels,
+			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: root.Spec.Namespace},
+		},
+		Data: map[string][]byte{api.KubeconfigField: config},
+	}
+}
+
+// renewed is Root with the credentials from its mailbox, nil when they are not newer. The one
+// whose certificate ends later wins, so neither an old mailbox nor an old manifest goes back.
+func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) client.Object {
+	if in.Renew == nil {
+		return nil
+	}
+	fresh := certificateFor(in.Renew.Status.AuthParams, key)
+	if fresh == nil || fresh.NotAfter.Before(own.NotAfter) {
+		return nil
+	}
+	filled := in.Root.DeepCopy()
+	filled.Spec.AuthParams = in.Renew.Status.AuthParams.DeepCopy()
+	return filled
+}
+
+// withRenew adds the mailbox.
+func (in IdentityInput) withRenew(plan ctl.Plan, key crypto.Signer) ctl.Plan {
+	request, err := NewRequest(key, ControlPlaneSubject(in.ClusterID))
+	if err != nil {
+		return ctl.Block(ReasonInvalid, "%v; check the cluster ID", err)
+	}
+	public, err := EncodePublicKey(key.Public())
+	if err != nil {
+		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+	}
+	root := in.Root
+	plan.Objects = append(plan.Objects, &authv1beta1.Renew{
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: root.Name, Labels: replicationLabels(root.Spec.ClusterID)},
+		Spec: authv1beta1.RenewSpec{
+			ConsumerClusterID: in.ClusterID, PublicKey: public, CSR: request, IdentityType: string(root.Spec.Type),
+		},
+	})
+	return plan
+}
+
+// replicationLabels ask for an object to be copied to the peer.
+func replicationLabels(peer string) map[string]string {
+	return map[string]string{api.LabelRemoteClusterID: peer, api.LabelReplication: "true", api.LabelRemoteID: peer}
+}

@@ -1,0 +1,50 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"github.com/liqo-go/liqo/internal/ctl"
+
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+)
+
+// SliceInput is what decides about a ResourceSlice: at the consumer, where it was asked for,
+// or at the provider, where it is a copy. Exactly one of the two is set.
+type SliceInput struct {
+	Asked   *AskedSlice
+	Granted *GrantedSlice
+}
+
+// Slice plans one ResourceSlice in the role this cluster has in it.
+func Slice(in SliceInput) ctl.Plan {
+	if in.Granted != nil {
+		return in.Granted.plan()
+	}
+	return in.Asked.plan()
+}
+
+// answer returns the condition of a type, the zero value when the provider has not answered.
+func answer(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceCondition {
+	for _, c := range s.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return authv1beta1.ResourceSliceCondition{}
+}
+
+// accepted tells whether the provider has accepted that side of the slice.
+func accepted(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionType) bool {
+	return answer(s, t).Status == authv1beta1.ResourceSliceAccepted
+}
+
+// Admitted is the Tenant among those of one namespace that was admitted, nil for none.
+func Admitted(tenants []authv1beta1.Tenant) *authv1beta1.Tenant {
+	for i := range tenants {
+		if tenants[i].Status.TenantNamespace != "" && tenants[i].DeletionTimestamp == nil {
+			return &tenants[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,430 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"maps"
+	"math/big"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
+
+// TestStories plans for the first document of each story and compares the whole plan. In every
+// story all clocks stand at noon of 15 January 2026, keys are made of their names, this cluster
+// is "milan" when it consumes and "rome" provides.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, names := documents(t, archive)
+			full := decide(t, objects)
+			got := names.tell(t, objects[0], full)
+			if *update {
+				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan.yaml", Data: []byte(got)})
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if len(archive.Files) < 2 {
+				t.Fatal("no expected plan; run with -update")
+			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+				t.Errorf("plan differs (-want +got):\n%s", diff)
+			}
+			if full.State == ctl.Ready {
+				keepsWhatItGranted(t, objects, full)
+			}
+		})
+	}
+}
+
+// keepsWhatItGranted: whatever single input is not seen, nothing that was granted is pruned and
+// nothing more is deleted. The request to the signer is no grant.
+func keepsWhatItGranted(t *testing.T, objects []client.Object, full ctl.Plan) {
+	t.Helper()
+	for i := 1; i < len(objects); i++ {
+		part := decide(t, slices.Delete(slices.Clone(objects), i, i+1))
+		if part.State != ctl.Ready {
+			continue
+		}
+		have := names(part.Objects)
+		for _, obj := range full.Objects {
+			if _, request := obj.(*certificatesv1.CertificateSigningRequest); !request && !slices.Contains(have, name(obj)) {
+				t.Errorf("without %s the plan is Ready and prunes %s", name(objects[i]), name(obj))
+			}
+		}
+		for _, gone := range names(part.Delete) {
+			if !slices.Contains(names(full.Delete), gone) {
+				t.Errorf("without %s the plan deletes %s", name(objects[i]), gone)
+			}
+		}
+	}
+}
+
+// decide plans for the first object with the others as what Gather saw.
+func decide(t *testing.T, objects []client.Object) ctl.Plan {
+	t.Helper()
+	keys := known{}
+	switch root := objects[0].(type) {
+	case *corev1.Secret:
+		return plan.Nonce(plan.NonceInput{
+			Root: root, Tenant: namespaceOf(objects).Labels[api.LabelTenantNamespace] == "true",
+			Random: bytes.Repeat([]byte{7}, plan.NonceSize), PrivateKey: keys.private("milan"),
+		})
+	case *authv1beta1.Tenant:
+		in := plan.TenantInput{
+			Root: root, Namespace: namespaceOf(objects), Signing: first[*certificatesv1.CertificateSigningRequest](objects),
+			Tenants: values[*authv1beta1.Tenant](objects), Slices: values[*authv1beta1.ResourceSlice](objects),
+			Maps: values[*offv1beta1.NamespaceMap](objects), RoleBindings: values[*rbacv1.RoleBinding](objects),
+			ClusterRoleBindings: values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
+		}
+		for _, secret := range values[*corev1.Secret](objects) {
+			in.Nonces = append(in.Nonces, secret.Data[api.NonceField])
+		}
+		for _, binding := range values[*rbacv1.RoleBinding](objects) {
+			if binding.Name == api.BindingRemoteControlPlane {
+				in.ControlPlaneBinding = &binding
+			}
+		}
+		return plan.Tenant(in)
+	case *authv1beta1.Identity:
+		return plan.Identity(plan.IdentityInput{
+			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: first[*authv1beta1.Renew](objects),
+		})
+	case *authv1beta1.Renew:
+		return plan.Renew(plan.RenewInput{Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects))})
+	case *authv1beta1.ResourceSlice:
+		return plan.Slice(sliceInput(objects, root))
+	}
+	t.Fatalf("no plan for %T", objects[0])
+	return ctl.Plan{}
+}
+
+func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.SliceInput {
+	if plan.Replicated(root) {
+		return plan.SliceInput{Granted: &plan.GrantedSlice{
+			Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects)),
+			Signing:        first[*certificatesv1.CertificateSigningRequest](objects),
+			StorageClasses: values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
+		}}
+	}
+	in := &plan.AskedSlice{
+		Root: root, ClusterID: "milan", PrivateKey: known{}.private("milan"), Slices: values[*authv1beta1.ResourceSlice](objects),
+		Identity: first[*authv1beta1.Identity](objects), VirtualNode: first[*offv1beta1.VirtualNode](objects),
+	}
+	if ns := namespaceOf(objects); ns.Labels[api.LabelTenantNamespace] == "true" {
+		in.NamespacePeer = ns.Labels[api.LabelRemoteClusterID]
+	}
+	for _, secret := range values[*corev1.Secret](objects) {
+		in.RemoteNamespace = secret.Annotations[api.AnnotationRemoteTenantNamespace]
+	}
+	return plan.SliceInput{Asked: in}
+}
+
+// offer is the same in all stories, but that a ConfigMap called default-class-disabled stands
+// for that switch.
+func offer(objects []client.Object) plan.Offer {
+	return plan.Offer{
+		Defaults:     corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")},
+		DefaultClass: first[*corev1.ConfigMap](objects) == nil,
+		IngressClasses: []authv1beta1.IngressType{
+			{IngressClassName: "nginx", Default: true},
+		},
+		NodeLabels: map[string]string{"topology.kubernetes.io/region": "lazio"}, Enforcement: offv1beta1.SoftLimitsEnforcement,
+	}
+}
+
+// apiServer is that of the control-plane node in the story.
+func apiServer(objects []client.Object) plan.APIServer {
+	return plan.APIServer{Address: plan.NodeAPIServer(values[*corev1.Node](objects)), CA: []byte("rome's CA")}
+}
+
+var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
+
+func namespaceOf(objects []client.Object) *corev1.Namespace {
+	for _, namespace := range values[*corev1.Namespace](objects) {
+		if namespace.Name == objects[0].GetNamespace() {
+			return &namespace
+		}
+	}
+	return &corev1.Namespace{}
+}
+
+// first returns the first object of a type, nil when there is none.
+func first[P client.Object](objects []client.Object) P {
+	var none P
+	for _, obj := range objects {
+		if p, ok := obj.(P); ok {
+			return p
+		}
+	}
+	return none
+}
+
+// values returns the objects of a type.
+func values[P interface {
+	*T
+	client.Object
+}, T any](objects []client.Object) []T {
+	var out []T
+	for _, obj := range objects {
+		if p, ok := obj.(P); ok {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+func name(obj client.Object) string {
+	return fmt.Sprintf("%s %s/%s", kind(obj), obj.GetNamespace(), obj.GetName())
+}
+
+func kind(obj client.Object) string {
+	text := fmt.Sprintf("%T", obj)
+	return text[strings.LastIndex(text, ".")+1:]
+}
+
+func names(objects []client.Object) []string {
+	var out []string
+	for _, obj := range objects {
+		out = append(out, name(obj))
+	}
+	return out
+}
+
+// documents decodes the YAML of a story, after its keys, requests and certificates are made.
+func documents(t *testing.T, archive *txtar.Archive) ([]client.Object, known) {
+	t.Helper()
+	made := known{}
+	made.request("milan", "milan", api.ControlPlaneOrganization)
+	made.request("milan", api.ResourceSliceUserName("big", "milan"), "milan")
+	made.private("milan")
+	var text bytes.Buffer
+	parsed, err := template.New("story").Funcs(template.FuncMap{
+		"public": made.public, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode,
+	}).Parse(string(archive.Files[0].Data))
+	if err == nil {
+		err = parsed.Execute(&text, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer()
+	var objects []client.Object
+	for _, document := range strings.Split(text.String(), "\n---\n") {
+		obj, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("decode: %v\n%s", err, document)
+		}
+		objects = append(objects, obj.(client.Object))
+	}
+	return objects, made
+}
+
+// known maps the base64 of what a story made to the call that made it.
+type known map[string]string
+
+func (k known) note(call string, data []byte) string {
+	text := encode(string(data))
+	k[text] = "<" + call + ">"
+	return text
+}
+
+func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// key is made of its name: stories must not change from run to run.
+func key(name string) crypto.Signer {
+	seed := sha256.Sum256([]byte(name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (k known) private(name string) []byte {
+	data := must(plan.EncodePrivateKey(key(name)))
+	k.note("private "+name, data)
+	return data
+}
+
+func (k known) public(name string) string {
+	return k.note("public "+name, must(plan.EncodePublicKey(key(name).Public())))
+}
+
+func (k known) sign(name, message string) string {
+	return k.note(fmt.Sprintf("sign %s %q", name, message), must(plan.Sign(key(name), []byte(message))))
+}
+
+func (k known) request(name, user, group string) string {
+	data := must(plan.NewRequest(key(name), plan.Subject{User: user, Group: group}))
+	return k.note(fmt.Sprintf("request %s %s %s", name, user, group), data)
+}
+
+// certificate is valid from one day to another, both in January 2026.
+func (k known) certificate(name, user, group string, from, to int) string {
+	call := fmt.Sprintf("certificate %s %s %s %d %d", name, user, group, from, to)
+	serial := sha256.Sum256([]byte(call))
+	template := &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes(serial[:8]),
+		Subject:      pkix.Name{CommonName: user, Organization: []string{group}},
+		NotBefore:    time.Date(2026, 1, from, 12, 0, 0, 0, time.UTC),
+		NotAfter:     time.Date(2026, 1, to, 12, 0, 0, 0, time.UTC),
+	}
+	der := must(x509.CreateCertificate(nil, template, template, key(name).Public(), key("signer")))
+	return k.note(call, pemOf("CERTIFICATE", der))
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// told is a plan as a story shows it.
+type told struct {
+	Verdict string           `json:"verdict"`
+	After   string           `json:"after,omitempty"`
+	Fill    any              `json:"fill,omitempty"`
+	Status  any              `json:"status,omitempty"`
+	Objects []map[string]any `json:"objects,omitempty"`
+	Delete  []string         `json:"delete,omitempty"`
+}
+
+var requestName = regexp.MustCompile(api.CSRGenerateName + "[0-9a-f]{16}")
+
+// tell prints a plan; what the story made appears as the call that made it.
+func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
+	t.Helper()
+	out := told{Verdict: []string{"Ready", "Waiting", "Blocked"}[p.State], Delete: names(p.Delete)}
+	if p.Reason != "" {
+		out.Verdict += " " + p.Reason + ": " + p.Message
+	}
+	if p.After != 0 {
+		out.After = p.After.String()
+	}
+	if p.Fill != nil {
+		out.Fill = changes(plain(t, root), plain(t, p.Fill))
+	}
+	if p.Status != nil {
+		out.Status = plain(t, p.Status)["status"]
+	}
+	for _, obj := range p.Objects {
+		content := plain(t, obj)
+		content["kind"] = kind(obj)
+		if data, ok := content["data"].(map[string]any); ok {
+			k.readable(data)
+		}
+		out.Objects = append(out.Objects, content)
+	}
+	text := string(must(yaml.Marshal(out)))
+	for _, data := range slices.SortedFunc(maps.Keys(k), func(a, b string) int { return len(b) - len(a) }) {
+		text = strings.ReplaceAll(text, data, k[data])
+	}
+	return requestName.ReplaceAllString(text, api.CSRGenerateName+"<hash>")
+}
+
+// readable decodes the values of a Secret that the story did not make.
+func (k known) readable(data map[string]any) {
+	for field, value := range data {
+		text, _ := value.(string)
+		if _, made := k[text]; made {
+			continue
+		}
+		if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
+			data[field] = string(decoded)
+		}
+	}
+}
+
+func plain(t *testing.T, obj client.Object) map[string]any {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prune(content)
+	return content
+}
+
+// prune drops empty values, which say nothing.
+func prune(content map[string]any) {
+	for field, value := range content {
+		if inner, ok := value.(map[string]any); ok {
+			prune(inner)
+			if len(inner) == 0 {
+				delete(content, field)
+			}
+		}
+		if value == nil {
+			delete(content, field)
+		}
+	}
+}
+
+// changes keeps what differs; nil stands for what is gone.
+func changes(before, after map[string]any) map[string]any {
+	out := map[string]any{}
+	for field, value := range after {
+		old := before[field]
+		was, _ := old.(map[string]any)
+		if is, ok := value.(map[string]any); ok {
+			if inner := changes(was, is); len(inner) > 0 {
+				out[field] = inner
+			}
+		} else if !bytes.Equal(must(json.Marshal(old)), must(json.Marshal(value))) {
+			out[field] = value
+		}
+	}
+	for field := range before {
+		if _, ok := after[field]; !ok {
+			out[field] = nil
+		}
+	}
+	return out
+}

@@ -1,0 +1,270 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// TenantInput is what decides what a consumer is granted here.
+type TenantInput struct {
+	Root *authv1beta1.Tenant
+	// Namespace is the one Root lies in.
+	Namespace *corev1.Namespace
+	// Tenants are all Tenants of the cluster, Root among them.
+	Tenants []authv1beta1.Tenant
+	// Nonces are the challenges made in Root's namespace.
+	Nonces [][]byte
+	// RoleBindings and ClusterRoleBindings are all of the cluster, when Root has no
+	// certificate yet; later they do not matter.
+	RoleBindings        []rbacv1.RoleBinding
+	ClusterRoleBindings []rbacv1.ClusterRoleBinding
+	// ControlPlaneBinding is the RoleBinding of that name in Root's namespace, nil for none.
+	ControlPlaneBinding *rbacv1.RoleBinding
+	// Signing is the object named SigningName, nil for none.
+	Signing *certificatesv1.CertificateSigningRequest
+	// Slices and Maps are what the consumer replicated into Root's namespace.
+	Slices []authv1beta1.ResourceSlice
+	Maps   []offv1beta1.NamespaceMap
+	// APIServer is handed to the consumer.
+	APIServer APIServer
+	Now       time.Time
+}
+
+// Tenant plans what a consumer is granted here: its role bindings and its signed certificate.
+// A tenant that waits or is blocked keeps what it has. A drained tenant keeps its certificate
+// but loses its bindings and everything it replicated here; a deleted one keeps nothing.
+func Tenant(in TenantInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{Delete: in.replicated()}
+	}
+	if v := in.place(); v.State != ctl.Ready {
+		return ctl.Plan{Verdict: v}
+	}
+	if root.Labels[api.LabelRemoteClusterID] == "" {
+		filled := root.DeepCopy()
+		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
+		return ctl.Plan{Verdict: ctl.Wait(ReasonMissingClusterID, "the label %s is being filled in", api.LabelRemoteClusterID).Verdict, Fill: filled}
+	}
+	if root.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake {
+		return in.tolerated()
+	}
+	return in.handshake()
+}
+
+// place checks that the Tenant stands where it may: no second one for the same peer or namespace.
+func (in TenantInput) place() ctl.Verdict {
+	id, namespace := in.Root.Spec.ClusterID, in.Namespace
+	switch {
+	case id == "":
+		return ctl.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the consumer").Verdict
+	case namespace == nil || namespace.Labels[api.LabelTenantNamespace] != "true":
+		return ctl.Block(ReasonWrongNamespace, "this is not a tenant namespace; label it %s=true and %s=%s or move the Tenant",
+			api.LabelTenantNamespace, api.LabelRemoteClusterID, id).Verdict
+	case namespace.Labels[api.LabelRemoteClusterID] != id:
+		return ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
+			namespace.Labels[api.LabelRemoteClusterID], id).Verdict
+	}
+	if label := in.Root.Labels[api.LabelRemoteClusterID]; label != "" && label != id {
+		return ctl.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, id).Verdict
+	}
+	for i := range in.Tenants {
+		if other := &in.Tenants[i]; other.UID != in.Root.UID && older(other, in.Root) &&
+			(other.Namespace == in.Root.Namespace || other.Spec.ClusterID == id) {
+			return ctl.Block(ReasonInvalid, "Tenant %s/%s already stands for this namespace or for %q; delete one of the two",
+				other.Namespace, other.Name, id).Verdict
+		}
+	}
+	return ctl.Verdict{}
+}
+
+// tolerated admits a consumer whose credentials the user made: no certificate, no role binding.
+func (in TenantInput) tolerated() ctl.Plan {
+	plan := ctl.Plan{Status: &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}}}
+	if in.Root.Spec.TenantCondition != authv1beta1.TenantDrained {
+		plan.Objects = []client.Object{in.clusterBinding()}
+		return plan
+	}
+	if in.ControlPlaneBinding != nil && !ours(in.ControlPlaneBinding) {
+		return ctl.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", api.BindingRemoteControlPlane)
+	}
+	plan.Delete = in.replicated()
+	return plan
+}
+
+// handshake admits a consumer that proves to hold its key.
+func (in TenantInput) handshake() ctl.Plan {
+	root := in.Root
+	key, err := CheckRequest(root.Spec.CSR, ControlPlaneSubject(root.Spec.ClusterID))
+	if err != nil {
+		return ctl.Block(ReasonInvalidCSR, "%v; create the Tenant again with 'liqoctl generate tenant' on the consumer", err)
+	}
+	public, err := ParsePublicKey(root.Spec.PublicKey)
+	if err != nil || !sameKey(public, key) {
+		return ctl.Block(ReasonInvalidCSR, "spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on the consumer")
+	}
+	if !in.issued() {
+		if v := in.prove(); v.State != ctl.Ready {
+			return ctl.Plan{Verdict: v}
+		}
+	}
+	if in.APIServer.Address == "" {
+		return ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")
+	}
+	return in.grant()
+}
+
+// issued tells that the consumer has proved its key before. The answer stands in the status,
+// which only we write; Secrets in the namespace may be written by peering users.
+func (in TenantInput) issued() bool {
+	params := in.Root.Status.AuthParams
+	return params != nil && HeldFor(params.SignedCRT, in.Root.Spec.CSR) != nil
+}
+
+// Issued tells Gather whether the bindings and nonces still matter.
+func Issued(t *authv1beta1.Tenant) bool { return TenantInput{Root: t}.issued() }
+
+// prove checks the signature, and that the ID is nobody else's here: it becomes a user and a
+// group name, and would inherit what was bound to them.
+func (in TenantInput) prove() ctl.Verdict {
+	if len(in.Nonces) == 0 {
+		return ctl.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID).Verdict
+	}
+	public, err := ParsePublicKey(in.Root.Spec.PublicKey)
+	for _, nonce := range in.Nonces {
+		if err == nil && Verify(public, nonce, in.Root.Spec.Signature) == nil {
+			return in.unbound()
+		}
+	}
+	return ctl.Block(ReasonSignatureVerificationFailed,
+		"spec.signature does not match the nonce of this namespace; create the Tenant again with 'liqoctl generate tenant' on the consumer").Verdict
+}
+
+// unbound checks that no binding of others names the consumer.
+func (in TenantInput) unbound() ctl.Verdict {
+	refuse := func(kind, name string) ctl.Verdict {
+		return ctl.Block(ReasonForeignBinding, "%s %s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
+			kind, name, in.Root.Spec.ClusterID).Verdict
+	}
+	for i := range in.ClusterRoleBindings {
+		if b := &in.ClusterRoleBindings[i]; !ours(b) && in.names(b.Subjects) {
+			return refuse("ClusterRoleBinding", b.Name)
+		}
+	}
+	for i := range in.RoleBindings {
+		if b := &in.RoleBindings[i]; !ours(b) && in.names(b.Subjects) {
+			return refuse("RoleBinding", b.Namespace+"/"+b.Name)
+		}
+	}
+	return ctl.Verdict{}
+}
+
+// names tells whether a subject is the consumer's user or group.
+func (in TenantInput) names(subjects []rbacv1.Subject) bool {
+	for _, s := range subjects {
+		if (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) && s.Name == in.Root.Spec.ClusterID {
+			return true
+		}
+	}
+	return false
+}
+
+// grant issues the certificate and binds the roles, or, drained, takes the bindings away.
+func (in TenantInput) grant() ctl.Plan {
+	root := in.Root
+	issue := Issue{
+		Namespace: root.Namespace, Secret: api.RemoteCertificateSecret, Peer: root.Spec.ClusterID,
+		Request: root.Spec.CSR, Signing: in.Signing, Now: in.Now,
+	}
+	if root.Status.AuthParams != nil {
+		issue.Held = root.Status.AuthParams.SignedCRT
+	}
+	got := issue.plan()
+	plan := ctl.Plan{Verdict: got.pending, Objects: got.objects, After: got.after}
+	if len(got.certificate) == 0 {
+		return plan
+	}
+	plan.Status = &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
+		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(got.certificate, root.Spec.ProxyURL),
+	}}
+	if root.Spec.TenantCondition == authv1beta1.TenantDrained {
+		plan.Delete = in.replicated()
+		return plan
+	}
+	plan.Objects = append(plan.Objects, in.controlPlaneBinding(), in.clusterBinding())
+	return plan
+}
+
+// controlPlaneBinding lets the consumer's control plane replicate into its tenant namespace.
+func (in TenantInput) controlPlaneBinding() *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Root.Namespace, Name: api.BindingRemoteControlPlane, Labels: bindingLabels(in.Root.Spec.ClusterID)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleRemoteControlPlane},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: in.Root.Spec.ClusterID}},
+	}
+}
+
+// clusterBinding lets the consumer's virtual kubelets read what is not in any namespace.
+func (in TenantInput) clusterBinding() *rbacv1.ClusterRoleBinding {
+	role, id := api.ClusterRoleVirtualKubeletRemoteClusterWide, in.Root.Spec.ClusterID
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: api.ClusterWideBindingName(role, id), Labels: bindingLabels(id)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: id}},
+	}
+}
+
+func bindingLabels(id string) map[string]string {
+	return map[string]string{
+		api.LabelRemoteClusterID: id, api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelAppPartOf: api.PartOf,
+	}
+}
+
+// replicated is what the consumer put into the tenant namespace.
+func (in TenantInput) replicated() []client.Object {
+	var objects []client.Object
+	for i := range in.Slices {
+		if Replicated(&in.Slices[i]) {
+			objects = append(objects, &in.Slices[i])
+		}
+	}
+	for i := range in.Maps {
+		if Replicated(&in.Maps[i]) {
+			objects = append(objects, &in.Maps[i])
+		}
+	}
+	return objects
+}
+
+// Replicated tells a copy made by the peer from an object of this cluster.
+func Replicated(obj client.Object) bool {
+	return obj.GetLabels()[api.LabelReplicated] == "true"
+}
+
+// ours tells a binding Liqo made from one made by somebody else.
+func ours(obj client.Object) bool {
+	labels := obj.GetLabels()
+	return labels[api.LabelManaged] == "true" || labels[api.LabelAppManagedBy] == api.ManagedByLiqo
+}
+
+// older orders objects of one kind: of two that exclude each other, the older one stands.
+func older(a, b client.Object) bool {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !at.Equal(&bt) {
+		return at.Before(&bt)
+	}
+	return a.GetUID() < b.GetUID()
+}

@@ -1,0 +1,165 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// finalizerSlice keeps a consumer's slice, and with it the identity, until its virtual node has
+// drained; at the provider it is there for the signing request, which has no owner.
+const finalizerSlice = "resourceslice.liqo.io/finalizer"
+
+// slices serves ResourceSlices: those asked for here and those granted to consumers.
+func (o Options) slices() ctl.Registrar {
+	all, sameNamespace := ctl.All(&authv1beta1.ResourceSliceList{}), ctl.SameNamespace(&authv1beta1.ResourceSliceList{})
+	return ctl.Controller[*authv1beta1.ResourceSlice, plan.SliceInput]{
+		Name: "resourceslice",
+		Owns: []client.Object{
+			&authv1beta1.Identity{}, &offv1beta1.VirtualNode{}, &offv1beta1.Quota{},
+			&certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
+		},
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.ResourceSliceList{})},
+			{Kind: &authv1beta1.Tenant{}, Map: sameNamespace},
+			{Kind: &authv1beta1.ResourceSlice{}, Map: namesakes},
+			{Kind: &corev1.Secret{}, Map: labelled(api.LabelIdentityType, sameNamespace)},
+			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.ResourceSliceList{})},
+			{Kind: &storagev1.StorageClass{}, Map: all},
+			{Kind: &corev1.Node{}, Map: ifControlPlane(all)},
+		},
+		Finalizer: finalizerSlice,
+		Gather:    o.gatherSlice,
+		Plan:      plan.Slice,
+	}
+}
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;quotas,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+
+func (o Options) gatherSlice(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (plan.SliceInput, error) {
+	if plan.Replicated(root) {
+		granted, err := o.gatherGranted(ctx, r, root)
+		return plan.SliceInput{Granted: granted}, err
+	}
+	asked, err := o.gatherAsked(ctx, r, root)
+	return plan.SliceInput{Asked: asked}, err
+}
+
+// gatherGranted reads what the provider decides on.
+func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.GrantedSlice, error) {
+	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Now: time.Now()}
+	var err error
+	if in.Tenant, err = tenantOf(ctx, r, root); err != nil {
+		return nil, err
+	}
+	var held []byte
+	if root.Status.AuthParams != nil {
+		held = root.Status.AuthParams.SignedCRT
+	}
+	if in.Signing, err = signing(ctx, r, plan.SigningName(root.Namespace, root.Spec.CSR, held)); err != nil {
+		return nil, err
+	}
+	if o.StorageEnabled {
+		var classes storagev1.StorageClassList
+		if err := r.List(ctx, &classes); err != nil {
+			return nil, fmt.Errorf("list storage classes: %w", err)
+		}
+		in.StorageClasses = classes.Items
+	}
+	in.APIServer, err = o.apiServer(ctx, r)
+	return in, err
+}
+
+// gatherAsked reads what the consumer decides on.
+func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
+	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID}
+	namespace, err := namespaceOf(ctx, r, root)
+	if err != nil {
+		return nil, err
+	}
+	if namespace.Labels[api.LabelTenantNamespace] == "true" {
+		in.NamespacePeer = namespace.Labels[api.LabelRemoteClusterID]
+	}
+	if in.PrivateKey, err = o.privateKey(ctx, r); err != nil {
+		return nil, err
+	}
+	var all authv1beta1.ResourceSliceList
+	if err := r.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list resource slices: %w", err)
+	}
+	in.Slices = all.Items
+	if in.RemoteNamespace, err = remoteNamespace(ctx, r, root.Namespace); err != nil {
+		return nil, err
+	}
+	if in.Identity, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.ResourceSliceIdentityName(root.Name)}, &authv1beta1.Identity{}); err != nil {
+		return nil, err
+	}
+	in.VirtualNode, err = ownVirtualNode(ctx, r, root)
+	return in, err
+}
+
+// ownVirtualNode is the VirtualNode made of a slice. Once the slice is being deleted the API
+// server is asked: the cache may not have seen it yet.
+func ownVirtualNode(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*offv1beta1.VirtualNode, error) {
+	var reader client.Reader = r
+	if root.DeletionTimestamp != nil {
+		reader = r.Live
+	}
+	node, err := found(ctx, reader, client.ObjectKeyFromObject(root), &offv1beta1.VirtualNode{})
+	if node != nil && node.Labels[api.LabelResourceSliceName] != root.Name {
+		return nil, err
+	}
+	return node, err
+}
+
+// remoteNamespace is the tenant namespace at the provider, as the control plane's kubeconfig
+// Secret of a namespace says; empty while there is none.
+func remoteNamespace(ctx context.Context, r ctl.Reader, namespace string) (string, error) {
+	var secrets corev1.SecretList
+	if err := r.List(ctx, &secrets, client.InNamespace(namespace),
+		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}); err != nil {
+		return "", fmt.Errorf("list identity secrets in %s: %w", namespace, err)
+	}
+	for _, secret := range secrets.Items {
+		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" {
+			return remote, nil
+		}
+	}
+	return "", nil
+}
+
+// namesakes maps a slice to those of the same name: when it goes, the next one may stand.
+func namesakes(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	if plan.Replicated(obj) {
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, request := range roots(ctx, r, &authv1beta1.ResourceSliceList{}) {
+		if request.Name == obj.GetName() && request.Namespace != obj.GetNamespace() {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}

@@ -1,0 +1,149 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// tenants admits consumers. The finalizer is there for the ClusterRoleBinding, which no owner
+// reference can collect.
+func (o Options) tenants() ctl.Registrar {
+	sameNamespace := ctl.SameNamespace(&authv1beta1.TenantList{})
+	return ctl.Controller[*authv1beta1.Tenant, plan.TenantInput]{
+		Name: "tenant",
+		Owns: []client.Object{
+			&rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
+		},
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.TenantList{})},
+			{Kind: &corev1.Secret{}, Map: labelled(api.LabelNonce, sameNamespace)},
+			{Kind: &authv1beta1.Tenant{}, Map: rivals},
+			{Kind: &rbacv1.RoleBinding{}, Map: boundTenants},
+			{Kind: &rbacv1.ClusterRoleBinding{}, Map: boundTenants},
+			{Kind: &authv1beta1.ResourceSlice{}, Map: labelled(api.LabelReplicated, sameNamespace)},
+			{Kind: &offv1beta1.NamespaceMap{}, Map: labelled(api.LabelReplicated, sameNamespace)},
+			{Kind: &corev1.Node{}, Map: ifControlPlane(ctl.All(&authv1beta1.TenantList{}))},
+		},
+		Finalizer: api.FinalizerTenant,
+		Gather:    o.gatherTenant,
+		Plan:      plan.Tenant,
+	}
+}
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
+
+func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1beta1.Tenant) (plan.TenantInput, error) {
+	in := plan.TenantInput{Root: root, Now: time.Now()}
+	var err error
+	if in.Namespace, err = namespaceOf(ctx, r, root); err != nil {
+		return in, err
+	}
+	var tenants authv1beta1.TenantList
+	if err := r.List(ctx, &tenants); err != nil {
+		return in, fmt.Errorf("list tenants: %w", err)
+	}
+	in.Tenants = tenants.Items
+	if in.Slices, in.Maps, err = copies(ctx, r, root.Namespace); err != nil {
+		return in, err
+	}
+	if in.ControlPlaneBinding, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
+		return in, err
+	}
+	if !plan.Issued(root) {
+		if err := gatherProof(ctx, r, &in); err != nil {
+			return in, err
+		}
+	}
+	var held []byte
+	if root.Status.AuthParams != nil {
+		held = root.Status.AuthParams.SignedCRT
+	}
+	if in.Signing, err = signing(ctx, r, plan.SigningName(root.Namespace, root.Spec.CSR, held)); err != nil {
+		return in, err
+	}
+	in.APIServer, err = o.apiServer(ctx, r)
+	return in, err
+}
+
+// gatherProof reads what matters until a certificate is issued: the nonces, and, from the API
+// server, everybody's bindings.
+func gatherProof(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
+	var secrets corev1.SecretList
+	if err := r.List(ctx, &secrets, client.InNamespace(in.Root.Namespace), client.MatchingLabels{api.LabelNonce: "true"}); err != nil {
+		return fmt.Errorf("list nonces: %w", err)
+	}
+	for _, secret := range secrets.Items {
+		if nonce := secret.Data[api.NonceField]; len(nonce) > 0 {
+			in.Nonces = append(in.Nonces, nonce)
+		}
+	}
+	var bindings rbacv1.RoleBindingList
+	if err := r.Live.List(ctx, &bindings); err != nil {
+		return fmt.Errorf("list role bindings: %w", err)
+	}
+	var clusterBindings rbacv1.ClusterRoleBindingList
+	if err := r.Live.List(ctx, &clusterBindings); err != nil {
+		return fmt.Errorf("list cluster role bindings: %w", err)
+	}
+	in.RoleBindings, in.ClusterRoleBindings = bindings.Items, clusterBindings.Items
+	return nil
+}
+
+// copies reads what the consumer replicated into a namespace.
+func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.ResourceSlice, []offv1beta1.NamespaceMap, error) {
+	var slices authv1beta1.ResourceSliceList
+	if err := r.List(ctx, &slices, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list resource slices: %w", err)
+	}
+	var maps offv1beta1.NamespaceMapList
+	if err := r.List(ctx, &maps, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list namespace maps: %w", err)
+	}
+	return slices.Items, maps.Items, nil
+}
+
+func signing(ctx context.Context, r ctl.Reader, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	return found(ctx, r, client.ObjectKey{Name: name}, &certificatesv1.CertificateSigningRequest{})
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// apiServer is how peers reach the API server.
+func (o Options) apiServer(ctx context.Context, r ctl.Reader) (plan.APIServer, error) {
+	server := plan.APIServer{Address: o.APIServerAddress}
+	if !o.TrustedCA {
+		server.CA = o.CA
+	}
+	if server.Address != "" {
+		return server, nil
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return server, fmt.Errorf("list nodes: %w", err)
+	}
+	server.Address = plan.NodeAPIServer(nodes.Items)
+	return server, nil
+}
