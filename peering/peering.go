@@ -1,0 +1,143 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peering answers who our peers are and whether each part of a peering is up: it makes
+// a ForeignCluster for every peer it hears of and keeps its status.
+//
+// It only looks at the objects of the other rooms and at the peers' API servers; it sets
+// nothing up and takes nothing down. Every decision is in package plan.
+//
+// Start reading at Controllers, then gather.
+package peering
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/peering/plan"
+)
+
+// Options are the settings of this cluster.
+type Options struct {
+	// LiqoNamespace holds the Deployment that an uninstall marks.
+	LiqoNamespace string
+	// Modules are those installed.
+	Modules plan.Modules
+	// ProbeInterval is how often a peer's API server is asked for /livez; 0 = never.
+	ProbeInterval time.Duration
+	// ProbeTimeout bounds one question.
+	ProbeTimeout time.Duration
+	// Workers is how many peers are worked on at once; 0 means one.
+	Workers int
+}
+
+// Controllers lists everything of this room that runs in the controller role.
+func Controllers(o Options) []ctl.Registrar {
+	s := &summary{Options: o, prober: newProber(o.ProbeInterval, o.ProbeTimeout)}
+	return []ctl.Registrar{
+		creator{namespace: o.LiqoNamespace},
+		ctl.Controller[*corev1beta1.ForeignCluster, plan.Input]{
+			Name: "foreigncluster", Watches: watches(), Gather: s.gather, Plan: plan.ForeignCluster, Workers: o.Workers,
+		},
+	}
+}
+
+// summary reads what a ForeignCluster sums up.
+type summary struct {
+	Options
+	prober *prober
+}
+
+// evidence are the kinds that prove, by the label with its ID, that there is a peer.
+func evidence() []client.Object {
+	return []client.Object{
+		&netv1beta1.Configuration{}, &netv1beta1.Connection{}, &netv1beta1.GatewayServer{}, &netv1beta1.GatewayClient{},
+		&authv1beta1.Tenant{}, &authv1beta1.Identity{}, &offv1beta1.VirtualNode{}, &corev1.Node{},
+	}
+}
+
+func watches() []ctl.Watch {
+	var all []ctl.Watch
+	for _, kind := range append(evidence(), &corev1.Secret{}, &corev1.Namespace{}, &appsv1.Deployment{}) {
+		all = append(all, ctl.Watch{Kind: kind, Map: peerOf})
+	}
+	return all
+}
+
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections;gatewayservers;gatewayclients,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;identities,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes;secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
+
+func (s *summary) gather(ctx context.Context, r ctl.Reader, root *corev1beta1.ForeignCluster) (plan.Input, error) {
+	in := plan.Input{Root: root, Modules: s.Modules, Now: time.Now()}
+	var (
+		namespaces     corev1.NamespaceList
+		configurations netv1beta1.ConfigurationList
+		connections    netv1beta1.ConnectionList
+		servers        netv1beta1.GatewayServerList
+		clients        netv1beta1.GatewayClientList
+		tenants        authv1beta1.TenantList
+		identities     authv1beta1.IdentityList
+		secrets        corev1.SecretList
+		virtualNodes   offv1beta1.VirtualNodeList
+		nodes          corev1.NodeList
+	)
+	for _, query := range []struct {
+		list   client.ObjectList
+		labels client.MatchingLabels
+	}{
+		{&namespaces, client.MatchingLabels{api.LabelTenantNamespace: "true"}},
+		{&configurations, nil}, {&connections, nil}, {&servers, nil}, {&clients, nil}, {&tenants, nil}, {&identities, nil},
+		{&secrets, client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}},
+		{&virtualNodes, nil},
+		{&nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}},
+	} {
+		peer := client.MatchingLabels{api.LabelRemoteClusterID: root.Spec.ClusterID}
+		if err := r.List(ctx, query.list, peer, query.labels); err != nil {
+			return in, fmt.Errorf("list %T: %w", query.list, err)
+		}
+	}
+	in.Namespaces, in.Configurations, in.Connections = namespaces.Items, configurations.Items, connections.Items
+	in.GatewayServers, in.GatewayClients = servers.Items, clients.Items
+	in.Tenants, in.Identities, in.Secrets = tenants.Items, identities.Items, secrets.Items
+	in.VirtualNodes, in.Nodes = virtualNodes.Items, nodes.Items
+	if err := deployments(ctx, r, &in); err != nil {
+		return in, err
+	}
+	if len(in.Secrets) > 0 {
+		in.Probe, in.ProbeAfter = s.prober.look(ctx, root.Name, in.Secrets[0].Data[api.KubeconfigField])
+	}
+	return in, nil
+}
+
+// deployments reads the workloads behind gateways and virtual nodes; absent ones are left out.
+func deployments(ctx context.Context, r client.Reader, in *plan.Input) error {
+	in.Deployments = map[types.NamespacedName]*appsv1.Deployment{}
+	for _, name := range plan.Workloads(*in) {
+		var deployment appsv1.Deployment
+		err := r.Get(ctx, name, &deployment)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get deployment %s: %w", name, err)
+		}
+		if err == nil {
+			in.Deployments[name] = &deployment
+		}
+	}
+	return nil
+}

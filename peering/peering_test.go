@@ -1,0 +1,184 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/peering/plan"
+)
+
+const (
+	// patience is how long a change may take to be seen on a busy machine.
+	patience = time.Minute
+	// unreachable is an address where nobody listens: the discard port of this machine.
+	unreachable = "https://127.0.0.1:9"
+)
+
+// TestForeignClusterFollows: it appears with the first object of a peer, follows the others and
+// the peer's API server, outlives all of them, and does not come back while Liqo is uninstalled.
+func TestForeignClusterFollows(t *testing.T) {
+	server := apitest.Start(t)
+	c := start(t, server)
+	configuration := &netv1beta1.Configuration{ObjectMeta: meta("rome")}
+	create(t, c, configuration)
+	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	until(t, c, "networking is enabled", peer, func() bool { return peer.Status.Modules != nil && peer.Status.Modules.Networking.Enabled })
+
+	secret := &corev1.Secret{ObjectMeta: meta("cplane"), Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, server.Config, server.Config.Host)}}
+	secret.Labels[api.LabelIdentityType] = string(authv1beta1.IdentityControlPlane)
+	create(t, c, secret)
+	until(t, c, "its API server answers", peer, func() bool { return apiServer(peer) == corev1beta1.ConditionEstablished })
+	if peer.Status.Role != corev1beta1.RoleProvider || peer.Status.APIServerURL != server.Config.Host {
+		t.Errorf("role %s at %s", peer.Status.Role, peer.Status.APIServerURL)
+	}
+	patch := client.MergeFrom(secret.DeepCopy())
+	secret.Data[api.KubeconfigField] = kubeconfig(t, server.Config, unreachable)
+	if err := c.Patch(t.Context(), secret, patch); err != nil {
+		t.Fatal(err)
+	}
+	until(t, c, "its API server is lost", peer, func() bool { return apiServer(peer) == corev1beta1.ConditionError })
+
+	remove(t, c, configuration, secret)
+	until(t, c, "the role is Unknown again", peer, func() bool {
+		return peer.Status.Role == corev1beta1.RoleUnknown && !peer.Status.Modules.Networking.Enabled && peer.Status.APIServerURL == ""
+	})
+
+	// Deleted by the uninstaller, it does not come back; nor does one appear for what is no ID.
+	create(t, c, uninstalling())
+	remove(t, c, peer)
+	creator := creator{namespace: "default", client: c, live: c}
+	for _, id := range []string{"rome", "not_an_id"} {
+		request := reconcile.Request{NamespacedName: client.ObjectKey{Name: id}}
+		if _, err := creator.Reconcile(t.Context(), request); err != nil {
+			t.Error(err)
+		}
+		if err := c.Get(t.Context(), request.NamespacedName, peer); !apierrors.IsNotFound(err) {
+			t.Errorf("a foreign cluster %s appeared (%v)", id, err)
+		}
+	}
+}
+
+func start(t *testing.T, server *apitest.Server) client.Client {
+	t.Helper()
+	mgr, err := manager.New(server.Config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range Controllers(Options{
+		LiqoNamespace: "default", Modules: plan.Modules{Networking: true, Authentication: true, Offloading: true},
+		ProbeInterval: time.Second, ProbeTimeout: 5 * time.Second,
+	}) {
+		if err := controller.Register(mgr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("manager: %v", err)
+		}
+	})
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}
+}
+
+// kubeconfig enters a server with the credentials of a configuration.
+func kubeconfig(t *testing.T, config *rest.Config, server string) []byte {
+	t.Helper()
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"rome": {Server: server, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"me": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{api.KubeconfigContext: {Cluster: "rome", AuthInfo: "me"}},
+		CurrentContext: api.KubeconfigContext,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// apiServer is the peer's condition of that name.
+func apiServer(peer *corev1beta1.ForeignCluster) corev1beta1.ConditionStatus {
+	for _, c := range peer.Status.Conditions {
+		if c.Type == corev1beta1.APIServerStatusCondition {
+			return c.Status
+		}
+	}
+	return corev1beta1.ConditionNone
+}
+
+// uninstalling is the controller's Deployment as the uninstaller marks it.
+func uninstalling() *appsv1.Deployment {
+	labels := map[string]string{"app": "liqo"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: api.ControllerManagerName, Annotations: map[string]string{api.AnnotationUninstalling: "true"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
+		},
+	}
+}
+
+func create(t *testing.T, c client.Client, obj client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := c.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// until reads obj again and again until it is as claimed.
+func until(t *testing.T, c client.Client, claim string, obj client.Object, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		return err == nil && holds(), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		t.Fatalf("%s: %v\n%+v", claim, err, obj)
+	}
+}

@@ -1,0 +1,57 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+)
+
+// offloading tells about virtual kubelets and virtual nodes; nil when there is no VirtualNode.
+func (in Input) offloading() []corev1beta1.Condition {
+	if len(in.VirtualNodes) == 0 {
+		return nil
+	}
+	kubelets, wanted, nodes := 0, 0, 0
+	for _, node := range in.VirtualNodes {
+		ready, _ := in.replicas(types.NamespacedName{Namespace: node.Namespace, Name: api.VirtualKubeletName(node.Name)})
+		kubelets += min(ready, 1)
+		if node.Spec.CreateNode != nil && !*node.Spec.CreateNode {
+			continue
+		}
+		wanted++
+		if in.nodeReady(node.Name) {
+			nodes++
+		}
+	}
+	conditions := []corev1beta1.Condition{tally(corev1beta1.OffloadingVirtualNodeCondition, kubelets, len(in.VirtualNodes),
+		words{"VirtualNodesReady", "all virtual kubelets are ready"},
+		words{"VirtualNodesSomeNotReady", "some virtual kubelets are not ready; look at their pods in the tenant namespace"},
+		words{"VirtualNodesNotReady", "no virtual kubelet is ready; look at their pods in the tenant namespace"})}
+	if wanted == 0 {
+		return conditions
+	}
+	return append(conditions, tally(corev1beta1.OffloadingNodeCondition, nodes, wanted,
+		words{"NodesReady", "all virtual nodes are ready"},
+		words{"NodesSomeNotReady", "some virtual nodes are not ready; look at their conditions"},
+		words{"NodesNotReady", "no virtual node is ready; look at their conditions"}))
+}
+
+// nodeReady tells whether the virtual Node of that name is Ready.
+func (in Input) nodeReady(name string) bool {
+	for _, node := range in.Nodes {
+		if node.Name != name {
+			continue
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,204 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides what is known about a peer: a pure function from the objects of the
+// other rooms to the status of its ForeignCluster. It changes nothing else.
+//
+// Start reading at ForeignCluster, then the file of a module.
+package plan
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// Input is everything this cluster has that concerns one peer.
+type Input struct {
+	Root *corev1beta1.ForeignCluster
+	// Modules are those installed in this cluster.
+	Modules Modules
+	// Namespaces are the peer's tenant namespaces.
+	Namespaces     []corev1.Namespace
+	Configurations []netv1beta1.Configuration
+	Connections    []netv1beta1.Connection
+	GatewayServers []netv1beta1.GatewayServer
+	GatewayClients []netv1beta1.GatewayClient
+	Tenants        []authv1beta1.Tenant
+	Identities     []authv1beta1.Identity
+	// Secrets are the kubeconfigs of this cluster's control plane at the peer.
+	Secrets      []corev1.Secret
+	VirtualNodes []offv1beta1.VirtualNode
+	// Nodes are the virtual nodes of the peer.
+	Nodes []corev1.Node
+	// Deployments are those of gateways and virtual kubelets, found by namespace and name.
+	Deployments map[types.NamespacedName]*appsv1.Deployment
+	// Probe is the last look at the peer's API server, nil when it is not looked at.
+	Probe *Probe
+	// ProbeAfter is when the next look is due; 0 = never.
+	ProbeAfter time.Duration
+	Now        time.Time
+}
+
+// Modules tells which modules are installed.
+type Modules struct{ Networking, Authentication, Offloading bool }
+
+// Probe is what one GET of /livez at a peer came to.
+type Probe struct {
+	Alive bool
+	// Message says what went wrong.
+	Message string
+}
+
+// ForeignCluster sums up one peer. It is never deleted because a module goes: the role returns
+// to Unknown.
+func ForeignCluster(in Input) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	plan := ctl.Plan{After: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: in.status()}}
+	if root.Labels[api.LabelRemoteClusterID] != root.Spec.ClusterID {
+		filled := root.DeepCopy()
+		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
+		plan.Fill = filled
+	}
+	return plan
+}
+
+func (in Input) status() corev1beta1.ForeignClusterStatus {
+	status := corev1beta1.ForeignClusterStatus{
+		Role:               in.role(),
+		Modules:            &corev1beta1.Modules{},
+		ObservedGeneration: in.Root.Generation,
+		TenantNamespace:    in.tenantNamespace(),
+	}
+	if server, ok := in.apiServer(); ok {
+		status.APIServerURL, status.ForeignProxyURL = server.url, server.proxy
+		status.Conditions = in.since(in.Root.Status.Conditions, in.apiServerStatus())
+	}
+	before := corev1beta1.Modules{}
+	if in.Root.Status.Modules != nil {
+		before = *in.Root.Status.Modules
+	}
+	if in.Modules.Networking {
+		status.Modules.Networking = in.module(before.Networking, in.networking())
+	}
+	if in.Modules.Authentication {
+		status.Modules.Authentication = in.module(before.Authentication, in.authentication())
+	}
+	if in.Modules.Offloading {
+		status.Modules.Offloading = in.module(before.Offloading, in.offloading())
+	}
+	return status
+}
+
+// role is what the peer is to this cluster.
+func (in Input) role() corev1beta1.Role {
+	consumer := len(in.Tenants) > 0
+	provider := len(in.Identities)+len(in.Secrets)+len(in.VirtualNodes) > 0
+	switch {
+	case consumer && provider:
+		return corev1beta1.RoleConsumerAndProvider
+	case consumer:
+		return corev1beta1.RoleConsumer
+	case provider:
+		return corev1beta1.RoleProvider
+	}
+	return corev1beta1.RoleUnknown
+}
+
+// tenantNamespace names the namespaces of the peering on both sides, nil while neither is known.
+func (in Input) tenantNamespace() *corev1beta1.TenantNamespace {
+	var names corev1beta1.TenantNamespace
+	for _, namespace := range in.Namespaces {
+		if names.Local == "" || namespace.Name < names.Local {
+			names.Local = namespace.Name
+		}
+	}
+	for _, secret := range in.Secrets {
+		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" {
+			names.Remote = remote
+		}
+	}
+	if names == (corev1beta1.TenantNamespace{}) {
+		return nil
+	}
+	return &names
+}
+
+// apiServerStatus tells whether the peer's API server answers; nothing when it is not asked.
+func (in Input) apiServerStatus() []corev1beta1.Condition {
+	switch {
+	case in.Probe == nil:
+		return nil
+	case in.Probe.Alive:
+		return []corev1beta1.Condition{{
+			Type: corev1beta1.APIServerStatusCondition, Status: corev1beta1.ConditionEstablished,
+			Reason: "APIServerReady", Message: "the peer's API server answers",
+		}}
+	}
+	return []corev1beta1.Condition{{
+		Type: corev1beta1.APIServerStatusCondition, Status: corev1beta1.ConditionError,
+		Reason: "APIServerNotReady", Message: in.Probe.Message,
+	}}
+}
+
+// module is enabled when it has anything to say.
+func (in Input) module(before corev1beta1.Module, conditions []corev1beta1.Condition) corev1beta1.Module {
+	return corev1beta1.Module{Enabled: conditions != nil, Conditions: in.since(before.Conditions, conditions)}
+}
+
+// since dates the conditions: those that keep their status keep their time.
+func (in Input) since(before, now []corev1beta1.Condition) []corev1beta1.Condition {
+	for i := range now {
+		c := &now[i]
+		c.LastTransitionTime = metav1.NewTime(in.Now)
+		old := slices.IndexFunc(before, func(o corev1beta1.Condition) bool { return o.Type == c.Type })
+		if old >= 0 && before[old].Status == c.Status {
+			c.LastTransitionTime = before[old].LastTransitionTime
+		}
+	}
+	return now
+}
+
+// words are the reason and message of a condition about several subjects.
+type words struct{ reason, message string }
+
+// tally is a condition about several subjects: all, some or none of which work.
+func tally(t corev1beta1.ConditionType, ready, of int, all, some, none words) corev1beta1.Condition {
+	c := corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionSomeNotReady, Reason: some.reason, Message: some.message}
+	switch ready {
+	case of:
+		c.Status, c.Reason, c.Message = corev1beta1.ConditionReady, all.reason, all.message
+	case 0:
+		c.Status, c.Reason, c.Message = corev1beta1.ConditionNotReady, none.reason, none.message
+	}
+	return c
+}
+
+// Workloads names the Deployments that run the peer's gateways and virtual kubelets.
+func Workloads(in Input) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, g := range in.GatewayServers {
+		names = append(names, types.NamespacedName{Namespace: g.Namespace, Name: api.GatewayResourceName(g.Name)})
+	}
+	for _, g := range in.GatewayClients {
+		names = append(names, types.NamespacedName{Namespace: g.Namespace, Name: api.GatewayResourceName(g.Name)})
+	}
+	for _, n := range in.VirtualNodes {
+		names = append(names, types.NamespacedName{Namespace: n.Namespace, Name: api.VirtualKubeletName(n.Name)})
+	}
+	return names
+}

@@ -1,0 +1,131 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/liqo-go/liqo/internal/remote"
+	"github.com/liqo-go/liqo/peering/plan"
+)
+
+// probeSoon is when to read the outcome of a probe that has just been started.
+const probeSoon = time.Second
+
+// prober asks peers' API servers for /livez. A look never waits for the network: it returns the
+// last outcome, starts the next probe when it is due and says when to look again, so that a
+// peer that is gone slows down nothing else.
+type prober struct {
+	interval, timeout time.Duration
+
+	mu    sync.Mutex
+	peers map[string]*probed
+}
+
+// probed is what is known of one peer.
+type probed struct {
+	kubeconfig []byte
+	access     *remote.Peer
+	outcome    *plan.Probe
+	started    time.Time
+	running    bool
+}
+
+func newProber(interval, timeout time.Duration) *prober {
+	return &prober{interval: interval, timeout: timeout, peers: map[string]*probed{}}
+}
+
+// look returns the last outcome for a peer, nil when there is none yet, and when to look again.
+func (p *prober) look(ctx context.Context, id string, kubeconfig []byte) (*plan.Probe, time.Duration) {
+	if p.interval <= 0 {
+		return nil, 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	peer := p.peers[id]
+	if peer == nil || !bytes.Equal(peer.kubeconfig, kubeconfig) {
+		peer = newProbed(kubeconfig, peer)
+		p.peers[id] = peer
+	}
+	if peer.access == nil {
+		return peer.outcome, 0
+	}
+	if due := peer.started.Add(p.interval); !peer.running && !time.Now().Before(due) {
+		peer.running, peer.started = true, time.Now()
+		go p.run(context.WithoutCancel(ctx), peer)
+	}
+	if peer.running {
+		return peer.outcome, probeSoon
+	}
+	return peer.outcome, max(time.Until(peer.started.Add(p.interval)), probeSoon)
+}
+
+// newProbed starts anew with other credentials; the last outcome stands until the next one.
+func newProbed(kubeconfig []byte, before *probed) *probed {
+	peer := &probed{kubeconfig: bytes.Clone(kubeconfig)}
+	if before != nil {
+		peer.outcome = before.outcome
+	}
+	access, err := remote.New(kubeconfig)
+	if err != nil {
+		peer.outcome = &plan.Probe{Message: fmt.Sprintf("the kubeconfig of the control-plane identity cannot be used: %v", err)}
+		return peer
+	}
+	peer.access = access
+	return peer
+}
+
+func (p *prober) run(ctx context.Context, peer *probed) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	outcome := &plan.Probe{Alive: true}
+	if err := livez(ctx, peer.access); err != nil {
+		outcome = &plan.Probe{Message: fmt.Sprintf("%v; check that the peer's API server is reachable from here", err)}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	peer.outcome, peer.running = outcome, false
+}
+
+// livez asks the peer's API server whether it lives.
+func livez(ctx context.Context, peer *remote.Peer) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(peer.Config().Host, "/")+"/livez", nil)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	response, err := (&http.Client{Transport: peer}).Do(request)
+	if err != nil {
+		return cause(err)
+	}
+	defer func() { _ = response.Body.Close() }() // nothing is left to read
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("/livez answers %s", response.Status)
+	}
+	return nil
+}
+
+// cause is the core of a network error, without the local port that differs every time and
+// would change the status at every probe.
+func cause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return fmt.Errorf("%s: %w", operation.Op, operation.Err)
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proxy is the role that lets a consumer reach this cluster's API server through the
+// tunnel, for in-band peerings. It speaks HTTP CONNECT only and leads every connection to the
+// API server, whatever host was named, so that it opens nothing else. TLS is between the
+// consumer and the API server; the proxy has no rights and sees no content.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+const (
+	// apiServer is the API server as every pod sees it.
+	apiServer = "kubernetes.default.svc:443"
+	// headerTimeout bounds how long a client may take to say what it wants.
+	headerTimeout = 10 * time.Second
+	// dialTimeout bounds the connection to the API server.
+	dialTimeout = 10 * time.Second
+)
+
+// Command is the role's command.
+func Command() *cobra.Command {
+	h := &handler{log: ctrl.Log.WithName("proxy")}
+	port := api.ProxyPort
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Lead HTTP CONNECT requests to the API server",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), port, h)
+		},
+	}
+	cmd.Flags().IntVar(&port, "port", port, "port to listen on")
+	cmd.Flags().StringVar(&h.target, "force-host", apiServer, "host:port every connection is led to")
+	cmd.Flags().StringSliceVar(&h.allowed, "allowed-hosts", nil, "hosts (host:port) that may be asked for; empty allows any")
+	return cmd
+}
+
+// serve runs until ctx ends; connections that are open then end with the process.
+func serve(ctx context.Context, port int, h http.Handler) error {
+	server := &http.Server{Addr: fmt.Sprintf(":%d", port), Handler: h, ReadHeaderTimeout: headerTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on port %d: %w", port, err)
+	}
+	return nil
+}
+
+// handler leads CONNECT requests to target.
+type handler struct {
+	target  string
+	allowed []string
+	log     klog.Logger
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		w.Header().Set("Allow", http.MethodConnect)
+		http.Error(w, "only CONNECT is served", http.StatusMethodNotAllowed)
+		return
+	}
+	if len(h.allowed) > 0 && !slices.Contains(h.allowed, r.Host) {
+		http.Error(w, "this host is not allowed", http.StatusForbidden)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), dialTimeout)
+	defer cancel()
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.target)
+	if err != nil {
+		h.log.Error(err, "dial the API server", "client", r.RemoteAddr)
+		http.Error(w, "the API server cannot be reached", http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = server.Close() }() // the tunnel has ended, nothing can be lost
+	w.WriteHeader(http.StatusOK)
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.log.Error(err, "take over the connection", "client", r.RemoteAddr)
+		return
+	}
+	defer func() { _ = client.Close() }() // as above
+	join(client, io.MultiReader(io.LimitReader(buffered, int64(buffered.Reader.Buffered())), client), server)
+}
+
+// join copies both ways until both sides have said all they had to say.
+func join(client net.Conn, fromClient io.Reader, server net.Conn) {
+	done := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(server, fromClient) // an error ends the tunnel like an end does
+		closeWrite(server)
+		close(done)
+	}()
+	_, _ = io.Copy(client, server) // as above
+	closeWrite(client)
+	<-done
+}
+
+// closeWrite passes on the end of one direction; the other one may go on.
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // fails only when the connection is gone already
+	}
+}
