@@ -1,0 +1,298 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network"
+)
+
+const installed = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-tenant-milan, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: milan}}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata:
+  name: pod-cidr
+  namespace: liqo
+  labels: {ipam.liqo.io/network-type: pod-cidr, ipam.liqo.io/network-not-remapped: "true", ipam.liqo.io/network-shared: "true"}
+  annotations: {liqo.io/preinstalled: "true"}
+spec: {cidr: 10.10.0.0/16}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: external-cidr, namespace: liqo, labels: {ipam.liqo.io/network-type: external-cidr}, annotations: {liqo.io/preinstalled: "true"}}
+spec: {cidr: 10.70.0.0/16, preAllocated: 1}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: internal-cidr, namespace: liqo, labels: {ipam.liqo.io/network-type: internal-cidr}, annotations: {liqo.io/preinstalled: "true"}}
+spec: {cidr: 10.80.0.0/16}
+`
+
+const peering = `
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {remote: {cidr: {pod: [10.20.0.0/16], external: [10.70.0.0/16]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: PublicKey
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan, networking.liqo.io/gateway-resource: "true"}}
+spec: {publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: gw-keys, namespace: liqo-tenant-milan}
+data: {privateKey: QEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEA=, publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: server, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  mtu: 1340
+  endpoint: {port: 51840, serviceType: NodePort, nodePort: 30742}
+  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
+  secretRef: {name: gw-keys}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: rome-1}
+spec: {podCIDRs: [10.10.1.0/24], podCIDR: 10.10.1.0/24}
+status: {addresses: [{type: InternalIP, address: 172.31.10.11}]}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gw-server-1
+  namespace: liqo-tenant-milan
+  labels: {liqo.io/managed: "true", networking.liqo.io/gateway-name: server, networking.liqo.io/active: "true"}
+spec: {nodeName: rome-1, containers: [{name: gateway, image: none}]}
+status: {phase: Running, podIP: 10.10.1.7, podIPs: [{ip: 10.10.1.7}]}
+`
+
+// The declarative flow: whatever the order in which the objects of a peering arrive, they come to
+// the same end; the user's Secret outlives the gateway, and nothing else does.
+func TestPeeringInAnyOrder(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("order", seed), func(t *testing.T) {
+			c := startControllers(t)
+			for _, obj := range parsed(t, installed) {
+				create(t, c, obj)
+			}
+			for _, network := range []string{"pod-cidr", "external-cidr", "internal-cidr"} {
+				eventually(t, func() error {
+					n := ipamv1alpha1.Network{}
+					err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: network}, &n)
+					return errors.Join(err, equal(n.Spec.CIDR, n.Status.CIDR))
+				})
+			}
+			objects := append(parsed(t, peering), chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}"))["WgGatewayServerTemplate"])
+			r := rand.New(rand.NewPCG(seed, 0))
+			r.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+			for _, obj := range objects {
+				create(t, c, obj)
+			}
+			checkPeering(t, c)
+			checkTeardown(t, c)
+		})
+	}
+}
+
+func checkPeering(t *testing.T, c client.Client) {
+	t.Helper()
+	eventually(t, func() error {
+		conf := netv1beta1.Configuration{}
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &conf)
+		return errors.Join(err,
+			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}}, conf.Spec.Local),
+			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: []string{"10.71.0.0/16"}}}, conf.Status.Remote),
+			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)),
+			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, ctl.ConditionReady)))
+	})
+	eventually(t, func() error {
+		gw := netv1beta1.GatewayServer{}
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "server"}, &gw)
+		return errors.Join(err,
+			equal(&netv1beta1.EndpointStatus{Addresses: []string{"172.31.10.11"}, Port: 30742, Protocol: "UDP"}, gw.Status.Endpoint),
+			equal(&netv1beta1.InternalGatewayEndpoint{IP: "10.10.1.7", Node: "rome-1"}, gw.Status.InternalEndpoint),
+			equal(&corev1.ObjectReference{Name: "gw-keys", Namespace: "liqo-tenant-milan"}, gw.Status.SecretRef),
+			equal("", message(gw.Status.Conditions)))
+	})
+	eventually(t, func() error {
+		fabric, node := netv1beta1.InternalFabric{}, netv1beta1.InternalNode{}
+		secret, deployment := corev1.Secret{}, appsv1.Deployment{}
+		return errors.Join(
+			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "server"}, &fabric),
+			equal([]string{"10.20.0.0/16", "10.71.0.0/16"}, fabric.Spec.RemoteCIDRs),
+			equal("10.80.128.0", fabric.Spec.Interface.Gateway.IP),
+			c.Get(t.Context(), client.ObjectKey{Name: "rome-1"}, &node),
+			equal("10.80.0.1", node.Spec.Interface.Node.IP),
+			equal(netv1beta1.NodeIP{Local: "172.31.10.11", Remote: "172.31.10.11"}, node.Status.NodeIP),
+			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-keys"}, &secret),
+			equal("true", secret.Labels["networking.liqo.io/gateway-resource"]),
+			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-server"}, &deployment),
+			c.Get(t.Context(), client.ObjectKey{Name: "liqo-gateway-liqo-tenant-milan-server"}, &rbacv1.ClusterRoleBinding{}),
+			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan-unknown-source"}, &ipamv1alpha1.IP{}),
+			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "api-server"}, &ipamv1alpha1.IP{}))
+	})
+}
+
+// checkTeardown deletes what the garbage collector, absent here, would delete with the gateway.
+func checkTeardown(t *testing.T, c client.Client) {
+	t.Helper()
+	wg := &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Name: "server", Namespace: "liqo-tenant-milan"}}
+	gw := &netv1beta1.GatewayServer{ObjectMeta: wg.ObjectMeta}
+	for _, obj := range []client.Object{gw, wg} {
+		if err := c.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := []client.Object{
+		wg, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-milan-server"}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "gw-server", Namespace: "liqo-tenant-milan"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "gw-server", Namespace: "liqo-tenant-milan"}},
+	}
+	for _, obj := range gone {
+		eventually(t, func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+			return equal(true, apierrors.IsNotFound(err))
+		})
+	}
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-keys"}, &corev1.Secret{})
+	if err != nil {
+		t.Errorf("the user's keys are gone: %v", err)
+	}
+}
+
+// startControllers runs the network's controllers on a new API server.
+func startControllers(t *testing.T) client.Client {
+	t.Helper()
+	server := apitest.Start(t)
+	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range network.Controllers(network.Options{LiqoNamespace: "liqo"}) {
+		if err := c.Register(mgr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func parsed(t *testing.T, docs string) []*unstructured.Unstructured {
+	t.Helper()
+	var list []*unstructured.Unstructured
+	for _, doc := range splitDocs(docs) {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, u)
+	}
+	return list
+}
+
+// create creates an object and, where one is given, its status.
+func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
+	t.Helper()
+	status, given := obj.Object["status"]
+	eventually(t, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), obj.DeepCopy())) })
+	if !given {
+		return
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	patch.SetGroupVersionKind(obj.GroupVersionKind())
+	patch.SetNamespace(obj.GetNamespace())
+	patch.SetName(obj.GetName())
+	text, err := patch.MarshalJSON()
+	if err == nil {
+		err = c.Status().Patch(t.Context(), patch, client.RawPatch("application/merge-patch+json", text))
+	}
+	if err != nil {
+		t.Fatalf("set status of %s %s: %v", obj.GetKind(), obj.GetName(), err)
+	}
+}
+
+// eventually waits until check finds nothing wrong.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		err := check()
+		if err == nil {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+func equal[T any](want, got T) error {
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("(-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+// message tells why an object is not ready; empty when it is.
+func message(conditions []metav1.Condition) string {
+	c := meta.FindStatusCondition(conditions, ctl.ConditionReady)
+	switch {
+	case c == nil:
+		return "no condition"
+	case c.Status != metav1.ConditionTrue:
+		return c.Reason + ": " + c.Message
+	}
+	return ""
+}

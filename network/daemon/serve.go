@@ -1,0 +1,142 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// socket of a role, in the abstract namespace: it belongs to the network namespace whose state it
+// shows, needs no file, and vanishes with the process.
+func socket(role string) string { return "@liqo-" + role }
+
+// serveShow answers the show command of the same role.
+func (d *Daemon) serveShow(ctx context.Context) error {
+	l, err := net.Listen("unix", socket(d.Name))
+	if err != nil {
+		// Another process of the role still ends. It is no reason to stop carrying traffic.
+		log.FromContext(ctx).Info("The show command will find no answer", "error", err.Error())
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{what}", func(w http.ResponseWriter, r *http.Request) {
+		text, err := d.show(r.Context(), r.PathValue("what"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		io.WriteString(w, text)
+	})
+	return serve(ctx, l, mux)
+}
+
+// show prints what is wanted, what is found, or how they differ.
+func (d *Daemon) show(ctx context.Context, what string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if what == "desired" {
+		return d.desired.String(), nil
+	}
+	have, err := d.plane.Observe(ctx, devices(d.desired)...)
+	if err != nil {
+		return "", err
+	}
+	if what == "diff" {
+		return plan.Diff(have, d.desired).String(), nil
+	}
+	return have.String(), nil
+}
+
+// serveMetrics serves /metrics.
+func (d *Daemon) serveMetrics(ctx context.Context) error {
+	if d.MetricsAddress == "" || d.MetricsAddress == "0" {
+		return nil
+	}
+	all := prometheus.Gatherers{metrics.Registry}
+	if d.Metrics != nil {
+		all = append(all, d.Metrics)
+	}
+	l, err := net.Listen("tcp", d.MetricsAddress)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", d.MetricsAddress, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
+	return serve(ctx, l, mux)
+}
+
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	// 10 s: nothing we serve is larger than a few KiB.
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// ShowCommand prints the state of a role that runs in this network namespace, for use through
+// kubectl exec.
+func ShowCommand(role string) *cobra.Command {
+	return &cobra.Command{
+		Use:       "show [desired|observed|diff]",
+		Short:     "Prints what is wanted in the kernel, what is found there, or how they differ",
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"desired", "observed", "diff"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what := "observed"
+			if len(args) > 0 {
+				what = args[0]
+			}
+			return ask(cmd.Context(), role, what, cmd.OutOrStdout())
+		},
+	}
+}
+
+func ask(ctx context.Context, role, what string, out io.Writer) error {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket(role))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://liqo/"+what, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DialContext: dial}}).Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the running %s: %w", role, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("ask the running %s: %s", role, text)
+	}
+	_, err = io.Copy(out, resp.Body)
+	return err
+}
+
+// Ignore accepts documented flags that mean nothing here, so that existing templates and extra
+// arguments keep working.
+func Ignore(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().StringArray(name, nil, "accepted and ignored")
+		flag := cmd.Flags().Lookup(name)
+		flag.Hidden, flag.NoOptDefVal = true, "true"
+	}
+}

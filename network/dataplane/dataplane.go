@@ -1,0 +1,172 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package dataplane reads and writes the kernel state of the network namespace it is opened in:
+// links, addresses, routes, rules, WireGuard and one nft table. It is the only package that
+// touches the kernel and decides nothing: what is wanted comes from network/plan.
+//
+//	Observe ─▶ plan.State ─▶ plan.Diff(have, want) ─▶ plan.Changes ─▶ Apply
+//
+// Only what is ours is ever seen or changed: devices named liqo.ovl and liqo-tunnel…, routing
+// table 6091 and the rules that lead to it, the table "inet liqo".
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// Options of a data plane.
+type Options struct {
+	// PrivateKey of our tunnels; the zero value = there are none.
+	PrivateKey wgtypes.Key
+	// Userspace forces the implementation of WireGuard inside this process; else it is taken
+	// only where the kernel has none.
+	Userspace bool
+}
+
+// Dataplane is one network namespace. It is not safe for concurrent use.
+type Dataplane struct {
+	options Options
+	netlink *netlink.Handle
+	// tunnels that run inside this process, by device.
+	tunnels map[string]tunnel
+	// dialled is the endpoint given to a peer, by public key: the one in use may be another,
+	// learnt from the peer's packets, which is no reason to write.
+	dialled map[string]netip.AddrPort
+	table   nftTable
+}
+
+// Open opens the network namespace of the calling thread.
+func Open(options Options) (*Dataplane, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &Dataplane{options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}}, nil
+}
+
+// Close ends tunnels that run inside this process and leaves everything else as it is.
+func (d *Dataplane) Close() {
+	for _, t := range d.tunnels {
+		t.close()
+	}
+	d.netlink.Close()
+}
+
+// Observe reads what is ours. Settings are read of our devices and of those named.
+func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State, error) {
+	var s plan.State
+	links, err := d.links()
+	if err != nil {
+		return s, err
+	}
+	for _, l := range links {
+		if err := d.observeLink(&s, l); err != nil {
+			return s, fmt.Errorf("read link %s: %w", l.Attrs().Name, err)
+		}
+		devices = append(devices, l.Attrs().Name)
+	}
+	slices.Sort(devices)
+	for _, name := range slices.Compact(devices) {
+		settings, err := d.settings(name)
+		if err != nil {
+			return s, fmt.Errorf("read settings of %s: %w", name, err)
+		}
+		s.Settings = append(s.Settings, settings...)
+	}
+	if s.Routes, err = d.routes(); err != nil {
+		return s, fmt.Errorf("read routes: %w", err)
+	}
+	if s.Rules, err = d.rules(); err != nil {
+		return s, fmt.Errorf("read rules: %w", err)
+	}
+	if s.Table, err = d.table.read(ctx); err != nil {
+		return s, err
+	}
+	return s.Sorted(), nil
+}
+
+// Apply makes changes. What leads to a thing goes before it and comes after it, and the rules of
+// the firewall stand before the first route does.
+func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
+	steps := []func() error{
+		func() error { return each("remove rule", c.Rules, removed, d.deleteRule) },
+		func() error { return each("remove route", c.Routes, removed, d.deleteRoute) },
+		func() error { return each("remove neighbour", c.Neighbors, removed, d.deleteNeighbor) },
+		func() error { return each("remove forwarding entry", c.Forwards, removed, d.deleteForward) },
+		func() error { return each("remove address", c.Addresses, removed, d.deleteAddress) },
+		func() error { return each("remove link", c.Overlays, removed, d.deleteOverlay) },
+		func() error { return each("write link", c.Overlays, added, d.writeOverlay) },
+		func() error { return d.writePeers(c.Peers, c.Tunnels) },
+		func() error { return each("write setting", c.Settings, added, d.writeSetting) },
+		func() error { return each("write address", c.Addresses, added, d.writeAddress) },
+		func() error { return d.writeTable(ctx, c.Table) },
+		func() error { return each("write forwarding entry", c.Forwards, added, d.writeForward) },
+		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },
+		func() error { return each("write route", c.Routes, added, d.writeRoute) },
+		func() error { return each("write rule", c.Rules, added, d.writeRule) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
+	if c == nil {
+		return nil
+	}
+	return d.table.write(ctx, c.New)
+}
+
+// removed picks changes that only take away, added all others.
+func removed[T any](old, new *T) bool { return new == nil && old != nil }
+
+func added[T any](_, new *T) bool { return new != nil }
+
+// each hands the picked changes to act and says which failed.
+func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string, changes []C, pick func(old, new *T) bool, act func(old, new *T) error) error {
+	for _, x := range changes {
+		c := struct{ Old, New *T }(x)
+		if !pick(c.Old, c.New) {
+			continue
+		}
+		if err := act(c.Old, c.New); err != nil {
+			thing := c.New
+			if thing == nil {
+				thing = c.Old
+			}
+			return fmt.Errorf("%s %q: %w", what, (*thing).String(), err)
+		}
+	}
+	return nil
+}
+
+// gone turns the errors that mean "there is none" into success.
+func gone(err error) error {
+	var missing netlink.LinkNotFoundError
+	for _, e := range []error{syscall.ENOENT, syscall.ESRCH, syscall.ENODEV, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	if errors.As(err, &missing) {
+		return nil
+	}
+	return err
+}

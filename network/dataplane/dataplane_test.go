@@ -1,0 +1,353 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// peered makes two clusters A and B and joins them. A sees the pods of B as 10.71.0.0/16, B those
+// of A as 10.72.0.0/16; external CIDRs are 10.73.0.0/16 and 10.74.0.0/16.
+func peered(t testing.TB) (internet *space.Space, a, b *cluster) {
+	t.Helper()
+	internet = space.NewInternet(t)
+	a = newCluster(t, internet, "A", 1, "10.10.1.5")
+	b = newCluster(t, internet, "B", 2, "10.10.1.6")
+	b.Pod.IP("addr add 10.10.1.5/24 dev eth0") // the address of A's gateway pod
+	a.expose(exposed("10.70.0.2", "10.96.0.1", false), exposed("10.70.0.3", "198.51.100.9", true))
+	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
+	a.settle(t)
+	b.settle(t)
+	for _, c := range []*cluster{a, b} {
+		c.Pod.Serve("10.10.1.2:80")
+		c.Node.Serve(":8080")
+		c.Gateway.Serve(":8080")
+	}
+	b.Pod.Serve("10.10.1.5:80")
+	internet.Serve("198.51.100.9:80")
+	internet.Serve("192.168.1.254:80")
+	waitFor(t, b.Gateway)
+	return internet, a, b
+}
+
+func TestDataPath(t *testing.T) {
+	internet, a, b := peered(t)
+	// kube-proxy marks the first packet of what it will masquerade, and the mark is inherited by
+	// the frame of the overlay around it.
+	a.Node.NFT(`table ip proxy {
+	chain in { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 30001 meta mark set 0x4000 dnat to 10.71.1.2:80; }
+	chain out { type nat hook postrouting priority srcnat; meta mark & 0x4000 != 0 masquerade fully-random; }
+}`)
+	reached := []struct {
+		claim    string
+		from     *space.Space
+		source   string
+		to       string
+		seen     string // by the server
+		networks []string
+	}{
+		{"pod to pod", a.Pod, "", "10.71.1.2:80", "10.72.1.2", []string{"tcp", "udp"}},
+		{"pod to pod, back", b.Pod, "10.10.1.2", "10.72.1.2:80", "10.71.1.2", []string{"tcp", "udp"}},
+		{"pod to a pod with the address of its gateway", a.Pod, "", "10.71.1.5:80", "10.72.1.2", []string{"tcp", "udp"}},
+		{"a pod with the address of the gateway to a pod", b.Pod, "10.10.1.5", "10.72.1.2:80", "10.71.1.5", []string{"tcp", "udp"}},
+		{"node to pod", a.Node, "", "10.71.1.2:80", "10.74.0.0", []string{"tcp", "udp"}},
+		{"node by its own address to pod", a.Node, a.NodeIP.String(), "10.71.1.2:80", "10.74.0.0", []string{"tcp"}},
+		{"node by its address among the pods to pod", a.Node, "10.10.1.1", "10.71.1.2:80", "10.74.0.0", []string{"tcp"}},
+		{"a node port to pod", internet, "", a.NodeIP.String() + ":30001", "10.74.0.0", []string{"tcp"}},
+		{"pod to a Service made an IP object", b.Pod, "10.10.1.2", "10.74.0.2:443", "10.10.1.1", []string{"tcp"}},
+		{"pod to a masqueraded IP object", b.Pod, "10.10.1.2", "10.74.0.3:80", a.NodeIP.String(), []string{"tcp", "udp"}},
+	}
+	for _, c := range reached {
+		for _, network := range c.networks {
+			if seen, err := c.from.Asks(network, c.source, c.to, 100); err != nil || seen != c.seen {
+				t.Errorf("%s over %s: the server saw %q, want %q, error %v", c.claim, network, seen, c.seen, err)
+			}
+		}
+	}
+	// Too large for the tunnel: refused first, then cut at the source, put together, translated
+	// and cut again.
+	for _, size := range []int{1400, 5000} {
+		a.Pod.Asks("udp", "", "10.71.1.2:80", size)
+		if seen, err := a.Pod.Asks("udp", "", "10.71.1.2:80", size); err != nil || seen != "10.72.1.2" {
+			t.Errorf("%d bytes over udp: the server saw %q, error %v", size, seen, err)
+		}
+	}
+	a.Pod.Run("", "ping", "-c1", "-W1", "10.71.1.2")
+	b.Pod.Run("", "ping", "-c1", "-W1", "-I", "10.10.1.2", "10.72.1.2")
+	for claim, to := range map[string]string{
+		"the gateway pod": "10.72.1.5:8080", "the node by its address among the pods": "10.72.1.1:8080",
+		"a node port": "10.72.1.1:30000", "an external address without IP object": "10.74.0.9:80",
+		"the address that stands for nodes": "10.74.0.0:8080",
+	} {
+		if seen, err := b.Pod.Asks("tcp", "10.10.1.2", to, 0); err == nil {
+			t.Errorf("%s is reached from the peer, seen as %q", claim, seen)
+		}
+	}
+}
+
+// TestMisbehavingPeer: a peer that sends from what it did not announce, or to what was not offered.
+func TestMisbehavingPeer(t *testing.T) {
+	internet, a, b := peered(t)
+	a.Node.IP("addr add 10.10.77.1/32 dev lo")      // a node whose address lies among the pods'
+	a.Node.IP("addr add 192.168.1.101/24 dev eth0") // not the one the tunnel goes to
+	a.gateways[0].in.Nodes = append(a.gateways[0].in.Nodes, plan.Member{Name: "n2", Outer: netip.MustParseAddr("10.10.77.1"), Overlay: netip.MustParseAddr("10.80.0.9")})
+	a.settle(t)
+	bad := plan.GatewayState(b.gateways[0].in)
+	bad.Table = ""
+	bad.Peers[0].AllowedIPs = prefixes("0.0.0.0/0")
+	offered := "10.10.1.2:80"
+	forbidden := map[*space.Space]string{
+		a.Node: "192.168.1.101:8080", internet: "192.168.1.254:80", a.Gateway: "10.10.1.5:8080",
+	}
+	for _, to := range []string{"10.10.1.2", "192.168.1.101", "192.168.1.254", "10.10.1.5", "10.10.1.1", "10.10.77.1", "10.80.0.1", "10.96.0.1"} {
+		bad.Routes = append(bad.Routes, plan.Route{Device: "liqo-tunnel", To: netip.MustParsePrefix(to + "/32")})
+	}
+	b.gateways[0].apply(t, bad)
+	// The gateway itself speaks, by that table and with sources of its choice.
+	b.Gateway.IP("rule add from all lookup 6091 priority 80")
+	sources := []string{"10.10.9.9", "203.0.113.1", "10.10.9.10"} // the second is not announced
+	for _, s := range sources {
+		b.Gateway.IP("addr add " + s + "/32 dev lo")
+	}
+	for _, to := range []string{"10.10.1.1:8080", "10.10.77.1:8080", "10.80.0.1:8080", "10.96.0.1:443"} {
+		b.Gateway.Tells("10.10.9.9", to)
+	}
+	for _, to := range forbidden {
+		b.Gateway.Tells("10.10.9.9", to)
+	}
+	b.Gateway.Tells("203.0.113.1", offered)
+	// Also when the tunnel would let it in.
+	open := plan.GatewayState(a.gateways[0].in)
+	open.Peers[0].AllowedIPs = prefixes("0.0.0.0/0")
+	a.gateways[0].apply(t, open)
+	b.Gateway.Tells("203.0.113.1", offered)
+	b.Gateway.Tells("10.10.9.10", offered) // last, so everything before it has arrived or will not
+	space.Eventually(t, "announced source", func() error {
+		if !a.Pod.Hears("10.71.9.10") {
+			return fmt.Errorf("the pod did not hear it")
+		}
+		return nil
+	})
+	if a.Pod.Hears("203.0.113.1") {
+		t.Error("a source that was not announced is heard")
+	}
+	for s, to := range forbidden {
+		if s.Hears("10.71.9.9") {
+			t.Errorf("%s is reached", to)
+		}
+	}
+	if a.Pod.Hears("10.71.9.9") {
+		t.Error("a Service is reached")
+	}
+}
+
+// TestSteadyStateWritesNothing: a second pass finds nothing to do, and the kernel reports no write.
+func TestSteadyStateWritesNothing(t *testing.T) {
+	_, a, _ := peered(t)
+	var node, gateway plan.Changes
+	written := a.Node.Written(func() { node = a.node.settle(t) }) + a.Gateway.Written(func() { gateway = a.gateways[0].settle(t) })
+	if !node.Empty() || !gateway.Empty() || written != "" {
+		t.Errorf("a second pass changes\n%s%s\nthe kernel reports\n%s", node, gateway, written)
+	}
+	n := 0
+	if written := a.Node.Written(func() {
+		n++
+		a.node.in.Self.CIDRs = prefixes(fmt.Sprintf("10.10.%d.0/24", n))
+		a.node.settle(t)
+	}); written == "" {
+		t.Error("the kernel reports no write of another table")
+	}
+}
+
+// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods.
+func TestPodsStayOutOfTheOverlay(t *testing.T) {
+	_, a, b := peered(t)
+	a.Pod.Sends("10.10.1.2", "10.10.1.5:6091", frame("10.10.1.99"))
+	a.Pod.Sends("10.10.1.2", "192.168.1.1:6091", frame("10.10.1.99"))
+	a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame("10.10.1.98"))
+	space.Eventually(t, "frame of the node", func() error {
+		if !b.Pod.Hears("10.72.1.98") {
+			return errors.New("not heard")
+		}
+		return nil
+	})
+	if b.Pod.Hears("10.72.1.99") {
+		t.Error("a frame a pod made is heard")
+	}
+}
+
+// frame is a VXLAN frame to A's gateway with a datagram to B's pod in it.
+func frame(source string) []byte {
+	src, dst := netip.MustParseAddr(source).As4(), netip.MustParseAddr("10.71.1.2").As4()
+	ip := []byte{0x45, 0, 0, 28 + 5, 0, 0, 0, 0, 64, 17, 0, 0}
+	ip = append(append(ip, src[:]...), dst[:]...)
+	var sum uint32
+	for i := 0; i < len(ip); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
+	vxlan := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, plan.OverlayVNI<<8)
+	ethernet := []byte{2, 0, 10, 80, 128, 1, 2, 0, 10, 80, 0, 1, 8, 0}
+	udp := []byte{0x12, 0x34, 0, 80, 0, 8 + 5, 0, 0}
+	return slices.Concat(vxlan, ethernet, ip, udp, []byte("hello"))
+}
+
+// TestStoriesReadBack: nft prints the rules of every story of network/plan as they are written.
+func TestStoriesReadBack(t *testing.T) {
+	stories, err := filepath.Glob("../plan/testdata/kernel/*.txtar")
+	if err != nil || len(stories) == 0 {
+		t.Fatalf("find stories: %v, %d files", err, len(stories))
+	}
+	s := space.New(t, "nft")
+	for _, file := range stories {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rules, ok := strings.Cut(string(text), "\ntable inet liqo {")
+		if !ok {
+			continue
+		}
+		rules = "table inet liqo {" + rules
+		s.NFT("add table inet liqo\ndelete table inet liqo\n" + rules)
+		if diff := cmp.Diff(rules, s.Run("", "nft", "list", "table", "inet", "liqo")); diff != "" {
+			t.Errorf("%s: nft prints (+) other text than ours (-):\n%s", filepath.Base(file), diff)
+		}
+	}
+}
+
+// TestPeerToPeer: pods of two peers of C reach each other through C, by IP objects. All three
+// clusters use the same addresses.
+func TestPeerToPeer(t *testing.T) {
+	internet := space.NewInternet(t)
+	c := newCluster(t, internet, "C", 1, "10.10.1.5")
+	p1, p2 := newCluster(t, internet, "P1", 2, "10.10.1.6"), newCluster(t, internet, "P2", 3, "10.10.1.6")
+	second := space.New(t, "C second gateway")
+	c.Plug(second, "10.10.1.7")
+	c.addGateway(t, second, "10.10.1.7")
+	c.expose(exposed("10.70.0.5", "10.81.1.2", false), exposed("10.70.0.6", "10.71.1.2", false))
+	ofC := [2]string{"10.72.0.0/16", "10.74.0.0/16"}
+	c.dial(0, p1, [2]string{"10.71.0.0/16", "10.73.0.0/16"}, ofC)
+	c.dial(1, p2, [2]string{"10.81.0.0/16", "10.83.0.0/16"}, ofC)
+	for _, x := range []*cluster{c, p1, p2} {
+		x.settle(t)
+		x.Pod.Serve("10.10.1.2:80")
+	}
+	waitFor(t, c.Gateway)
+	waitFor(t, second)
+	for from, to := range map[*cluster]string{p1: "10.74.0.5:80", p2: "10.74.0.6:80"} {
+		seen := map[*cluster]string{p1: "10.74.0.6", p2: "10.74.0.5"}[from]
+		for _, network := range []string{"tcp", "udp"} {
+			if got, err := from.Pod.Asks(network, "", to, 100); err != nil || got != seen {
+				t.Errorf("%s over %s to %s: the server saw %q, want %q, error %v", from.Pod.Name, network, to, got, seen, err)
+			}
+		}
+	}
+	if got, err := p1.Pod.Asks("tcp", "", "10.72.1.2:80", 0); err != nil || got != "10.71.1.2" {
+		t.Errorf("P1 to a pod of C: the server saw %q, error %v", got, err)
+	}
+}
+
+// TestBothAddressFamilies: IPv6 takes the same way. The gateways' namespaces forward IPv6 because
+// the test says so: their processes cannot.
+func TestBothAddressFamilies(t *testing.T) {
+	internet := space.NewInternet(t)
+	a, b := newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
+	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
+	for c, view := range map[*cluster][2]string{a: {"fd00:71::/64", "fd00:73::/112"}, b: {"fd00:72::/64", "fd00:74::/112"}} {
+		c.Node.IP("addr add fd00:10::1:1/112 dev cni0 nodad")
+		for pod, addr := range map[*space.Space]string{c.Pod: "fd00:10::1:2", c.Gateway: "fd00:10::1:5"} {
+			pod.IP("addr add " + addr + "/112 dev eth0 nodad")
+			pod.IP("route add default via fd00:10::1:1")
+		}
+		c.Gateway.Forwards()
+		g := c.gateways[0]
+		c.node.in.Self.CIDRs = append(c.node.in.Self.CIDRs, prefixes("fd00:10::1:0/112")...)
+		g.in.Nodes = []plan.Member{c.node.in.Self}
+		g.in.Pods, g.in.External = append(g.in.Pods, prefixes("fd00:10::/64")...), append(g.in.External, prefixes("fd00:70::/112")...)
+		g.in.Remote = append(g.in.Remote, plan.Remap{Real: prefixes("fd00:10::/64")[0], View: prefixes(view[0])[0]},
+			plan.Remap{Real: prefixes("fd00:70::/112")[0], View: prefixes(view[1])[0]})
+		c.announce()
+		c.settle(t)
+		if changes := g.settle(t); !changes.Empty() {
+			t.Errorf("a second pass changes\n%s", changes)
+		}
+		c.Pod.Serve("[fd00:10::1:2]:80")
+		c.Pod.Serve("10.10.1.2:80")
+	}
+	waitFor(t, b.Gateway)
+	for from, want := range map[*space.Space]string{a.Pod: "fd00:72::1:2", a.Node: "fd00:74::"} {
+		// The nodes ask for their pods' MAC addresses only once their own addresses are sure.
+		space.Eventually(t, from.Name, func() error {
+			seen, err := from.Asks("tcp", "", "[fd00:71::1:2]:80", 0)
+			if err == nil && seen != want {
+				err = fmt.Errorf("the server saw %q, want %q", seen, want)
+			}
+			return err
+		})
+	}
+	if seen, err := b.Pod.Asks("tcp", "", "10.72.1.2:80", 0); err != nil || seen != "10.71.1.2" {
+		t.Errorf("IPv4 beside it: the server saw %q, error %v", seen, err)
+	}
+}
+
+func TestRemovalLeavesNothing(t *testing.T) {
+	internet := space.NewInternet(t)
+	a, b := newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
+	a.expose(exposed("10.70.0.2", "192.0.2.1", false))
+	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
+	node, gateway := everything(a.Node), everything(a.Gateway)
+	a.settle(t)
+	if everything(a.Node) == node || everything(a.Gateway) == gateway {
+		t.Error("nothing was made")
+	}
+	a.node.apply(t, plan.State{})
+	a.gateways[0].apply(t, plan.State{})
+	if diff := cmp.Diff(node, everything(a.Node)); diff != "" {
+		t.Errorf("removal leaves on the node\n%s", diff)
+	}
+	if diff := cmp.Diff(gateway, everything(a.Gateway)); diff != "" {
+		t.Errorf("removal leaves in the gateway\n%s", diff)
+	}
+}
+
+// everything of a namespace as its tools print it.
+func everything(s *space.Space) string {
+	var b strings.Builder
+	for _, what := range []string{"-br link", "-br addr", "route show table all", "-6 route show table all", "rule", "-6 rule"} {
+		lines := strings.Split(s.IP(what), "\n")
+		slices.Sort(lines)
+		b.WriteString(strings.Join(lines, "\n"))
+	}
+	return b.String() + s.Run("", "nft", "list", "ruleset")
+}
+
+// BenchmarkTunnel is one TCP stream between the gateways alone, BenchmarkPods one between pods of
+// the two clusters: the ratio is what overlay and translation cost.
+func BenchmarkTunnel(b *testing.B) {
+	_, x, y := peered(b)
+	x.Gateway.NFT("delete table inet liqo") // which keeps peers off the gateway
+	y.Gateway.NFT("delete table inet liqo")
+	x.Gateway.Transfer(b, y.Gateway, "169.254.18.2:5001")
+}
+
+func BenchmarkPods(b *testing.B) {
+	_, x, y := peered(b)
+	x.Pod.Transfer(b, y.Pod, "10.71.1.2:5001")
+}

@@ -1,0 +1,240 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// tunnel is one WireGuard device, in the kernel or in this process.
+type tunnel interface {
+	device() (*wgtypes.Device, error)
+	configure(wgtypes.Config) error
+	// close ends what runs in this process.
+	close()
+}
+
+// Implementations of WireGuard.
+const (
+	Kernel    = "kernel"
+	Userspace = "userspace"
+)
+
+// Traffic is what a tunnel did with its peer.
+type Traffic struct {
+	// Received and Sent are in bytes since the peer was added.
+	Received, Sent int64
+	// Handshake is the time of the last one; zero = none yet.
+	Handshake time.Time
+	// Endpoint is where the peer is now; invalid = not known.
+	Endpoint netip.AddrPort
+}
+
+// Traffic reads the counters of a peer; the zero value when there is no such peer.
+func (d *Dataplane) Traffic(device, publicKey string) (Traffic, error) {
+	dev, err := d.tunnelOf(device).device()
+	if err != nil {
+		return Traffic{}, fmt.Errorf("read tunnel %s: %w", device, err)
+	}
+	for _, p := range dev.Peers {
+		if p.PublicKey.String() == publicKey {
+			return Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint)}, nil
+		}
+	}
+	return Traffic{}, nil
+}
+
+// Implementation tells which WireGuard a device uses: Kernel or Userspace.
+func (d *Dataplane) Implementation(device string) string {
+	if _, ok := d.tunnels[device]; ok {
+		return Userspace
+	}
+	return Kernel
+}
+
+// Redial takes a peer out of a tunnel. Who then applies what is wanted puts it back, and WireGuard
+// starts anew with it: at the wanted endpoint and at once, while it would try only every 5 s.
+func (d *Dataplane) Redial(device, publicKey string) error {
+	peer := plan.Peer{Device: device, PublicKey: publicKey}
+	return d.writePeer(&peer, nil)
+}
+
+// tunnelOf finds a device: what does not run in this process is the kernel's.
+func (d *Dataplane) tunnelOf(device string) tunnel {
+	if t, ok := d.tunnels[device]; ok {
+		return t
+	}
+	return kernelTunnel(device)
+}
+
+func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
+	a := l.Attrs()
+	dev, err := d.tunnelOf(a.Name).device()
+	if err != nil {
+		return err
+	}
+	s.Tunnels = append(s.Tunnels, plan.Tunnel{
+		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, PublicKey: dev.PublicKey.String(), Down: a.Flags&net.FlagUp == 0,
+	})
+	for _, p := range dev.Peers {
+		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(), Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}
+		if given, ok := d.dialled[peer.PublicKey]; ok && peer.Endpoint.IsValid() {
+			peer.Endpoint = given
+		}
+		for _, n := range p.AllowedIPs {
+			peer.AllowedIPs = append(peer.AllowedIPs, prefix(&n))
+		}
+		slices.SortFunc(peer.AllowedIPs, netip.Prefix.Compare)
+		s.Peers = append(s.Peers, peer)
+	}
+	return nil
+}
+
+// writePeers makes devices and peers, and removes those not wanted.
+func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Change[plan.Tunnel]) error {
+	for _, c := range tunnels {
+		if c.New == nil {
+			if err := d.removeTunnel(c.Old.Name); err != nil {
+				return fmt.Errorf("remove link %s: %w", c.Old.Name, err)
+			}
+			continue
+		}
+		if err := d.writeTunnel(c.Old, c.New); err != nil {
+			return fmt.Errorf("write link %s: %w", c.New.Name, err)
+		}
+	}
+	for _, c := range peers {
+		if err := d.writePeer(c.Old, c.New); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTunnel makes a device as far as it is not there: with a key, a port, and switched on.
+func (d *Dataplane) writeTunnel(old, new *plan.Tunnel) error {
+	if old == nil {
+		if err := d.makeTunnel(new.Name, new.MTU); err != nil {
+			return err
+		}
+	}
+	config := wgtypes.Config{}
+	if old == nil || old.PublicKey != new.PublicKey {
+		config.PrivateKey = &d.options.PrivateKey
+	}
+	if new.ListenPort != 0 && (old == nil || old.ListenPort != new.ListenPort) {
+		config.ListenPort = &new.ListenPort
+	}
+	if config.PrivateKey != nil || config.ListenPort != nil {
+		if err := d.tunnelOf(new.Name).configure(config); err != nil {
+			return err
+		}
+	}
+	return d.raise(new.Name, new.MTU)
+}
+
+// makeTunnel asks the kernel and, when it has no WireGuard, makes one in this process.
+func (d *Dataplane) makeTunnel(name string, mtu int) error {
+	if !d.options.Userspace {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = name, mtu
+		err := d.netlink.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
+		if !errors.Is(err, syscall.EOPNOTSUPP) {
+			return err
+		}
+	}
+	t, err := startUserspace(name, mtu)
+	if err != nil {
+		return err
+	}
+	d.tunnels[name] = t
+	return nil
+}
+
+func (d *Dataplane) removeTunnel(name string) error {
+	if t, ok := d.tunnels[name]; ok {
+		t.close()
+		delete(d.tunnels, name)
+	}
+	return d.deleteLink(name)
+}
+
+func (d *Dataplane) writePeer(old, want *plan.Peer) error {
+	p := want
+	if want == nil {
+		p = old
+	}
+	key, err := wgtypes.ParseKey(p.PublicKey)
+	if err != nil {
+		return fmt.Errorf("parse key %q: %w", p.PublicKey, err)
+	}
+	config := wgtypes.PeerConfig{PublicKey: key, Remove: want == nil}
+	if want != nil {
+		config.ReplaceAllowedIPs = true
+		for _, a := range want.AllowedIPs {
+			config.AllowedIPs = append(config.AllowedIPs, *ipNet(a))
+		}
+		config.PersistentKeepaliveInterval = new(time.Duration(p.Keepalive) * time.Second)
+		if p.Endpoint.IsValid() && (old == nil || old.Endpoint != p.Endpoint) {
+			config.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
+		}
+	}
+	if err := d.tunnelOf(p.Device).configure(wgtypes.Config{Peers: []wgtypes.PeerConfig{config}}); err != nil {
+		if want == nil && errors.Is(err, os.ErrNotExist) {
+			return nil // gone with its device
+		}
+		return fmt.Errorf("write tunnel peer %s: %w", p.PublicKey, err)
+	}
+	delete(d.dialled, p.PublicKey)
+	if want != nil && p.Endpoint.IsValid() {
+		d.dialled[p.PublicKey] = p.Endpoint
+	}
+	return nil
+}
+
+func endpoint(a *net.UDPAddr) netip.AddrPort {
+	if a == nil {
+		return netip.AddrPort{}
+	}
+	p := a.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
+
+// kernelTunnel is a device of the kernel, by name.
+type kernelTunnel string
+
+func (k kernelTunnel) device() (*wgtypes.Device, error) {
+	c, err := wgctrl.New()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Device(string(k))
+}
+
+func (k kernelTunnel) configure(config wgtypes.Config) error {
+	c, err := wgctrl.New()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.ConfigureDevice(string(k), config)
+}
+
+func (k kernelTunnel) close() {}

@@ -1,0 +1,131 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/tun"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// userspaceTunnel is WireGuard inside this process, on a TUN device that lives as long as it.
+type userspaceTunnel struct{ dev *device.Device }
+
+func startUserspace(name string, mtu int) (userspaceTunnel, error) {
+	t, err := tun.CreateTUN(name, mtu)
+	if err != nil {
+		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w", err)
+	}
+	// Its own log says only what the state of the tunnel says, once per packet at times.
+	dev := device.NewDevice(t, conn.NewDefaultBind(), device.NewLogger(device.LogLevelSilent, ""))
+	if err := dev.Up(); err != nil {
+		dev.Close()
+		return userspaceTunnel{}, fmt.Errorf("start WireGuard: %w", err)
+	}
+	return userspaceTunnel{dev}, nil
+}
+
+func (u userspaceTunnel) close() { u.dev.Close() }
+
+// configure writes the cross-platform text interface of WireGuard.
+func (u userspaceTunnel) configure(c wgtypes.Config) error {
+	var b strings.Builder
+	if c.PrivateKey != nil {
+		fmt.Fprintf(&b, "private_key=%s\n", hex.EncodeToString(c.PrivateKey[:]))
+	}
+	if c.ListenPort != nil {
+		fmt.Fprintf(&b, "listen_port=%d\n", *c.ListenPort)
+	}
+	for _, p := range c.Peers {
+		fmt.Fprintf(&b, "public_key=%s\n", hex.EncodeToString(p.PublicKey[:]))
+		if p.Remove {
+			b.WriteString("remove=true\n")
+			continue
+		}
+		if p.Endpoint != nil {
+			fmt.Fprintf(&b, "endpoint=%s\n", p.Endpoint)
+		}
+		if p.PersistentKeepaliveInterval != nil {
+			fmt.Fprintf(&b, "persistent_keepalive_interval=%d\n", int(p.PersistentKeepaliveInterval.Seconds()))
+		}
+		fmt.Fprintf(&b, "replace_allowed_ips=%t\n", true)
+		for _, a := range p.AllowedIPs {
+			fmt.Fprintf(&b, "allowed_ip=%s\n", a.String())
+		}
+	}
+	return u.dev.IpcSet(b.String())
+}
+
+// device reads the text interface.
+func (u userspaceTunnel) device() (*wgtypes.Device, error) {
+	text, err := u.dev.IpcGet()
+	if err != nil {
+		return nil, err
+	}
+	out := &wgtypes.Device{Type: wgtypes.Userspace}
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), "=")
+		if key == "public_key" {
+			out.Peers = append(out.Peers, wgtypes.Peer{PublicKey: hexKey(value)})
+		} else if n := len(out.Peers); n > 0 {
+			readPeer(&out.Peers[n-1], key, value)
+		} else {
+			readDevice(out, key, value)
+		}
+	}
+	return out, nil
+}
+
+func readDevice(d *wgtypes.Device, key, value string) {
+	switch key {
+	case "private_key":
+		d.PrivateKey = hexKey(value)
+		d.PublicKey = d.PrivateKey.PublicKey()
+	case "listen_port":
+		d.ListenPort, _ = strconv.Atoi(value)
+	}
+}
+
+// readPeer reads one line; what does not parse stays zero, for the text comes from the library.
+func readPeer(p *wgtypes.Peer, key, value string) {
+	number, _ := strconv.ParseInt(value, 10, 64)
+	switch key {
+	case "endpoint":
+		if a, err := netip.ParseAddrPort(value); err == nil {
+			p.Endpoint = net.UDPAddrFromAddrPort(a)
+		}
+	case "last_handshake_time_sec":
+		if number > 0 {
+			p.LastHandshakeTime = time.Unix(number, int64(p.LastHandshakeTime.Nanosecond()))
+		}
+	case "rx_bytes":
+		p.ReceiveBytes = number
+	case "tx_bytes":
+		p.TransmitBytes = number
+	case "persistent_keepalive_interval":
+		p.PersistentKeepaliveInterval = time.Duration(number) * time.Second
+	case "allowed_ip":
+		if n, err := netip.ParsePrefix(value); err == nil {
+			p.AllowedIPs = append(p.AllowedIPs, *ipNet(n))
+		}
+	}
+}
+
+func hexKey(text string) wgtypes.Key {
+	raw, _ := hex.DecodeString(text)
+	key, _ := wgtypes.NewKey(raw)
+	return key
+}

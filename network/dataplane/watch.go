@@ -1,0 +1,63 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// Watch calls changed when one of our devices or the routes of our table change, until the
+// context ends. Rules and nft tables are not watched: on a node kube-proxy writes them all the
+// time.
+func Watch(ctx context.Context, changed func()) error {
+	for ctx.Err() == nil {
+		if err := watch(ctx, changed); err != nil {
+			return err
+		}
+		changed() // the kernel dropped messages when there were too many: anything may have changed
+	}
+	return nil
+}
+
+// watch ends without an error when the kernel ends a subscription.
+func watch(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	links, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64)
+	if err := netlink.LinkSubscribe(links, ctx.Done()); err != nil {
+		return fmt.Errorf("watch links: %w", err)
+	}
+	if err := netlink.RouteSubscribe(routes, ctx.Done()); err != nil {
+		return fmt.Errorf("watch routes: %w", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case u, ok := <-links:
+			if !ok {
+				return nil
+			}
+			if strings.HasPrefix(u.Attrs().Name, api.InterfacePrefix) {
+				changed()
+			}
+		case u, ok := <-routes:
+			if !ok {
+				return nil
+			}
+			if u.Table == plan.RouteTable {
+				changed()
+			}
+		}
+	}
+}

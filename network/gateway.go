@@ -1,0 +1,111 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers/status;gatewayclients/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients;internalfabrics,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates;wggatewayclienttemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;publickeies;internalnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+
+// gatewayServer renders the templates of servers.
+func (o Options) gatewayServer() ctl.Registrar {
+	all := &netv1beta1.GatewayServerList{}
+	return ctl.Controller[*netv1beta1.GatewayServer, plan.GatewayServerInput]{
+		Name:    "gateway-server",
+		Owns:    []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
+		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
+		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayServer) (plan.GatewayServerInput, error) {
+			in, err := o.gatewayInput(ctx, r, root, plan.ServerTemplate(root, o.LiqoNamespace))
+			return plan.GatewayServerInput{Root: root, GatewayInput: in}, err
+		},
+		Plan: plan.GatewayServer,
+	}
+}
+
+// gatewayClient renders the templates of clients.
+func (o Options) gatewayClient() ctl.Registrar {
+	all := &netv1beta1.GatewayClientList{}
+	return ctl.Controller[*netv1beta1.GatewayClient, plan.GatewayClientInput]{
+		Name:    "gateway-client",
+		Owns:    []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
+		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),
+		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayClient) (plan.GatewayClientInput, error) {
+			in, err := o.gatewayInput(ctx, r, root, plan.ClientTemplate(root, o.LiqoNamespace))
+			return plan.GatewayClientInput{Root: root, GatewayInput: in}, err
+		},
+		Plan: plan.GatewayClient,
+	}
+}
+
+// gatewayWatches are what servers and clients alike depend on.
+func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
+	samePeer := ctl.SameLabel(all, api.LabelRemoteClusterID)
+	return []ctl.Watch{
+		{Kind: &netv1beta1.GatewayServer{}, Map: samePeer},
+		{Kind: &netv1beta1.GatewayClient{}, Map: samePeer},
+		{Kind: &netv1beta1.Configuration{}, Map: samePeer},
+		{Kind: &netv1beta1.PublicKey{}, Map: samePeer},
+		{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(ctl.All(all))},
+	}
+}
+
+func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference) (plan.GatewayInput, error) {
+	var (
+		servers        netv1beta1.GatewayServerList
+		clients        netv1beta1.GatewayClientList
+		configurations netv1beta1.ConfigurationList
+		keys           netv1beta1.PublicKeyList
+		networks       ipamv1alpha1.NetworkList
+	)
+	for _, l := range []client.ObjectList{&servers, &clients, &configurations, &keys, &networks} {
+		if err := list(ctx, r, l); err != nil {
+			return plan.GatewayInput{}, err
+		}
+	}
+	in := plan.GatewayInput{
+		Servers: servers.Items, Clients: clients.Items, Configurations: configurations.Items,
+		PublicKeys: keys.Items, Networks: networks.Items, LiqoNamespace: o.LiqoNamespace,
+	}
+	var err error
+	if in.Fabrics, in.Nodes, err = overlay(ctx, r.Live); err != nil {
+		return in, err
+	}
+	in.Template, err = untyped(ctx, r.Live, template)
+	if err != nil || in.Template == nil {
+		return in, err
+	}
+	apiVersion, kind := plan.RenderedKind(in.Template)
+	in.Rendered, err = untyped(ctx, r.Live, corev1.ObjectReference{
+		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
+	})
+	return in, err
+}
+
+// untyped reads an object of any kind; nil when there is none.
+func untyped(ctx context.Context, r client.Reader, ref corev1.ObjectReference) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	found, err := get(ctx, r, ref.Namespace, ref.Name, u)
+	if !found {
+		return nil, err
+	}
+	return u, nil
+}

@@ -1,0 +1,380 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/fabric"
+	"github.com/liqo-go/liqo/network/gateway"
+	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// role is a process of the test: this binary started again in a namespace.
+type role struct {
+	// Socket leads to the API server, which is in another network namespace.
+	Socket  string
+	Config  config
+	Gateway *gateway.Options
+	Fabric  *fabric.Options
+}
+
+// config is the part of a rest.Config that a file can hold.
+type config struct {
+	Host          string
+	CA, Cert, Key []byte
+	// User has the rights of the role and no others.
+	User string
+}
+
+const roleVariable = "LIQO_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(roleVariable); text != "" {
+		if err := runRole(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	space.Main(m)
+}
+
+func runRole(text string) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	log.SetLogger(klog.NewKlogr())
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	cfg := &rest.Config{Host: r.Config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: r.Config.CA, CertData: r.Config.Cert, KeyData: r.Config.Key}}
+	cfg.Impersonate.UserName = r.Config.User
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+	}
+	if r.Gateway != nil {
+		return gateway.Run(ctx, cfg, *r.Gateway)
+	}
+	return fabric.Run(ctx, cfg, *r.Fabric)
+}
+
+// world is one cluster: its namespaces, its API server and what reads it.
+type world struct {
+	*space.Cluster
+	client client.Client
+	role   role
+	key    wgtypes.Key
+	dir    string
+}
+
+const (
+	tenant = "tenant"
+	name   = "peer"
+)
+
+func newWorld(t *testing.T, internet *space.Space, cluster string, number int, gatewayIP string) *world {
+	t.Helper()
+	server := apitest.Start(t)
+	w := &world{Cluster: space.NewCluster(t, internet, cluster, number, gatewayIP), dir: t.TempDir()}
+	c := server.Config
+	w.role = role{Socket: filepath.Join(w.dir, "api"), Config: config{Host: c.Host, CA: c.CAData, Cert: c.CertData, Key: c.KeyData}}
+	bridge(t, w.role.Socket, c.Host)
+	var err error
+	if w.client, err = client.New(c, client.Options{Scheme: scheme.New()}); err != nil {
+		t.Fatal(err)
+	}
+	if w.key, err = wgtypes.GeneratePrivateKey(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "privateKey"), w.key[:], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// bridge leads from a socket, which belongs to no network namespace, to an API server.
+func bridge(t *testing.T, socket, host string) {
+	t.Helper()
+	u, err := url.Parse(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", u.Host)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			go func() { io.Copy(out, in); out.Close() }()
+			go func() { io.Copy(in, out); in.Close() }()
+		}
+	}()
+}
+
+// start runs a role in a namespace and returns what ends it.
+func (w *world) start(t *testing.T, s *space.Space, r role) (stop func()) {
+	t.Helper()
+	r.Socket, r.Config = w.role.Socket, w.role.Config
+	r.Config.User = "fabric"
+	if r.Gateway != nil {
+		r.Config.User = "gateway"
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
+	logged, err := os.CreateTemp(w.dir, "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = logged, logged
+	s.Do(func() { err = cmd.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cmd.Process.Signal(syscall.SIGTERM)
+			cmd.Wait()
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		if text, _ := os.ReadFile(logged.Name()); t.Failed() {
+			t.Logf("%s:\n%s", s.Name, text)
+		}
+	})
+	return stop
+}
+
+func (w *world) startGateway(t *testing.T, peer *world, server bool) func() {
+	t.Helper()
+	o := &gateway.Options{
+		Name: name, Namespace: tenant, RemoteClusterID: "far", NodeName: "n1", Server: server, MTU: 1340,
+		KeysDir: w.dir, OverlayPort: api.OverlayPort, PingEnabled: true, PingPort: api.PingPort,
+		Ping: plan.PingPolicy{Interval: 200 * time.Millisecond, Threshold: 5}, LatencyInterval: time.Second,
+		HealthAddress: ":8083", MetricsAddress: ":8082", PodName: "gw",
+	}
+	if server {
+		o.ListenPort = api.WireGuardPort
+	} else {
+		o.EndpointAddress, o.EndpointPort = peer.NodeIP.String(), api.WireGuardPort
+	}
+	return w.start(t, w.Gateway, role{Gateway: o})
+}
+
+func (w *world) startFabric(t *testing.T) func() {
+	t.Helper()
+	return w.start(t, w.Node, role{Fabric: &fabric.Options{NodeName: "n1", OverlayPort: api.OverlayPort, HealthAddress: ":8081", MetricsAddress: ":8082"}})
+}
+
+func (w *world) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		status, _ := o.DeepCopyObject().(client.Object)
+		if err := w.client.Create(t.Context(), o); err != nil {
+			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+		status.SetResourceVersion(o.GetResourceVersion())
+		switch status.(type) {
+		case *netv1beta1.InternalNode, *netv1beta1.Configuration:
+			if err := w.client.Status().Update(t.Context(), status); err != nil {
+				t.Fatalf("status of %T %s: %v", o, o.GetName(), err)
+			}
+		}
+	}
+}
+
+// describe creates what the controllers and the user would.
+func (w *world) describe(t *testing.T, pods, external string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "far", api.LabelGatewayResource: "true"}}
+	w.create(t,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "gw"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "gateway", Image: "none"}}, AutomountServiceAccountToken: new(false)}},
+		&netv1beta1.InternalNode{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+			Spec: netv1beta1.InternalNodeSpec{PodCIDRs: []string{"10.10.1.0/24"}, Interface: netv1beta1.InternalNodeInterface{
+				Node: netv1beta1.InternalNodeNodeInterface{IP: "10.80.0.1"}, Gateway: netv1beta1.InternalNodeGatewayInterface{Name: api.OverlayInterface}}},
+			Status: netv1beta1.InternalNodeStatus{NodeIP: netv1beta1.NodeIP{Local: w.NodeIP.String(), Remote: w.NodeIP.String()}},
+		},
+		&netv1beta1.InternalFabric{ObjectMeta: *meta.DeepCopy(), Spec: netv1beta1.InternalFabricSpec{
+			MTU: 1340, GatewayIP: w.GatewayIP.String(), RemoteCIDRs: []string{pods, external}, Interface: netv1beta1.InternalFabricInterface{
+				Node:    netv1beta1.InternalFabricNodeInterface{Name: api.OverlayInterface},
+				Gateway: netv1beta1.InternalFabricGatewayInterface{IP: "10.80.0.2"}}}},
+		&netv1beta1.Configuration{
+			ObjectMeta: *meta.DeepCopy(),
+			Spec: netv1beta1.ConfigurationSpec{
+				Local:  &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
+				Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
+			},
+			Status: netv1beta1.ConfigurationStatus{Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{pods}, External: []string{external}}}},
+		},
+	)
+}
+
+// grant gives the users of the roles the rights the chart gives them.
+func (w *world) grant(t *testing.T) {
+	t.Helper()
+	for _, user := range []string{"fabric", "gateway"} {
+		cluster, own := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+		rights(t, user, cluster)
+		w.create(t, cluster, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects(user),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster.Name}})
+		if user == "gateway" {
+			rights(t, "gateway-namespaced", own)
+			w.create(t, own, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: user}, Subjects: subjects(user),
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name}})
+		}
+	}
+}
+
+func rights(t *testing.T, file string, into client.Object) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../deploy/liqo/files/rbac", file+".yaml"))
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, into)
+	}
+	if err != nil {
+		t.Fatalf("rights %s: %v", file, err)
+	}
+	if into.GetNamespace() != "" {
+		into.SetNamespace(tenant)
+	}
+}
+
+func subjects(user string) []rbacv1.Subject {
+	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
+}
+
+func (w *world) trust(t *testing.T, peer *world) {
+	t.Helper()
+	public := peer.key.PublicKey()
+	w.create(t, &netv1beta1.PublicKey{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "far", api.LabelGatewayResource: "true"}},
+		Spec:       netv1beta1.PublicKeySpec{PublicKey: public[:]},
+	})
+}
+
+func (w *world) waitFor(t *testing.T, value netv1beta1.ConnectionStatusValue) {
+	t.Helper()
+	space.Eventually(t, fmt.Sprintf("Connection %s", value), func() error {
+		c := &netv1beta1.Connection{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, c); err != nil {
+			return err
+		}
+		if c.Status.Value != value {
+			return fmt.Errorf("it is %q: %v", c.Status.Value, c.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// TestPeering: two clusters with equal addresses, each with an API server, a fabric and a gateway.
+func TestPeering(t *testing.T) {
+	internet := space.NewInternet(t)
+	a := newWorld(t, internet, "A", 1, "10.10.1.5")
+	b := newWorld(t, internet, "B", 2, "10.10.1.6")
+	a.describe(t, "10.71.0.0/16", "10.73.0.0/16")
+	b.describe(t, "10.72.0.0/16", "10.74.0.0/16")
+	a.grant(t)
+	b.grant(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	stopServer := a.startGateway(t, b, true)
+	b.startGateway(t, a, false)
+	b.trust(t, a)
+	b.waitFor(t, netv1beta1.Connecting)
+	start := time.Now()
+	a.trust(t, b)
+	a.waitFor(t, netv1beta1.Connected)
+	b.waitFor(t, netv1beta1.Connected)
+	t.Logf("connected %v after the second key", time.Since(start))
+
+	b.Pod.Serve("10.10.1.2:80")
+	space.Eventually(t, "pod to pod", func() error {
+		seen, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0)
+		if err == nil && seen != "10.72.1.2" {
+			err = fmt.Errorf("the server saw %q", seen)
+		}
+		return err
+	})
+
+	// A gateway that is away shows as Error and comes back by itself.
+	stopServer()
+	b.waitFor(t, netv1beta1.ConnectionError)
+	a.startGateway(t, b, true)
+	b.waitFor(t, netv1beta1.Connected)
+	a.waitFor(t, netv1beta1.Connected)
+	if _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil {
+		t.Errorf("pod to pod after a restart: %v", err)
+	}
+
+	pod := &corev1.Pod{}
+	if err := a.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw"}, pod); err != nil || pod.Labels[api.LabelGatewayActive] != "true" {
+		t.Errorf("the gateway pod is not marked active: %v, %v", pod.Labels, err)
+	}
+
+	// The last gateway goes: nothing of ours stays on the node.
+	if err := b.client.Delete(t.Context(), &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "removal", func() error {
+		for _, what := range []string{"link", "rule", "route show table all"} {
+			if out := b.Node.IP(what); strings.Contains(out, "liqo") || strings.Contains(out, "6091") {
+				return fmt.Errorf("%s", out)
+			}
+		}
+		if out := b.Node.Run("", "nft", "list", "ruleset"); strings.Contains(out, "liqo") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}

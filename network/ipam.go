@@ -1,0 +1,158 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// network grants CIDRs. It has one worker and reads all grants from the API server, so the grant
+// before is always seen.
+func (o Options) network() ctl.Registrar {
+	return ctl.Controller[*ipamv1alpha1.Network, plan.NetworkInput]{
+		Name:    "network",
+		Watches: []ctl.Watch{{Kind: &ipamv1alpha1.Network{}, Map: networksWithoutGrant}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (plan.NetworkInput, error) {
+			in := plan.NetworkInput{Root: root, Pools: o.Pools}
+			if root.Status.CIDR != "" {
+				return in, nil
+			}
+			var networks ipamv1alpha1.NetworkList
+			if err := list(ctx, r.Live, &networks); err != nil {
+				return in, err
+			}
+			in.Networks = networks.Items
+			for i := range in.Networks {
+				if in.Networks[i].UID == root.UID {
+					in.Root = &in.Networks[i]
+				}
+			}
+			var err error
+			in.Nodes, err = nodeAddresses(ctx, r)
+			return in, err
+		},
+		Plan: plan.Network,
+	}
+}
+
+// networksWithoutGrant are those a change of another Network may help.
+func networksWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+	var networks ipamv1alpha1.NetworkList
+	if err := list(ctx, r, &networks); err != nil {
+		log.FromContext(ctx).Error(err, "find Networks without a grant")
+	}
+	var requests []reconcile.Request
+	for i := range networks.Items {
+		if networks.Items[i].Status.CIDR == "" {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&networks.Items[i])})
+		}
+	}
+	return requests
+}
+
+// nodeAddresses are all addresses of the cluster's own nodes.
+func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Addr, error) {
+	var nodes corev1.NodeList
+	if err := list(ctx, r, &nodes); err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for i := range nodes.Items {
+		if nodes.Items[i].Labels[api.LabelType] == api.TypeVirtualNode {
+			continue
+		}
+		for _, a := range nodes.Items[i].Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	return addrs, nil
+}
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create
+
+// ip grants single addresses, like network does CIDRs.
+func (o Options) ip() ctl.Registrar {
+	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
+		Name:    "ip",
+		Owns:    []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Watches: []ctl.Watch{{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
+			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
+			var networks ipamv1alpha1.NetworkList
+			if err := list(ctx, r, &networks); err != nil {
+				return in, err
+			}
+			in.Networks = networks.Items
+			if root.Status.IP != "" {
+				return in, nil
+			}
+			var ips ipamv1alpha1.IPList
+			if err := list(ctx, r.Live, &ips); err != nil {
+				return in, err
+			}
+			in.IPs = ips.Items
+			for i := range in.IPs {
+				if in.IPs[i].UID == root.UID {
+					in.Root.Status = in.IPs[i].Status
+				}
+			}
+			return in, nil
+		},
+		Plan: plan.IP,
+	}
+}
+
+// ipsWithoutGrant are those a change of a Network may help.
+func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+	var ips ipamv1alpha1.IPList
+	if err := list(ctx, r, &ips); err != nil {
+		log.FromContext(ctx).Error(err, "find IPs without a grant")
+	}
+	var requests []reconcile.Request
+	for i := range ips.Items {
+		if ips.Items[i].Status.IP == "" {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ips.Items[i])})
+		}
+	}
+	return requests
+}
+
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
+
+// apiServerIP keeps the IPs of the API server and its proxy.
+func (o Options) apiServerIP() ctl.Registrar {
+	return ctl.Controller[*corev1.Service, plan.APIServerInput]{
+		Name:    "api-server-ip",
+		Owns:    []client.Object{&ipamv1alpha1.IP{}},
+		Watches: []ctl.Watch{o.onUninstall(ctl.All(&corev1.ServiceList{}))},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Service) (plan.APIServerInput, error) {
+			gone, err := o.uninstalling(ctx, r)
+			return plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace, Uninstalling: gone}, err
+		},
+		Plan: plan.APIServerIP,
+	}
+}

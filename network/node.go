@@ -1,0 +1,88 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics,verbs=get;list;watch
+
+// internalNode gives every node its place in the overlay. One worker; who has no address yet is
+// given one from what the API server holds, not from the cache.
+func (o Options) internalNode() ctl.Registrar {
+	nodes := ctl.All(&corev1.NodeList{})
+	return ctl.Controller[*corev1.Node, plan.NodeInput]{
+		Name: "internal-node",
+		Owns: []client.Object{&netv1beta1.InternalNode{}},
+		Watches: []ctl.Watch{
+			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
+			o.onUninstall(nodes),
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
+			in := plan.NodeInput{Root: root, LiqoNamespace: o.LiqoNamespace}
+			var networks ipamv1alpha1.NetworkList
+			if err := list(ctx, r, &networks); err != nil {
+				return in, err
+			}
+			in.Networks = networks.Items
+			var err error
+			if in.Fabrics, in.Nodes, err = overlay(ctx, r); err != nil {
+				return in, err
+			}
+			known := func(n netv1beta1.InternalNode) bool { return n.Name == root.Name }
+			if !slices.ContainsFunc(in.Nodes, known) {
+				if in.Fabrics, in.Nodes, err = overlay(ctx, r.Live); err != nil {
+					return in, err
+				}
+			}
+			in.Uninstalling, err = o.uninstalling(ctx, r)
+			return in, err
+		},
+		Plan: plan.InternalNode,
+	}
+}
+
+// overlay reads who has which address in the overlay.
+func overlay(ctx context.Context, r client.Reader) ([]netv1beta1.InternalFabric, []netv1beta1.InternalNode, error) {
+	var fabrics netv1beta1.InternalFabricList
+	if err := list(ctx, r, &fabrics); err != nil {
+		return nil, nil, err
+	}
+	var nodes netv1beta1.InternalNodeList
+	err := list(ctx, r, &nodes)
+	return fabrics.Items, nodes.Items, err
+}
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes/status,verbs=patch
+
+// nodeAddress tells the nodes' outer addresses.
+func (o Options) nodeAddress() ctl.Registrar {
+	return ctl.Controller[*netv1beta1.InternalNode, plan.NodeAddressInput]{
+		Name:    "node-address",
+		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Map: ctl.SameName}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.InternalNode) (plan.NodeAddressInput, error) {
+			in := plan.NodeAddressInput{Root: root}
+			var node corev1.Node
+			found, err := get(ctx, r, "", root.Name, &node)
+			if found {
+				in.Node = &node
+			}
+			return in, err
+		},
+		Plan: plan.NodeAddress,
+	}
+}

@@ -1,0 +1,286 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// ConfigurationInput is what decides how a peer's CIDRs are seen here.
+type ConfigurationInput struct {
+	Root *netv1beta1.Configuration
+	// Configurations are all Configurations of the cluster.
+	Configurations []netv1beta1.Configuration
+	// Networks are all Networks of the cluster: the peer's made from the root and this cluster's.
+	Networks []ipamv1alpha1.Network
+	// UnknownSource is the root's IP of that name; nil when absent.
+	UnknownSource *ipamv1alpha1.IP
+	// LiqoNamespace holds this cluster's own Networks.
+	LiqoNamespace string
+	// Now stamps conditions that change.
+	Now time.Time
+}
+
+// Configuration asks for a Network for every CIDR of the peer, tells under which CIDRs this
+// cluster sees them, and fills in this cluster's own CIDRs for the peer to read.
+func Configuration(in ConfigurationInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	if root.Labels[api.LabelRemoteClusterID] == "" {
+		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
+	}
+	for i := range in.Configurations {
+		if c := &in.Configurations[i]; samePeer(c, root) && older(c, root) {
+			return ctl.Block("DuplicateConfiguration", "Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
+		}
+	}
+	remote, err := remoteCIDRs(root)
+	if err != nil {
+		return ctl.Block("InvalidCIDR", "spec.remote.cidr: %v; correct it", err)
+	}
+	if stale := in.stale(remote); len(stale) > 0 {
+		return in.shrink(remote, stale)
+	}
+	return in.grow(remote)
+}
+
+// shrink lets Networks of CIDRs no longer announced go before others are asked for, so that what
+// they held is free again.
+func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []client.Object) ctl.Plan {
+	plan := ctl.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced are going; wait")
+	plan.Delete = stale
+	for _, r := range remote {
+		if in.granted(r) != "" {
+			plan.Objects = append(plan.Objects, in.network(r))
+		}
+	}
+	plan.Status = in.status(remote, false)
+	return plan
+}
+
+// grow asks for a Network for each CIDR and reports what was granted.
+func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
+	var plan ctl.Plan
+	complete := true
+	for _, r := range remote {
+		plan.Objects = append(plan.Objects, in.network(r))
+		if in.granted(r) == "" && complete {
+			complete = false
+			plan.Verdict = ctl.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, in.networkName(r)).Verdict
+		}
+	}
+	plan.Status = in.status(remote, complete)
+	if filled := in.filled(); filled != nil {
+		plan.Fill = filled
+	} else if plan.State == ctl.Ready {
+		plan.Verdict = ctl.Wait("OwnCIDRsPending", "this cluster's own Networks in namespace %s have no CIDR yet; see their conditions", in.LiqoNamespace).Verdict
+	}
+	if complete {
+		in.addUnknownSource(&plan)
+	}
+	return plan
+}
+
+// remoteCIDR is one CIDR the peer announces.
+type remoteCIDR struct {
+	cidr netip.Prefix
+	// kind is the value of the CIDR-type label.
+	kind string
+}
+
+// remoteCIDRs reads the peer's CIDRs, pods first, in their order. They must not overlap.
+func remoteCIDRs(c *netv1beta1.Configuration) ([]remoteCIDR, error) {
+	if c.Spec.Remote == nil || len(c.Spec.Remote.CIDR.Pod) == 0 {
+		return nil, fmt.Errorf("no pod CIDR is given")
+	}
+	var list []remoteCIDR
+	add := func(kind string, cidrs []string) error {
+		for _, s := range cidrs {
+			p, err := netip.ParsePrefix(s)
+			if err != nil {
+				return fmt.Errorf("%q is not a CIDR", s)
+			}
+			for _, other := range list {
+				if other.cidr.Overlaps(p) {
+					return fmt.Errorf("%s and %s overlap", other.cidr, p)
+				}
+			}
+			list = append(list, remoteCIDR{p.Masked(), kind})
+		}
+		return nil
+	}
+	if err := add(api.CIDRTypePod, c.Spec.Remote.CIDR.Pod); err != nil {
+		return nil, err
+	}
+	return list, add(api.CIDRTypeExternal, c.Spec.Remote.CIDR.External)
+}
+
+// networkName is "<configuration>-<kind>-<cidr>", the CIDR written with dashes.
+func (in ConfigurationInput) networkName(r remoteCIDR) string {
+	cidr := strings.NewReplacer(".", "-", "/", "-", ":", "-").Replace(r.cidr.String())
+	return in.Root.Name + "-" + r.kind + "-" + cidr
+}
+
+func (in ConfigurationInput) network(r remoteCIDR) *ipamv1alpha1.Network {
+	return &ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: in.networkName(r), Namespace: in.Root.Namespace,
+			Labels: map[string]string{
+				api.LabelCIDRType:        r.kind,
+				api.LabelRemoteClusterID: in.Root.Labels[api.LabelRemoteClusterID],
+			},
+		},
+		Spec: ipamv1alpha1.NetworkSpec{CIDR: r.cidr.String()},
+	}
+}
+
+// granted is the CIDR under which r is seen here; empty when none is granted yet.
+func (in ConfigurationInput) granted(r remoteCIDR) string {
+	name := in.networkName(r)
+	for i := range in.Networks {
+		n := &in.Networks[i]
+		if n.Namespace == in.Root.Namespace && n.Name == name && n.DeletionTimestamp == nil {
+			return n.Status.CIDR
+		}
+	}
+	return ""
+}
+
+// stale are the root's Networks for CIDRs the peer no longer announces.
+func (in ConfigurationInput) stale(remote []remoteCIDR) []client.Object {
+	var list []client.Object
+	for i := range in.Networks {
+		n := &in.Networks[i]
+		wanted := slices.ContainsFunc(remote, func(r remoteCIDR) bool { return in.networkName(r) == n.Name })
+		if metav1.IsControlledBy(n, in.Root) && !wanted {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// status lists what is granted, in the order of spec.remote. Of each list it ends before the
+// first CIDR without a grant: a reader may pair the lists of spec and status by position.
+func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1beta1.Configuration {
+	seen := &netv1beta1.ClusterConfig{}
+	ended := map[string]bool{}
+	for _, r := range remote {
+		cidr := in.granted(r)
+		ended[r.kind] = ended[r.kind] || cidr == ""
+		switch {
+		case ended[r.kind]:
+		case r.kind == api.CIDRTypePod:
+			seen.CIDR.Pod = append(seen.CIDR.Pod, cidr)
+		default:
+			seen.CIDR.External = append(seen.CIDR.External, cidr)
+		}
+	}
+	c := metav1.Condition{
+		Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionFalse,
+		Reason: netv1beta1.ReasonWaitingForNetworks, Message: "not every CIDR of the peer is granted yet",
+		ObservedGeneration: in.Root.Generation,
+	}
+	if complete {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, netv1beta1.ReasonNetworkCIDRsConfigured, "every CIDR of the peer is granted"
+	}
+	return &netv1beta1.Configuration{Status: netv1beta1.ConfigurationStatus{
+		Remote:     seen,
+		Conditions: []metav1.Condition{stamped(in.Root.Status.Conditions, c, in.Now)},
+	}}
+}
+
+// filled is the root with this cluster's own CIDRs; nil while they are not known. What the user
+// wrote is kept.
+func (in ConfigurationInput) filled() *netv1beta1.Configuration {
+	out := in.Root.DeepCopy()
+	if l := out.Spec.Local; l != nil && (len(l.CIDR.Pod) > 0 || len(l.CIDR.External) > 0) {
+		return out
+	}
+	pod, external := in.own(api.NetworkPodCIDR), in.own(api.NetworkExternalCIDR)
+	if len(pod) == 0 || len(external) == 0 {
+		return nil
+	}
+	out.Spec.Local = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pod, External: external}}
+	return out
+}
+
+// own are the CIDRs granted to this cluster's Networks of one type, by name; none while one of
+// them has no grant.
+func (in ConfigurationInput) own(networkType string) []string {
+	var list []*ipamv1alpha1.Network
+	for i := range in.Networks {
+		if n := &in.Networks[i]; n.Namespace == in.LiqoNamespace && ofType(n, networkType) {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b *ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
+	var cidrs []string
+	for _, n := range list {
+		if n.Status.CIDR == "" {
+			return nil
+		}
+		cidrs = append(cidrs, n.Status.CIDR)
+	}
+	return cidrs
+}
+
+// addUnknownSource asks for an address for the first one of the peer's external CIDR as seen here:
+// the source of the peer's traffic that its CIDRs do not cover, such as its nodes'.
+func (in ConfigurationInput) addUnknownSource(plan *ctl.Plan) {
+	external := plan.Status.(*netv1beta1.Configuration).Status.Remote.CIDR.External
+	if len(external) == 0 {
+		return
+	}
+	p, err := netip.ParsePrefix(external[0])
+	if err != nil {
+		return
+	}
+	if in.UnknownSource != nil && in.UnknownSource.Spec.IP != first(p).String() {
+		plan.Delete = append(plan.Delete, in.UnknownSource)
+		plan.Verdict = ctl.Wait("UnknownSourceChanging", "the IP for unknown sources is being replaced; wait").Verdict
+		return
+	}
+	plan.Objects = append(plan.Objects, &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: api.UnknownSourceIPName(in.Root.Name), Namespace: in.Root.Namespace,
+			Labels: map[string]string{api.LabelRemoteClusterID: in.Root.Labels[api.LabelRemoteClusterID]},
+		},
+		Spec: ipamv1alpha1.IPSpec{IP: first(p).String()},
+	})
+}
+
+// samePeer reports whether two objects carry the same peer's ID.
+func samePeer(a, b metav1.Object) bool {
+	peer := a.GetLabels()[api.LabelRemoteClusterID]
+	return peer != "" && peer == b.GetLabels()[api.LabelRemoteClusterID]
+}
+
+// ofType reports whether a Network of the Liqo namespace is of a type, by label or by name.
+func ofType(n *ipamv1alpha1.Network, networkType string) bool {
+	return n.Labels[api.LabelNetworkType] == networkType || n.Name == networkType
+}
+
+// stamped gives a condition its time of change: now, or the old time when its status is the same.
+func stamped(before []metav1.Condition, c metav1.Condition, now time.Time) metav1.Condition {
+	c.LastTransitionTime = metav1.NewTime(now)
+	if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c
+}

@@ -1,0 +1,409 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// GatewayInput is what a GatewayServer and a GatewayClient are decided from alike.
+type GatewayInput struct {
+	// Template is the object the gateway references; nil when absent.
+	Template *unstructured.Unstructured
+	// Rendered is the object made from the template, as it is; nil when absent.
+	Rendered *unstructured.Unstructured
+	// Servers and Clients are all gateways of the cluster.
+	Servers []netv1beta1.GatewayServer
+	Clients []netv1beta1.GatewayClient
+	// Configurations and PublicKeys are all of the cluster.
+	Configurations []netv1beta1.Configuration
+	PublicKeys     []netv1beta1.PublicKey
+	// Networks are all of the cluster: the internal CIDR is among them.
+	Networks []ipamv1alpha1.Network
+	// Fabrics and Nodes hold the overlay addresses in use, no older than the last one given.
+	Fabrics []netv1beta1.InternalFabric
+	Nodes   []netv1beta1.InternalNode
+	// LiqoNamespace holds the default templates and the internal CIDR's Network.
+	LiqoNamespace string
+}
+
+// GatewayServerInput is what decides a GatewayServer.
+type GatewayServerInput struct {
+	Root *netv1beta1.GatewayServer
+	GatewayInput
+}
+
+// GatewayClientInput is what decides a GatewayClient.
+type GatewayClientInput struct {
+	Root *netv1beta1.GatewayClient
+	GatewayInput
+}
+
+// GatewayServer plans the object rendered from a server's template and the InternalFabric that
+// leads this cluster's nodes to it, and repeats the rendered object's status.
+func GatewayServer(in GatewayServerInput) ctl.Plan {
+	if in.Root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	spec := in.Root.Spec.DeepCopy()
+	spec.MTU = cmp.Or(spec.MTU, api.TunnelMTU)
+	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.Endpoint{Port: api.WireGuardPort, ServiceType: corev1.ServiceTypeClusterIP})
+	spec.SecretRef = cmp.Or(spec.SecretRef, &corev1.LocalObjectReference{})
+	g := gateway{
+		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayServer", mtu: spec.MTU, part: overlayServers,
+		template: ServerTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
+		serviceLabels: spec.ServiceLabels, serviceAnnotations: spec.ServiceAnnotations,
+		ports: spec.Endpoint.Ports, nodePorts: spec.Endpoint.NodePorts,
+	}
+	plan, seen := g.plan()
+	if seen != nil {
+		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
+			ServerRef: seen.ref, SecretRef: seen.SecretRef, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
+		}}
+		if plan.State == ctl.Ready && seen.Endpoint == nil {
+			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by")
+		}
+	}
+	return plan
+}
+
+// GatewayClient plans the object rendered from a client's template and the InternalFabric that
+// leads this cluster's nodes to it, and repeats the rendered object's status.
+func GatewayClient(in GatewayClientInput) ctl.Plan {
+	if in.Root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	spec := in.Root.Spec.DeepCopy()
+	spec.MTU = cmp.Or(spec.MTU, api.TunnelMTU)
+	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.EndpointStatus{})
+	spec.SecretRef = cmp.Or(spec.SecretRef, &corev1.LocalObjectReference{})
+	if len(spec.Endpoint.Addresses) == 0 {
+		return ctl.Block("EndpointMissing", "spec.endpoint.addresses names no server to dial; add the addresses of the peer's GatewayServer")
+	}
+	g := gateway{
+		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayClient", mtu: spec.MTU, part: overlayClients,
+		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
+	}
+	plan, seen := g.plan()
+	if seen != nil {
+		plan.Status = &netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{
+			ClientRef: seen.ref, SecretRef: seen.SecretRef, InternalEndpoint: seen.InternalEndpoint,
+		}}
+	}
+	return plan
+}
+
+// ServerTemplate is the template a server references; what it leaves out is the default template's.
+func ServerTemplate(s *netv1beta1.GatewayServer, liqoNamespace string) corev1.ObjectReference {
+	return templateOf(s.Spec.ServerTemplateRef, corev1.ObjectReference{
+		APIVersion: netv1beta1.GroupVersion.String(), Kind: "WgGatewayServerTemplate",
+		Name: api.WgGatewayServerTemplateName, Namespace: liqoNamespace,
+	})
+}
+
+// ClientTemplate is the template a client references; what it leaves out is the default template's.
+func ClientTemplate(c *netv1beta1.GatewayClient, liqoNamespace string) corev1.ObjectReference {
+	return templateOf(c.Spec.ClientTemplateRef, corev1.ObjectReference{
+		APIVersion: netv1beta1.GroupVersion.String(), Kind: "WgGatewayClientTemplate",
+		Name: api.WgGatewayClientTemplateName, Namespace: liqoNamespace,
+	})
+}
+
+func templateOf(ref *corev1.ObjectReference, byDefault corev1.ObjectReference) corev1.ObjectReference {
+	if ref == nil {
+		return byDefault
+	}
+	return corev1.ObjectReference{
+		APIVersion: cmp.Or(ref.APIVersion, byDefault.APIVersion), Kind: cmp.Or(ref.Kind, byDefault.Kind),
+		Name: cmp.Or(ref.Name, byDefault.Name), Namespace: cmp.Or(ref.Namespace, byDefault.Namespace),
+	}
+}
+
+// RenderedKind is the kind a template renders: what it says, else the template's kind without the
+// word Template.
+func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string) {
+	apiVersion, _, _ = unstructured.NestedString(template.Object, "spec", "objectKind", "apiVersion")
+	kind, _, _ = unstructured.NestedString(template.Object, "spec", "objectKind", "kind")
+	byDefault := template.GetKind()
+	if i := len(byDefault) - len("Template"); i > 0 && byDefault[i:] == "Template" {
+		byDefault = byDefault[:i]
+	}
+	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
+}
+
+// foreignPeriod is how often a rendered object of another party's kind, which is not watched, is
+// looked at.
+const foreignPeriod = 10 * time.Second
+
+// gateway is a server or a client, as far as they are alike.
+type gateway struct {
+	GatewayInput
+	root     client.Object
+	kind     string
+	template corev1.ObjectReference
+	// spec is what template actions see.
+	spec any
+	// secret is the user's key Secret; empty when keys are generated.
+	secret string
+	mtu    int
+	// part is the share of the internal CIDR overlay addresses are taken from.
+	part overlayPart
+	// serviceLabels and serviceAnnotations win over the template's.
+	serviceLabels, serviceAnnotations map[string]string
+	// ports and nodePorts are those of a server with several tunnels; nil with one.
+	ports, nodePorts []int32
+}
+
+// seen is what is known of the rendered object: which it is and what it says.
+type seen struct {
+	ref *corev1.ObjectReference
+	renderedStatus
+}
+
+// renderedStatus is the part of the status every rendered kind offers.
+type renderedStatus struct {
+	Endpoint         *netv1beta1.EndpointStatus          `json:"endpoint"`
+	InternalEndpoint *netv1beta1.InternalGatewayEndpoint `json:"internalEndpoint"`
+	SecretRef        *corev1.ObjectReference             `json:"secretRef"`
+	Conditions       []metav1.Condition                  `json:"conditions"`
+}
+
+func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteClusterID] }
+
+// plan returns the plan but its status, and what the rendered object says; nil when nothing can be
+// rendered.
+func (g gateway) plan() (ctl.Plan, *seen) {
+	if g.peer() == "" {
+		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
+	}
+	if rival := g.rival(); rival != "" {
+		return ctl.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
+	}
+	if g.Template == nil {
+		return ctl.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name), nil
+	}
+	rendered, err := g.render()
+	if err != nil {
+		return ctl.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err), nil
+	}
+	status := g.observe(rendered)
+	plan := ctl.Plan{Objects: []client.Object{rendered}}
+	fabric, verdict := g.fabric(status)
+	if fabric != nil {
+		plan.Objects = append(plan.Objects, fabric)
+	}
+	plan.Verdict = verdict
+	if rendered.GroupVersionKind().Group != netv1beta1.GroupVersion.Group {
+		plan.After = foreignPeriod
+	}
+	return plan, status
+}
+
+// rival is the older gateway for the same peer, as "Kind namespace/name".
+func (g gateway) rival() string {
+	for i := range g.Servers {
+		if s := &g.Servers[i]; g.loses(s, "GatewayServer") {
+			return "GatewayServer " + s.Namespace + "/" + s.Name
+		}
+	}
+	for i := range g.Clients {
+		if c := &g.Clients[i]; g.loses(c, "GatewayClient") {
+			return "GatewayClient " + c.Namespace + "/" + c.Name
+		}
+	}
+	return ""
+}
+
+// loses reports whether other serves the same peer and came first; of a server and a client with
+// the same name and age the server did.
+func (g gateway) loses(other client.Object, kind string) bool {
+	if !samePeer(other, g.root) || kind == g.kind && same(other, g.root) {
+		return false
+	}
+	return older(other, g.root) || !older(g.root, other) && kind == "GatewayServer"
+}
+
+// render makes the object the template describes. It is named as the gateway, whatever the
+// template says.
+func (g gateway) render() (*unstructured.Unstructured, error) {
+	source, _, err := unstructured.NestedMap(g.Template.Object, "spec", "template")
+	if err != nil {
+		return nil, err
+	}
+	content, err := Render(source, TemplateData{
+		Spec: g.spec, Name: g.root.GetName(), Namespace: g.root.GetNamespace(),
+		GatewayUID: string(g.root.GetUID()), ClusterID: g.peer(), SecretName: g.secret,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	if spec, ok := content["spec"]; ok {
+		out.Object["spec"] = spec
+	}
+	apiVersion, kind := RenderedKind(g.Template)
+	out.SetAPIVersion(apiVersion)
+	out.SetKind(kind)
+	out.SetNamespace(g.root.GetNamespace())
+	out.SetName(g.root.GetName())
+	out.SetLabels(merged(stringMap(content, "metadata", "labels"), map[string]string{
+		api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(), api.LabelGatewayNamespace: g.root.GetNamespace(),
+	}))
+	out.SetAnnotations(stringMap(content, "metadata", "annotations"))
+	if err := g.adaptService(out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// adaptService puts the gateway's labels, annotations and ports into the Service of a rendered
+// server. A template can name one port only: it is repeated for each.
+func (g gateway) adaptService(out *unstructured.Unstructured) error {
+	for field, more := range map[string]map[string]string{"labels": g.serviceLabels, "annotations": g.serviceAnnotations} {
+		if len(more) == 0 {
+			continue
+		}
+		path := []string{"spec", "service", "metadata", field}
+		if err := unstructured.SetNestedStringMap(out.Object, merged(stringMap(out.Object, path...), more), path...); err != nil {
+			return err
+		}
+	}
+	listed, _, err := unstructured.NestedSlice(out.Object, "spec", "service", "spec", "ports")
+	if err != nil || len(listed) != 1 || len(g.ports) == 0 {
+		return err
+	}
+	var ports []any
+	for i, port := range g.ports {
+		p, ok := runtime.DeepCopyJSONValue(listed[0]).(map[string]any)
+		if !ok {
+			return fmt.Errorf("spec.service.spec.ports[0]: not an object")
+		}
+		p["name"] = fmt.Sprintf("%v-%d", p["name"], i)
+		p["port"], p["targetPort"] = int64(port), int64(port)
+		if i < len(g.nodePorts) {
+			p["nodePort"] = int64(g.nodePorts[i])
+		}
+		ports = append(ports, p)
+	}
+	return unstructured.SetNestedSlice(out.Object, ports, "spec", "service", "spec", "ports")
+}
+
+// observe reads the status of the rendered object; nothing of one that is absent.
+func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
+	var live struct {
+		Status renderedStatus `json:"status"`
+	}
+	if g.Rendered != nil {
+		// A third party's status that does not fit says nothing, like one not yet written.
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(g.Rendered.Object, &live); err != nil {
+			live.Status = renderedStatus{}
+		}
+	}
+	return &seen{renderedStatus: live.Status, ref: &corev1.ObjectReference{
+		APIVersion: rendered.GetAPIVersion(), Kind: rendered.GetKind(), Namespace: rendered.GetNamespace(), Name: rendered.GetName(),
+	}}
+}
+
+// fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
+func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
+	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
+		return nil, g.notUp(s, "GatewayPending", "no gateway pod is running yet")
+	}
+	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
+	if !ok {
+		return nil, ctl.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
+	}
+	current, used := overlayInUse(g.Fabrics, g.Nodes, func(kind, namespace, name string) bool {
+		return kind == "InternalFabric" && namespace == g.root.GetNamespace() && name == g.root.GetName()
+	})
+	addr, ok := overlayAddress(cidr, g.part, current, used)
+	if !ok {
+		return nil, ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
+	}
+	fabric := &netv1beta1.InternalFabric{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: g.root.GetName(), Namespace: g.root.GetNamespace(),
+			Labels: map[string]string{
+				api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(), api.LabelGatewayNamespace: g.root.GetNamespace(),
+			},
+		},
+		Spec: netv1beta1.InternalFabricSpec{
+			MTU: g.mtu, GatewayIP: s.InternalEndpoint.IP, RemoteCIDRs: g.remoteCIDRs(),
+			Interface: netv1beta1.InternalFabricInterface{
+				Node:    netv1beta1.InternalFabricNodeInterface{Name: api.OverlayInterface},
+				Gateway: netv1beta1.InternalFabricGatewayInterface{IP: addr.String()},
+			},
+		},
+	}
+	return fabric, g.verdict(fabric)
+}
+
+// verdict tells what is missing for traffic to flow once the gateway pod runs.
+func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
+	if len(fabric.Spec.RemoteCIDRs) == 0 {
+		return ctl.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, g.peer()).Verdict
+	}
+	keyed := slices.ContainsFunc(g.PublicKeys, func(k netv1beta1.PublicKey) bool {
+		return samePeer(&k, g.root) && k.Labels[api.LabelGatewayResource] == api.True
+	})
+	if !keyed {
+		return ctl.Wait("PublicKeyMissing", "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, g.peer(), api.LabelGatewayResource).Verdict
+	}
+	return ctl.Verdict{}
+}
+
+// notUp passes on why the rendered object is not ready, or says what is missing.
+func (g gateway) notUp(s *seen, reason, message string) ctl.Verdict {
+	if c := meta.FindStatusCondition(s.Conditions, ctl.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+		return ctl.Verdict{State: ctl.Waiting, Reason: c.Reason, Message: c.Message}
+	}
+	return ctl.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
+}
+
+// remoteCIDRs are the peer's CIDRs as seen here, pods first.
+func (g gateway) remoteCIDRs() []string {
+	var peers []*netv1beta1.Configuration
+	for i := range g.Configurations {
+		if c := &g.Configurations[i]; samePeer(c, g.root) && c.Status.Remote != nil && c.DeletionTimestamp == nil {
+			peers = append(peers, c)
+		}
+	}
+	if len(peers) == 0 {
+		return nil
+	}
+	oldest := slices.MinFunc(peers, func(a, b *netv1beta1.Configuration) int {
+		if older(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return slices.Concat(oldest.Status.Remote.CIDR.Pod, oldest.Status.Remote.CIDR.External)
+}
+
+// stringMap reads a map of strings at a path; values of other types are left out.
+func stringMap(content map[string]any, path ...string) map[string]string {
+	m, _, _ := unstructured.NestedMap(content, path...)
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if s, ok := v.(string); ok {
+			out[k] = s
+		}
+	}
+	return out
+}

@@ -1,0 +1,361 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// GatewayStateInput is what decides the network of a gateway.
+type GatewayStateInput struct {
+	// Self is this gateway's end of the overlay; without addresses there is no overlay yet.
+	Self Member
+	// Node is the name of the node the gateway runs on.
+	Node  string
+	Under Underlay
+	// Nodes and Gateways are the other members of the overlay.
+	Nodes    []Member
+	Gateways []Member
+	// Pods and External are what this cluster announces to the peer.
+	Pods, External []netip.Prefix
+	// Remote is what the peer announced and how it is seen here.
+	Remote []Remap
+	// Exposed are the IP objects of this cluster.
+	Exposed []Exposed
+	Tunnel  TunnelInput
+	// Port of the overlay, UDP.
+	Port int
+}
+
+// Remap is one CIDR of the peer: as the peer uses it and as this cluster sees it, equally long.
+type Remap struct{ Real, View netip.Prefix }
+
+// Exposed is an IP object: peers reach Target under External.
+type Exposed struct {
+	External, Target netip.Addr
+	// Masquerade gives the traffic the gateway pod's own address.
+	Masquerade bool
+}
+
+// TunnelInput is one tunnel and its peer.
+type TunnelInput struct {
+	// Address is ours in the tunnel, PeerAddress the peer's.
+	Address     netip.Prefix
+	PeerAddress netip.Addr
+	// MTU asked for, in bytes.
+	MTU int
+	// ListenPort is a UDP port; 0 = any.
+	ListenPort int
+	// PublicKey is our own and PeerKey the peer's, in base64; an empty PeerKey = not known yet.
+	PublicKey, PeerKey string
+	// Endpoint of the peer; invalid = it comes to us.
+	Endpoint netip.AddrPort
+}
+
+// Bytes WireGuard adds to a packet over IPv6: 40 + UDP 8 + WireGuard 32. Taken over IPv4 also:
+// the two ends need not use the same family up to a NAT64.
+const tunnelOverhead = 40 + 8 + 32
+
+// keepalive of a client in seconds: below the 30 s after which NATs may forget UDP (RFC 4787 has
+// 120 s, but many take 30).
+const keepalive = 25
+
+// GatewayState plans a gateway: the tunnel to the peer, the overlay to nodes and other gateways, and
+// between them the translation of the peer's addresses into this cluster's view.
+//
+//	         ┌ from-peer ┐ ┌ exposed ┐ ┌──── forward ────┐ ┌─ sources ─┐
+//	tunnel ─▶│ real→view ├─┤  DNAT   ├─┤ pods, IP objects├─┤masquerade ├─▶ overlay, pod's device
+//	         └───────────┘ └─────────┘ └─────────────────┘ └───────────┘
+//	         ┌─ to-peer ─┐ ┌ sources ┐
+//	tunnel ◀─┤ view→real ├─┤  SNAT   ├───────────────────────────────────◀ overlay, pod's device
+//	         └───────────┘ └─────────┘
+//
+// The stateless translation sits at the tunnel's edge, so routing, reverse path filter and
+// connection tracking see only this cluster's view: a pod of the peer may even have the address
+// of the gateway pod.
+func GatewayState(in GatewayStateInput) State {
+	s := joinOverlay(in.Self, in.members(), in.Under, in.Port)
+	in.addTunnel(&s)
+	s.Settings = append(s.Settings, deviceSettings(in.Under.Device)...)
+	for _, r := range in.Remote {
+		s.Routes = append(s.Routes, Route{Device: api.TunnelInterface(0), To: r.View})
+	}
+	if node, ok := in.way(); ok {
+		for _, a := range in.targets() {
+			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a), Via: inFamily(node.Overlay, a.Is6())})
+		}
+	}
+	s.Rules = rulesFor(s.Routes, RulePriority, true)
+	s.Table = table(in.fromPeer(), in.untracked(), in.toPeer(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
+	return s.Sorted()
+}
+
+// members are the nodes and gateways at the other ends of the overlay.
+func (in GatewayStateInput) members() []Member {
+	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.views())
+}
+
+// addTunnel adds the tunnel and, once its key is known, the peer: it may use the addresses it
+// announced and its own in the tunnel, so it cannot speak for anybody else.
+func (in GatewayStateInput) addTunnel(s *State) {
+	dev, t := api.TunnelInterface(0), in.Tunnel
+	mtu := min(t.MTU, in.Under.MTU-tunnelOverhead)
+	if len(s.Overlays) > 0 {
+		mtu = min(mtu, s.Overlays[0].MTU)
+	}
+	s.Tunnels = []Tunnel{{Name: dev, MTU: mtu, ListenPort: t.ListenPort, PublicKey: t.PublicKey}}
+	s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: t.Address})
+	s.Settings = append(s.Settings, deviceSettings(dev)...)
+	if t.PeerKey == "" {
+		return
+	}
+	p := Peer{Device: dev, PublicKey: t.PeerKey, Endpoint: t.Endpoint, AllowedIPs: []netip.Prefix{host(t.PeerAddress)}}
+	for _, r := range in.Remote {
+		p.AllowedIPs = append(p.AllowedIPs, r.Real)
+	}
+	slices.SortFunc(p.AllowedIPs, netip.Prefix.Compare)
+	p.AllowedIPs = slices.Compact(p.AllowedIPs)
+	if t.Endpoint.IsValid() {
+		p.Keepalive = keepalive
+	}
+	s.Peers = []Peer{p}
+}
+
+// way is the node through which targets outside the pods are reached: the gateway's own, else
+// the first by name. A CNI would drop foreign sources coming from a pod, so they cannot leave by
+// the pod's own device.
+func (in GatewayStateInput) way() (Member, bool) {
+	var best Member
+	for _, n := range in.Nodes {
+		if n.ready() && (!best.Overlay.IsValid() || n.Name == in.Node || best.Name != in.Node && n.Name < best.Name) {
+			best = n
+		}
+	}
+	return best, best.ready() && in.Self.ready()
+}
+
+// targets are those of IP objects that need a route of their own.
+func (in GatewayStateInput) targets() []netip.Addr {
+	known := slices.Concat(in.Pods, in.views())
+	for _, m := range in.members() {
+		known = append(known, m.CIDRs...)
+	}
+	var out []netip.Addr
+	for _, e := range in.Exposed {
+		inside := slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(e.Target) })
+		masqueraded := slices.ContainsFunc(in.Exposed, func(x Exposed) bool { return x.Target == e.Target && x.Masquerade })
+		if !inside && !masqueraded {
+			out = append(out, e.Target)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+func (in GatewayStateInput) views() []netip.Prefix {
+	out := make([]netip.Prefix, len(in.Remote))
+	for i, r := range in.Remote {
+		out[i] = r.View
+	}
+	return out
+}
+
+// fromPeer turns the peer's addresses into this cluster's view and drops all others. It comes
+// before connection tracking, but after fragments were put together: tracking, which the NAT
+// chains bring into the namespace, does that first (priority −400, this is −300).
+// Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
+func (in GatewayStateInput) fromPeer() chain {
+	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
+	c.add(fmt.Sprintf("iifname != %q accept", api.TunnelInterface(0)))
+	for _, f := range families() {
+		same := []netip.Prefix{host(in.Tunnel.PeerAddress)}
+		for _, r := range in.remote(f) {
+			if r.Real == r.View {
+				same = append(same, r.View)
+				continue
+			}
+			c.add(fmt.Sprintf("%s saddr %s %s accept", f.name, r.Real, f.rewrite("saddr", r.View)))
+		}
+		if sources, ok := f.match("saddr", same); ok {
+			c.add(sources + " accept")
+		}
+	}
+	c.add("drop")
+	return c
+}
+
+// untracked keeps traffic between pods out of connection tracking, which it does not need: another
+// gateway can take it over in the middle, and it fills no table. Pods that are targets of IP
+// objects answer under their external address, so what they send is tracked.
+func (in GatewayStateInput) untracked() chain {
+	c := chain{name: "untracked", base: "filter hook prerouting priority raw + 10"}
+	for _, f := range families() {
+		to, some := f.match("daddr", in.Pods)
+		from, _ := f.match("saddr", in.Pods)
+		peer, any := f.match("daddr", in.views())
+		if !some || !any {
+			continue
+		}
+		var targets []netip.Addr
+		for _, e := range in.exposedOf(f) {
+			if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(e.Target) }) {
+				targets = append(targets, e.Target)
+			}
+		}
+		if but, ok := f.match("saddr !=", hosts(targets)); ok {
+			from += " " + but
+		}
+		c.add(
+			fmt.Sprintf("iifname %q %s notrack", api.TunnelInterface(0), to),
+			fmt.Sprintf("iifname %q %s %s notrack", api.OverlayInterface, from, peer),
+		)
+	}
+	return c
+}
+
+// toPeer turns this cluster's view of the peer back into the peer's addresses, after everything
+// else (300 comes after all NAT, at most 100 + 10).
+func (in GatewayStateInput) toPeer() chain {
+	c := chain{name: "to-peer", base: "filter hook postrouting priority 300"}
+	for _, f := range families() {
+		for _, r := range in.remote(f) {
+			if r.Real != r.View {
+				c.add(fmt.Sprintf("oifname %q %s daddr %s %s accept", api.TunnelInterface(0), f.name, r.View, f.rewrite("daddr", r.Real)))
+			}
+		}
+	}
+	return c
+}
+
+// remote picks the peer's CIDRs of a family.
+func (in GatewayStateInput) remote(f family) []Remap {
+	return slices.DeleteFunc(slices.Clone(in.Remote), func(r Remap) bool { return is6(r.Real) != f.six })
+}
+
+// exposed leads the external addresses of IP objects to their targets.
+func (in GatewayStateInput) exposed() chain {
+	c := chain{name: "exposed", base: "nat hook prerouting priority dstnat"}
+	for _, f := range families() {
+		targets := map[netip.Addr]netip.Addr{}
+		for _, e := range in.exposedOf(f) {
+			targets[e.External] = e.Target
+		}
+		if len(targets) > 0 {
+			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", api.TunnelInterface(0), f.name, f.name, mapping(targets)))
+		}
+	}
+	return c
+}
+
+// exposedOf picks the IP objects of a family, in the order of their external addresses.
+func (in GatewayStateInput) exposedOf(f family) []Exposed {
+	out := slices.DeleteFunc(slices.Clone(in.Exposed), func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
+	slices.SortFunc(out, func(a, b Exposed) int { return a.External.Compare(b.External) })
+	return out
+}
+
+// sources gives everything that leaves an address the other side can answer. Towards the peer
+// only announced addresses will do: pods keep theirs, targets of IP objects (also pods of other
+// peers) take their external address, anything else takes the first external address.
+func (in GatewayStateInput) sources() chain {
+	c := chain{name: "sources", base: "nat hook postrouting priority srcnat"}
+	for _, f := range families() {
+		var masqueraded []netip.Addr
+		for _, e := range in.exposedOf(f) {
+			if e.Masquerade {
+				masqueraded = append(masqueraded, e.External)
+			}
+		}
+		if len(masqueraded) > 0 {
+			c.add(fmt.Sprintf("iifname %q ct original %s daddr %s masquerade", api.TunnelInterface(0), f.name, set(hosts(masqueraded))))
+		}
+	}
+	c.add(fmt.Sprintf("oifname != %q accept", api.TunnelInterface(0)))
+	for _, f := range families() {
+		c.add(in.sourcesOf(f)...)
+	}
+	return c
+}
+
+func (in GatewayStateInput) sourcesOf(f family) []string {
+	var out []string
+	if keep, ok := f.match("saddr", append(slices.Clone(in.Pods), host(in.Tunnel.Address.Addr()))); ok {
+		out = append(out, keep+" accept")
+	}
+	external := map[netip.Addr]netip.Addr{}
+	for _, e := range in.exposedOf(f) {
+		if _, ok := external[e.Target]; !ok {
+			external[e.Target] = e.External
+		}
+	}
+	if len(external) > 0 {
+		out = append(out, fmt.Sprintf("snat %s to %s saddr map %s", f.name, f.name, mapping(external)))
+	}
+	if own := f.of(in.External); len(own) > 0 {
+		out = append(out, fmt.Sprintf("meta nfproto %s snat %s to %s", f.meta, f.name, first(own[0])))
+	}
+	return out
+}
+
+// segments clamps TCP segments to what fits the tunnel, in both directions and with a number:
+// "rt mtu" would take the overlay's MTU for answers, which is larger.
+func (in GatewayStateInput) segments(mtu int) chain {
+	c := chain{name: "segments", base: "filter hook forward priority mangle"}
+	headers := map[bool]int{false: 40, true: 60} // IP header + TCP header 20
+	for _, f := range families() {
+		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta, mtu-headers[f.six]))
+	}
+	return c
+}
+
+// forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
+// their addresses lie among the pods'.
+func (in GatewayStateInput) forward() chain {
+	tunnel, ovl := api.TunnelInterface(0), api.OverlayInterface
+	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
+	c.add(
+		fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel),
+		"ct state established,related accept",
+		fmt.Sprintf("iifname %q ct status dnat accept", tunnel),
+	)
+	var nodes []netip.Addr
+	for _, n := range in.Nodes {
+		if n.Outer.IsValid() {
+			nodes = append(nodes, n.Outer)
+		}
+	}
+	for _, f := range families() {
+		pods, ok := f.match("daddr", in.Pods)
+		if !ok {
+			continue
+		}
+		if not, some := f.match("daddr", hosts(nodes)); some {
+			c.add(not + " drop")
+		}
+		c.add(fmt.Sprintf("iifname %q oifname %q %s accept", tunnel, ovl, pods))
+	}
+	return c
+}
+
+// input is what reaches the gateway itself from peer and nodes: pings.
+func (in GatewayStateInput) input() chain {
+	c := chain{name: "input", base: "filter hook input priority filter"}
+	for _, dev := range []string{api.TunnelInterface(0), api.OverlayInterface} {
+		from := fmt.Sprintf("iifname %q ", dev)
+		c.add(
+			from+"ct state established,related accept",
+			from+"icmp type { echo-reply, echo-request } accept",
+			from+"icmpv6 type { echo-request, echo-reply } accept",
+		)
+		if dev == api.TunnelInterface(0) {
+			c.add(from + fmt.Sprintf("udp dport %d accept", api.PingPort))
+		}
+		c.add(from + "drop")
+	}
+	return c
+}

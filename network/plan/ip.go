@@ -1,0 +1,161 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// IPInput is what decides the address an IP is granted.
+type IPInput struct {
+	Root *ipamv1alpha1.IP
+	// IPs are all IPs of the cluster, the root among them, no older than the last grant.
+	IPs []ipamv1alpha1.IP
+	// Networks are all Networks of the cluster.
+	Networks []ipamv1alpha1.Network
+	// LiqoNamespace holds the Network of the external CIDR, from which addresses are taken
+	// unless the IP names another Network.
+	LiqoNamespace string
+}
+
+// IP grants an address of a Network once and for all, and makes the Service a template asks for.
+func IP(in IPInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	target, err := netip.ParseAddr(root.Spec.IP)
+	if err != nil {
+		return ctl.Block("InvalidIP", "%q is not an IP address; create the IP again with one", root.Spec.IP)
+	}
+	network := in.network()
+	plan := in.grant(network, target)
+	if network != nil {
+		plan.Fill = in.labelled(network)
+	}
+	granted := root.Status.IP
+	if status, ok := plan.Status.(*ipamv1alpha1.IP); ok {
+		granted = status.Status.IP
+	}
+	if addr, err := netip.ParseAddr(granted); err == nil && root.Spec.ServiceTemplate != nil {
+		plan.Objects = serviceFor(root, addr)
+	}
+	return plan
+}
+
+// grant chooses the address; an IP that has one keeps it.
+func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) ctl.Plan {
+	if in.Root.Status.IP != "" {
+		return ctl.Plan{}
+	}
+	if network == nil {
+		return ctl.Wait("NetworkMissing", "there is no Network %s; create it", in.networkName())
+	}
+	cidr, err := netip.ParsePrefix(network.Status.CIDR)
+	if err != nil {
+		return ctl.Wait("NetworkNotGranted", "Network %s has no CIDR yet; see its conditions", in.networkName())
+	}
+	if cidr.Addr().Is4() != target.Is4() {
+		return ctl.Block("OtherFamily", "%s and %s are of different address families; name a Network of the same family in networkRef", target, cidr)
+	}
+	var used []netip.Addr
+	for i := range in.IPs {
+		if a, err := netip.ParseAddr(in.IPs[i].Status.IP); err == nil {
+			used = append(used, a)
+		}
+	}
+	addr, ok := freeAddress(cidr, uint64(max(network.Spec.PreAllocated, 0)), used)
+	if !ok {
+		return ctl.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed", in.networkName())
+	}
+	return ctl.Plan{Status: &ipamv1alpha1.IP{Status: ipamv1alpha1.IPStatus{IP: addr.String(), CIDR: cidr.String()}}}
+}
+
+// network finds the Network the address is taken from; nil when it does not exist.
+func (in IPInput) network() *ipamv1alpha1.Network {
+	want := in.networkName()
+	for i := range in.Networks {
+		if n := &in.Networks[i]; n.Namespace+"/"+n.Name == want {
+			return n
+		}
+	}
+	return nil
+}
+
+// networkName is namespace/name of that Network; a reference without a namespace means the IP's own.
+func (in IPInput) networkName() string {
+	ref := in.Root.Spec.NetworkRef
+	if ref == nil || ref.Name == "" {
+		return in.LiqoNamespace + "/" + api.NetworkExternalCIDR
+	}
+	return cmp.Or(ref.Namespace, in.Root.Namespace) + "/" + ref.Name
+}
+
+// labelled is the root with the labels that say which Network it takes from.
+func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
+	out := in.Root.DeepCopy()
+	out.Labels = merged(out.Labels, map[string]string{
+		api.LabelNetworkName:      network.Name,
+		api.LabelNetworkNamespace: network.Namespace,
+	})
+	return out
+}
+
+// serviceFor is the Service of an IP's template and the EndpointSlice that leads it to the granted
+// address. The Service has no selector: nobody else fills its endpoints.
+func serviceFor(root *ipamv1alpha1.IP, addr netip.Addr) []client.Object {
+	template := root.Spec.ServiceTemplate
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: root.Name, Namespace: root.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations,
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+	service.Spec.Selector = nil
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: root.Name, Namespace: root.Namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: root.Name, discoveryv1.LabelManagedBy: "ip.ipam.liqo.io"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+	}
+	if addr.Is6() {
+		slice.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	for _, p := range service.Spec.Ports {
+		slice.Ports = append(slice.Ports, endpointPort(p))
+	}
+	return []client.Object{service, slice}
+}
+
+// endpointPort is where a Service port leads: its target port when that is a number.
+func endpointPort(p corev1.ServicePort) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{
+		Name:        new(p.Name),
+		Port:        new(cmp.Or(p.TargetPort.IntVal, p.Port)),
+		Protocol:    new(cmp.Or(p.Protocol, corev1.ProtocolTCP)),
+		AppProtocol: p.AppProtocol,
+	}
+}
+
+// merged returns a new map with more over m.
+func merged(m, more map[string]string) map[string]string {
+	out := make(map[string]string, len(m)+len(more))
+	maps.Copy(out, m)
+	maps.Copy(out, more)
+	return out
+}

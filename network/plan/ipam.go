@@ -1,0 +1,126 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// Address arithmetic for both families. Taken space is a list of prefixes in any order that may
+// overlap each other; a single address is a prefix of full length.
+
+// freeBlock returns a block as long as wish that lies in a pool and overlaps nothing taken.
+// The pool that holds wish is searched first, from wish upwards and then from its start, so that
+// a remapped CIDR stays close to the wished one; then the other pools in their order.
+func freeBlock(wish netip.Prefix, pools, taken []netip.Prefix) (netip.Prefix, bool) {
+	wish = wish.Masked()
+	home := slices.IndexFunc(pools, func(pool netip.Prefix) bool { return covers(pool, wish) })
+	if home >= 0 {
+		if block, ok := firstFree(wish, pools[home], taken); ok {
+			return block, true
+		}
+		pools = slices.Concat(pools[home:home+1], pools[:home], pools[home+1:])
+	}
+	for _, pool := range pools {
+		if pool.Addr().Is4() != wish.Addr().Is4() || pool.Bits() > wish.Bits() {
+			continue
+		}
+		start := netip.PrefixFrom(first(pool), wish.Bits())
+		if block, ok := firstFree(start, pool, taken); ok {
+			return block, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// firstFree returns the first block from start upwards that lies in pool and overlaps nothing
+// taken. It jumps over what is taken, so the number of steps is that of the taken prefixes and
+// not that of the blocks.
+func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
+	for block := start; pool.Contains(block.Addr()); {
+		i := slices.IndexFunc(taken, block.Overlaps)
+		if i < 0 {
+			return block, true
+		}
+		wider := netip.PrefixFrom(block.Addr(), min(block.Bits(), taken[i].Bits())).Masked()
+		next := last(wider).Next()
+		if !next.IsValid() {
+			break
+		}
+		block = netip.PrefixFrom(next, block.Bits())
+	}
+	return netip.Prefix{}, false
+}
+
+// freeAddress returns the lowest address of cidr after the first skip ones that is not used.
+func freeAddress(cidr netip.Prefix, skip uint64, used []netip.Addr) (netip.Addr, bool) {
+	taken := make(map[netip.Addr]bool, len(used))
+	for _, a := range used {
+		taken[a] = true
+	}
+	addr, ok := plus(cidr.Masked().Addr(), skip)
+	for ok && cidr.Contains(addr) {
+		if !taken[addr] {
+			return addr, true
+		}
+		addr = addr.Next()
+		ok = addr.IsValid()
+	}
+	return netip.Addr{}, false
+}
+
+// first returns the first address of a prefix, host bits zero: the one that stands for sources
+// a cluster does not announce, when the prefix is an external CIDR.
+func first(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
+
+// last returns the highest address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(b)*8; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}
+
+// plus returns the address n after a; false when the family has no such address.
+func plus(a netip.Addr, n uint64) (netip.Addr, bool) {
+	if a.Is4() {
+		b := a.As4()
+		sum := uint64(binary.BigEndian.Uint32(b[:])) + n
+		if sum>>32 != 0 || sum < n {
+			return netip.Addr{}, false
+		}
+		binary.BigEndian.PutUint32(b[:], uint32(sum))
+		return netip.AddrFrom4(b), true
+	}
+	b := a.As16()
+	high, low := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+	sum := low + n
+	if sum < low {
+		if high++; high == 0 {
+			return netip.Addr{}, false
+		}
+	}
+	binary.BigEndian.PutUint64(b[:8], high)
+	binary.BigEndian.PutUint64(b[8:], sum)
+	return netip.AddrFrom16(b), true
+}
+
+// halves splits a prefix in two; false when it is a single address.
+func halves(p netip.Prefix) (low, high netip.Prefix, ok bool) {
+	bits := p.Bits() + 1
+	if bits > p.Addr().BitLen() {
+		return netip.Prefix{}, netip.Prefix{}, false
+	}
+	low = netip.PrefixFrom(first(p), bits)
+	return low, netip.PrefixFrom(last(low).Next(), bits), true
+}
+
+// covers reports whether inner lies wholly in outer.
+func covers(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}

@@ -1,0 +1,145 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// Whatever comes and goes in whatever order, granted CIDRs overlap only where both are shared,
+// have the wished length, and lie in a pool unless they are shared and not remapped.
+func TestNetworksNeverOverlap(t *testing.T) {
+	pools := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/20"), netip.MustParsePrefix("192.168.0.0/22"), netip.MustParsePrefix("fd00::/44")}
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var networks []ipamv1alpha1.Network
+		for step := range 120 {
+			if len(networks) > 0 && r.IntN(4) == 0 {
+				i := r.IntN(len(networks))
+				networks = append(networks[:i], networks[i+1:]...)
+				continue
+			}
+			networks = append(networks, randomNetwork(r, step))
+			i := r.IntN(len(networks))
+			p := Network(NetworkInput{Root: &networks[i], Networks: networks, Pools: pools})
+			if status, ok := p.Status.(*ipamv1alpha1.Network); ok {
+				networks[i].Status.CIDR = status.Status.CIDR
+			}
+			checkGrants(t, networks, pools)
+		}
+	}
+}
+
+func randomNetwork(r *rand.Rand, n int) ipamv1alpha1.Network {
+	bits := 20 + r.IntN(7)
+	addr, _ := plus(netip.MustParseAddr("10.0.0.0"), uint64(r.IntN(1<<13)))
+	switch r.IntN(4) {
+	case 0:
+		addr, _ = plus(netip.MustParseAddr("192.168.0.0"), uint64(r.IntN(1<<10)))
+	case 1:
+		addr, bits = netip.MustParseAddr(fmt.Sprintf("fd00:0:%x::", r.IntN(32))), 46+r.IntN(4)
+	}
+	labels := map[string]string{}
+	if r.IntN(4) == 0 {
+		labels[api.LabelNetworkNotRemapped] = api.True
+	}
+	if r.IntN(4) == 0 {
+		labels[api.LabelNetworkShared] = api.True
+	}
+	return ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n), Labels: labels},
+		Spec:       ipamv1alpha1.NetworkSpec{CIDR: netip.PrefixFrom(addr, bits).Masked().String()},
+	}
+}
+
+func checkGrants(t *testing.T, networks []ipamv1alpha1.Network, pools []netip.Prefix) {
+	t.Helper()
+	for i := range networks {
+		a := &networks[i]
+		if a.Status.CIDR == "" {
+			continue
+		}
+		granted, wished := netip.MustParsePrefix(a.Status.CIDR), netip.MustParsePrefix(a.Spec.CIDR)
+		if granted.Bits() != wished.Bits() || exact(a) && granted != wished {
+			t.Fatalf("%s wished for %s and got %s", a.Name, wished, granted)
+		}
+		if !pooled(granted, pools) && !(exact(a) && shared(a)) {
+			t.Fatalf("%s got %s outside the pools", a.Name, granted)
+		}
+		for j := range networks[:i] {
+			b := &networks[j]
+			if b.Status.CIDR != "" && granted.Overlaps(netip.MustParsePrefix(b.Status.CIDR)) && !(shared(a) && shared(b)) {
+				t.Fatalf("%s %s overlaps %s %s", a.Name, granted, b.Name, b.Status.CIDR)
+			}
+		}
+	}
+}
+
+// A free block is found whenever there is one: jumping over what is taken skips nothing.
+func TestFreeBlockFindsWhatIsThere(t *testing.T) {
+	pool := netip.MustParsePrefix("10.0.0.0/26")
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var taken []netip.Prefix
+		for range r.IntN(14) {
+			addr, _ := plus(pool.Addr(), uint64(r.IntN(64)))
+			taken = append(taken, netip.PrefixFrom(addr, 27+r.IntN(6)).Masked())
+		}
+		wish := netip.PrefixFrom(pool.Addr(), 28+r.IntN(5))
+		any := false
+		for addr := pool.Addr(); pool.Contains(addr); addr = addr.Next() {
+			block := netip.PrefixFrom(addr, wish.Bits())
+			any = any || block == block.Masked() && !overlapsAny(block, taken)
+		}
+		block, ok := freeBlock(wish, []netip.Prefix{pool}, taken)
+		if ok != any || ok && (overlapsAny(block, taken) || !covers(pool, block)) {
+			t.Fatalf("taken %v: got %v %v, want one: %v", taken, block, ok, any)
+		}
+	}
+}
+
+// The three givers of overlay addresses decide from observations as old as the last thing they
+// themselves did, blind to what the others did meanwhile. No address is given twice.
+func TestOverlayAddressesAreGivenOnce(t *testing.T) {
+	cidr := netip.MustParsePrefix("10.80.0.0/26")
+	given := map[netip.Addr]string{}
+	var fabrics []netv1beta1.InternalFabric
+	var nodes []netv1beta1.InternalNode
+	nobody := func(_, _, _ string) bool { return false }
+	for i := range 14 {
+		for _, part := range []overlayPart{overlayNodes, overlayServers, overlayClients} {
+			seen := fabrics
+			if part == overlayNodes {
+				seen = nil
+			}
+			_, used := overlayInUse(seen, nodes, nobody)
+			addr, ok := overlayAddress(cidr, part, "", used)
+			if !ok || addr == first(cidr) || addr == last(cidr) {
+				t.Fatalf("part %d, number %d: got %v %v", part, i, addr, ok)
+			}
+			if other, twice := given[addr]; twice {
+				t.Fatalf("%s is given to part %d and %s", addr, part, other)
+			}
+			given[addr] = fmt.Sprint("part ", part)
+			if part == overlayNodes {
+				n := netv1beta1.InternalNode{}
+				n.Spec.Interface.Node.IP = addr.String()
+				nodes = append(nodes, n)
+				continue
+			}
+			f := netv1beta1.InternalFabric{}
+			f.Spec.Interface.Gateway.IP = addr.String()
+			fabrics = append(fabrics, f)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+const (
+	// OverlayVNI tells our frames from those of other VXLANs on the port: "lqo" in ASCII.
+	OverlayVNI = 0x6c716f
+	// RouteTable is the number of our routing table, on nodes and in gateways.
+	RouteTable = 6091
+	// RulePriority of our rule comes before those of CNIs that route by source
+	// (Calico's WireGuard 99, Cilium 100 and up, AWS VPC 512 and up) and after Cilium's proxy (9).
+	RulePriority = 90
+	// looseReversePath accepts sources that some route leads to. The kernel takes the larger of
+	// this and net.ipv4.conf.all.rp_filter, so strict (1) there does not harm us.
+	looseReversePath = 2
+)
+
+// Bytes a VXLAN frame adds to a packet: outer address header, UDP 8, VXLAN 8, inner Ethernet 14.
+const (
+	overlayOverhead4 = 20 + 8 + 8 + 14
+	overlayOverhead6 = 40 + 8 + 8 + 14
+)
+
+// Member is one end of the overlay: a node or a gateway.
+type Member struct {
+	Name string
+	// Outer is where its frames go: the node's address or the gateway pod's.
+	Outer netip.Addr
+	// Overlay is its address in the internal CIDR; invalid = not given yet.
+	Overlay netip.Addr
+	// CIDRs are what lies behind it: the pods of a node, the peer of a gateway as seen here.
+	CIDRs []netip.Prefix
+	// MTU of the way through it, in bytes; 0 = that of the overlay device.
+	MTU int
+}
+
+// ready tells whether a member can be part of the overlay.
+func (m Member) ready() bool { return m.Overlay.IsValid() && m.Outer.IsValid() }
+
+// Underlay is the device that carries the frames of the overlay.
+type Underlay struct {
+	Device string
+	// MTU is in bytes.
+	MTU int
+}
+
+// joinOverlay joins a member to others: the device, its address, the entries that lead to the
+// others and the routes to what lies behind them.
+func joinOverlay(self Member, others []Member, under Underlay, port int) State {
+	if !self.ready() {
+		return State{}
+	}
+	dev := api.OverlayInterface
+	s := State{
+		Overlays: []Overlay{{
+			Name: dev, VNI: OverlayVNI, Port: port, Local: self.Outer,
+			MAC: overlayMAC(self.Overlay), MTU: under.MTU - overlayOverhead(self.Outer),
+		}},
+		Settings: deviceSettings(dev),
+	}
+	six := slices.ContainsFunc(others, func(m Member) bool { return slices.ContainsFunc(m.CIDRs, is6) })
+	for _, a := range inFamilies(self.Overlay, six) {
+		s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: host(a)})
+	}
+	for _, m := range others {
+		s.lead(m, six)
+	}
+	return s
+}
+
+// distinct are the members that are ready, in the order of their overlay addresses. One that has
+// the address of another is left out, and so are CIDRs that are taken, by another member or
+// otherwise: only one can be the way.
+func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
+	order := func(a, b Member) int {
+		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
+	}
+	known := map[netip.Prefix]bool{host(self.Overlay): true}
+	for _, p := range taken {
+		known[p] = true
+	}
+	add := func(p netip.Prefix) (twice bool) {
+		twice = known[p]
+		known[p] = true
+		return twice
+	}
+	var out []Member
+	for _, m := range slices.SortedFunc(slices.Values(members), order) {
+		if !m.ready() || add(host(m.Overlay)) {
+			continue
+		}
+		m.CIDRs = slices.DeleteFunc(slices.Clone(m.CIDRs), add)
+		out = append(out, m)
+	}
+	return out
+}
+
+// lead adds what leads to another member.
+func (s *State) lead(m Member, six bool) {
+	dev, mac := api.OverlayInterface, overlayMAC(m.Overlay)
+	s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer})
+	for _, a := range inFamilies(m.Overlay, six) {
+		s.Neighbors = append(s.Neighbors, Neighbor{Device: dev, Addr: a, MAC: mac})
+		s.Routes = append(s.Routes, Route{Device: dev, To: host(a)})
+	}
+	for _, c := range m.CIDRs {
+		if via := inFamily(m.Overlay, is6(c)); via.IsValid() {
+			s.Routes = append(s.Routes, Route{Device: dev, To: c.Masked(), Via: via, MTU: m.MTU})
+		}
+	}
+}
+
+// deviceSettings let a device forward what comes in and accept sources that no route of it
+// leads to.
+func deviceSettings(device string) []Setting {
+	return []Setting{
+		{Device: device, Name: SettingForwarding, Value: 1},
+		{Device: device, Name: SettingReversePath, Value: looseReversePath},
+	}
+}
+
+// overlayMAC derives a locally administered MAC address from an overlay address: its last four
+// bytes, which are all of an IPv4 address and the host part of an IPv6 one.
+func overlayMAC(a netip.Addr) string {
+	b := a.As16()
+	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
+}
+
+// inFamily is the overlay address of a member in a family. Members have one address in the
+// internal CIDR; an IPv6 next hop for a member with an IPv4 one is formed by putting it into
+// fd6c:6971:6f00::/96 (unique local, "liqo" in ASCII), so that no second address has to be given.
+// The reverse is not possible: invalid for IPv4 in an IPv6 overlay.
+func inFamily(a netip.Addr, six bool) netip.Addr {
+	if a.Is4() != six {
+		return a
+	}
+	if !six {
+		return netip.Addr{}
+	}
+	b := [16]byte{0xfd, 0x6c, 0x69, 0x71, 0x6f}
+	four := a.As4()
+	copy(b[12:], four[:])
+	return netip.AddrFrom16(b)
+}
+
+// inFamilies are all addresses of a member; six adds IPv6.
+func inFamilies(a netip.Addr, six bool) []netip.Addr {
+	if six && a.Is4() {
+		return []netip.Addr{a, inFamily(a, true)}
+	}
+	return []netip.Addr{a}
+}
+
+func overlayOverhead(outer netip.Addr) int {
+	if outer.Is4() {
+		return overlayOverhead4
+	}
+	return overlayOverhead6
+}
+
+// rulesFor send the families that have routes to our table.
+func rulesFor(routes []Route, priority int, forwarded bool) []Rule {
+	var out []Rule
+	for _, six := range []bool{false, true} {
+		if slices.ContainsFunc(routes, func(r Route) bool { return is6(r.To) == six }) {
+			out = append(out, Rule{IPv6: six, Priority: priority, Forwarded: forwarded})
+		}
+	}
+	return out
+}
+
+func is6(p netip.Prefix) bool { return p.Addr().Is6() }
+
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -1,0 +1,168 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// NetworkInput is what decides the CIDR a Network is granted.
+type NetworkInput struct {
+	Root *ipamv1alpha1.Network
+	// Networks are all Networks of the cluster, the root among them, no older than the last
+	// grant: two grants from the same observation could overlap.
+	Networks []ipamv1alpha1.Network
+	// Pools are where remapped CIDRs are taken, in order of preference.
+	Pools []netip.Prefix
+	// Nodes are the addresses of the cluster's nodes. A peer's CIDR that holds one is remapped:
+	// granting it would send traffic for the node into the tunnel.
+	Nodes []netip.Addr
+}
+
+// Network grants a CIDR once and for all.
+//
+//	class                  inside the pools            outside the pools
+//	not remapped, shared   the wished CIDR             the wished CIDR
+//	not remapped           the wished CIDR             blocked
+//	any other              the wished CIDR when free,  another of the same length
+//	                       else another
+//
+// Networks overlap no other, but those labelled shared may overlap each other.
+func Network(in NetworkInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil || root.Status.CIDR != "" {
+		return ctl.Plan{}
+	}
+	wish, err := netip.ParsePrefix(root.Spec.CIDR)
+	if err != nil {
+		return ctl.Block("InvalidCIDR", "%q is not a CIDR; create the Network again with one like 10.20.0.0/16", root.Spec.CIDR)
+	}
+	wish = wish.Masked()
+	if exact(root) {
+		return in.grantExact(wish)
+	}
+	taken := prefixes(in.obstacles())
+	for _, node := range in.Nodes {
+		taken = append(taken, netip.PrefixFrom(node, node.BitLen()))
+	}
+	if pooled(wish, in.Pools) && !overlapsAny(wish, taken) {
+		return grantCIDR(wish)
+	}
+	if block, ok := freeBlock(wish, in.Pools, taken); ok {
+		return grantCIDR(block)
+	}
+	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools", wish.Bits(), wish)
+}
+
+// grantExact grants the wished CIDR or nothing.
+func (in NetworkInput) grantExact(wish netip.Prefix) ctl.Plan {
+	if !shared(in.Root) && !pooled(wish, in.Pools) {
+		return ctl.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
+	}
+	for _, o := range in.obstacles() {
+		if o.prefix.Overlaps(wish) {
+			return ctl.Block("CIDRTaken", "%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
+		}
+	}
+	return grantCIDR(wish)
+}
+
+func grantCIDR(p netip.Prefix) ctl.Plan {
+	return ctl.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
+}
+
+// obstacle is address space a Network holds or is about to hold.
+type obstacle struct {
+	prefix netip.Prefix
+	owner  string
+}
+
+// obstacles are what the root must not overlap: what is granted, and what a Network that comes
+// first will be granted.
+func (in NetworkInput) obstacles() []obstacle {
+	var list []obstacle
+	for i := range in.Networks {
+		n := &in.Networks[i]
+		if same(n, in.Root) || shared(n) && shared(in.Root) {
+			continue
+		}
+		cidr := n.Status.CIDR
+		if cidr == "" && precedes(n, in.Root) {
+			cidr = n.Spec.CIDR
+		}
+		if p, err := netip.ParsePrefix(cidr); err == nil {
+			list = append(list, obstacle{p.Masked(), n.Namespace + "/" + n.Name})
+		}
+	}
+	return list
+}
+
+// precedes reports whether n, granted nothing yet, is served before root. Networks that cannot
+// move come first, then those of the installation; remappable ones do not hold up each other.
+func precedes(n, root *ipamv1alpha1.Network) bool {
+	if n.DeletionTimestamp != nil || rank(n) == 0 {
+		return false
+	}
+	return rank(n) > rank(root) || rank(n) == rank(root) && older(n, root)
+}
+
+func rank(n *ipamv1alpha1.Network) int {
+	switch {
+	case exact(n):
+		return 2
+	case n.Annotations[api.AnnotationPreinstalled] == "true":
+		return 1
+	}
+	return 0
+}
+
+func exact(n *ipamv1alpha1.Network) bool  { return n.Labels[api.LabelNetworkNotRemapped] == "true" }
+func shared(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelNetworkShared] == "true" }
+
+func pooled(p netip.Prefix, pools []netip.Prefix) bool {
+	for _, pool := range pools {
+		if covers(pool, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func prefixes(list []obstacle) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, o := range list {
+		out[i] = o.prefix
+	}
+	return out
+}
+
+func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
+	for _, q := range list {
+		if p.Overlaps(q) {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports whether two objects of one kind are the same one.
+func same(a, b metav1.Object) bool {
+	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
+}
+
+// older orders objects by creation; of those created in the same second, by namespace and name.
+func older(a, b metav1.Object) bool {
+	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !ta.Equal(&tb) {
+		return ta.Before(&tb)
+	}
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
+}

@@ -1,0 +1,175 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// nft text is written in the form in which nft prints it back, so that what is wanted can be
+// compared with what the kernel has: sets sorted, neighbouring ranges joined, sets of one written
+// without braces, masks of rewritten addresses with the bits of the prefix set.
+
+// NFTable is the table that holds all our rules, in the family inet.
+const NFTable = "liqo"
+
+// chain is a base chain.
+type chain struct {
+	name string
+	// base is what follows "type".
+	base  string
+	drop  bool
+	rules []string
+}
+
+// add appends rules.
+func (c *chain) add(rules ...string) { c.rules = append(c.rules, rules...) }
+
+// table prints a table; chains without rules are left out.
+func table(chains ...chain) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "table inet %s {\n", NFTable)
+	separator := ""
+	for _, c := range chains {
+		if len(c.rules) == 0 {
+			continue
+		}
+		policy := "accept"
+		if c.drop {
+			policy = "drop"
+		}
+		fmt.Fprintf(&b, "%s\tchain %s {\n\t\ttype %s; policy %s;\n", separator, c.name, c.base, policy)
+		for _, r := range c.rules {
+			fmt.Fprintf(&b, "\t\t%s\n", r)
+		}
+		b.WriteString("\t}\n")
+		separator = "\n"
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// family is one address family as nft names it.
+type family struct {
+	name string // of the header: ip or ip6
+	meta string // of the protocol: ipv4 or ipv6
+	six  bool
+}
+
+// families are both, IPv4 first.
+func families() []family {
+	return []family{{name: "ip", meta: "ipv4"}, {name: "ip6", meta: "ipv6", six: true}}
+}
+
+// of picks the prefixes of the family.
+func (f family) of(list []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return is6(p) != f.six })
+}
+
+// match compares a field of the header ("saddr", "daddr") with a set; ok is false when the set
+// has nothing of the family.
+func (f family) match(field string, list []netip.Prefix) (text string, ok bool) {
+	own := f.of(list)
+	return fmt.Sprintf("%s %s %s", f.name, field, set(own)), len(own) > 0
+}
+
+// rewrite swaps the prefix of an address and keeps its host bits. Both prefixes are equally long.
+func (f family) rewrite(field string, to netip.Prefix) string {
+	return fmt.Sprintf("%s %s set %s %s & %s | %s", f.name, field, f.name, field, last(to), first(to))
+}
+
+// span is a range of addresses, both ends included.
+type span struct{ from, to netip.Addr }
+
+// set prints prefixes of one family.
+func set(list []netip.Prefix) string {
+	var words []string
+	if slices.ContainsFunc(list, func(p netip.Prefix) bool { return !p.IsSingleIP() }) {
+		for _, s := range spans(list) {
+			words = append(words, s.String())
+		}
+	} else {
+		for _, a := range addresses(list) {
+			words = append(words, a.String())
+		}
+	}
+	return braced(words)
+}
+
+func braced(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "{ " + strings.Join(words, ", ") + " }"
+}
+
+// addresses are the first addresses of prefixes, sorted, each once.
+func addresses(list []netip.Prefix) []netip.Addr {
+	out := make([]netip.Addr, len(list))
+	for i, p := range list {
+		out[i] = first(p)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// spans joins prefixes that touch or overlap.
+func spans(list []netip.Prefix) []span {
+	all := make([]span, len(list))
+	for i, p := range list {
+		all[i] = span{first(p), last(p)}
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	var out []span
+	for _, s := range all {
+		n := len(out)
+		switch {
+		case n > 0 && s.from.Compare(out[n-1].to) <= 0, n > 0 && s.from == out[n-1].to.Next():
+			if out[n-1].to.Less(s.to) {
+				out[n-1].to = s.to
+			}
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// String prints a span as the prefix it is, or as two ends.
+func (s span) String() string {
+	if s.from == s.to {
+		return s.from.String()
+	}
+	for bits := range s.from.BitLen() {
+		if p := netip.PrefixFrom(s.from, bits); first(p) == s.from && last(p) == s.to {
+			return p.String()
+		}
+	}
+	return s.from.String() + "-" + s.to.String()
+}
+
+// mapping prints a map of addresses.
+func mapping(m map[netip.Addr]netip.Addr) string {
+	keys := make([]netip.Addr, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, netip.Addr.Compare)
+	words := make([]string, len(keys))
+	for i, k := range keys {
+		words[i] = fmt.Sprintf("%s : %s", k, m[k])
+	}
+	return "{ " + strings.Join(words, ", ") + " }"
+}
+
+func hosts(list []netip.Addr) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, a := range list {
+		out[i] = host(a)
+	}
+	return out
+}

@@ -1,0 +1,191 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// publicKeyLength is that of an X25519 key, in bytes.
+const publicKeyLength = 32
+
+// GatewayObjects are the objects a gateway reads. Objects being deleted count as gone, and what
+// does not parse as missing: the API server refuses it.
+type GatewayObjects struct {
+	// Gateway names the gateway; its InternalFabric has the same name.
+	Gateway types.NamespacedName
+	// Configurations and PublicKeys are those of the peer in the gateway's namespace; the first
+	// of each by name counts.
+	Configurations []netv1beta1.Configuration
+	PublicKeys     []netv1beta1.PublicKey
+	// Fabrics, Nodes and IPs are all of the cluster.
+	Fabrics []netv1beta1.InternalFabric
+	Nodes   []netv1beta1.InternalNode
+	IPs     []ipamv1alpha1.IP
+}
+
+// Input adds what the objects say to what the process knows: the addresses of its pod and of the
+// tunnel, its own key and the peer's endpoint.
+func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
+	for _, f := range alive(o.Fabrics) {
+		if client.ObjectKeyFromObject(&f) == o.Gateway {
+			in.Self.Overlay = parseAddr(f.Spec.Interface.Gateway.IP)
+			continue
+		}
+		in.Gateways = append(in.Gateways, gatewayMember(f))
+	}
+	for _, n := range alive(o.Nodes) {
+		outer := n.Status.NodeIP.Remote
+		if n.Name == in.Node && n.Status.NodeIP.Local != "" {
+			outer = n.Status.NodeIP.Local
+		}
+		in.Nodes = append(in.Nodes, Member{
+			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs),
+		})
+	}
+	in.Exposed = exposedBy(o.IPs)
+	if c := firstByName(o.Configurations); c != nil {
+		in.Pods, in.External, in.Remote = addressSpaces(c)
+	}
+	if k := firstByName(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
+	}
+	return in
+}
+
+// addressSpaces reads what both sides announced. A list of the peer that is not granted as a
+// whole is left out: its entries belong together by their places.
+func addressSpaces(c *netv1beta1.Configuration) (pods, external []netip.Prefix, remote []Remap) {
+	if c.Spec.Local != nil {
+		pods, external = parsePrefixes(c.Spec.Local.CIDR.Pod), parsePrefixes(c.Spec.Local.CIDR.External)
+	}
+	if c.Spec.Remote == nil || c.Status.Remote == nil {
+		return pods, external, nil
+	}
+	real, view := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
+	return pods, external, append(remaps(real.Pod, view.Pod), remaps(real.External, view.External)...)
+}
+
+func remaps(real, view []string) []Remap {
+	r, v := parsePrefixes(real), parsePrefixes(view)
+	if len(r) != len(v) {
+		return nil
+	}
+	var out []Remap
+	for i := range r {
+		if r[i].Bits() == v[i].Bits() && is6(r[i]) == is6(v[i]) {
+			out = append(out, Remap{Real: r[i], View: v[i]})
+		}
+	}
+	return out
+}
+
+func gatewayMember(f netv1beta1.InternalFabric) Member {
+	return Member{
+		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP), Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
+		CIDRs: parsePrefixes(f.Spec.RemoteCIDRs), MTU: f.Spec.MTU,
+	}
+}
+
+func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
+	var out []Exposed
+	for _, ip := range alive(ips) {
+		e := Exposed{External: parseAddr(ip.Status.IP), Target: parseAddr(ip.Spec.IP), Masquerade: ip.Spec.Masquerade}
+		if e.External.IsValid() && e.Target.IsValid() {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// NodeObjects are the objects a node reads, all of the cluster.
+type NodeObjects struct {
+	// Node is the name of this node.
+	Node    string
+	Fabrics []netv1beta1.InternalFabric
+	Nodes   []netv1beta1.InternalNode
+	IPs     []ipamv1alpha1.IP
+}
+
+// Input adds what the objects say to what the process knows. It is not ready while there are
+// gateways but the node has no place in the overlay yet.
+func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
+	for _, f := range alive(o.Fabrics) {
+		in.Gateways = append(in.Gateways, gatewayMember(f))
+	}
+	for _, n := range alive(o.Nodes) {
+		local, remote := parseAddr(n.Status.NodeIP.Local), parseAddr(n.Status.NodeIP.Remote)
+		for _, a := range []netip.Addr{local, remote} {
+			if a.IsValid() && !slices.Contains(in.Nodes, a) {
+				in.Nodes = append(in.Nodes, a)
+			}
+		}
+		if n.Name != o.Node {
+			continue
+		}
+		if !local.IsValid() {
+			local = remote
+		}
+		in.Self = Member{Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs)}
+	}
+	for _, e := range exposedBy(o.IPs) {
+		if !e.Masquerade {
+			in.Exposed = append(in.Exposed, e.Target)
+		}
+	}
+	return in, len(in.Gateways) == 0 || in.Self.ready()
+}
+
+// alive leaves out what is being deleted.
+func alive[T any, P interface {
+	*T
+	client.Object
+}](list []T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return P(&x).GetDeletionTimestamp() != nil })
+}
+
+func firstByName[T any, P interface {
+	*T
+	client.Object
+}](list []T) P {
+	list = alive[T, P](list)
+	if len(list) == 0 {
+		return nil
+	}
+	return new(slices.MinFunc(list, func(a, b T) int { return strings.Compare(P(&a).GetName(), P(&b).GetName()) }))
+}
+
+func parseAddr(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a.Unmap()
+}
+
+func parsePrefixes(list []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range list {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// TunnelAddresses are ours and the peer's in the first tunnel.
+func TunnelAddresses(server bool) (own netip.Prefix, peer netip.Addr) {
+	s, c := netip.MustParseAddr(api.TunnelServerAddress), netip.MustParseAddr(api.TunnelClientAddress)
+	if server {
+		return netip.PrefixFrom(s, api.TunnelPrefixLength), c
+	}
+	return netip.PrefixFrom(c, api.TunnelPrefixLength), s
+}

@@ -1,0 +1,306 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// The flag is shared by the tests of this package, in whatever file it comes first.
+func init() {
+	if flag.Lookup("update") == nil {
+		flag.Bool("update", false, "rewrite the expected results of the stories")
+	}
+}
+
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// TestObjects tells the stories of testdata/objects: root.yaml is the object a controller looks at,
+// world.yaml everything else, plan.yaml what is planned.
+func TestObjects(t *testing.T) {
+	files, err := filepath.Glob("testdata/objects/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find stories: %v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			story, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root, world := section(t, story, "root.yaml")[0], section(t, story, "world.yaml")
+			got := printed(t, planned(t, root, world))
+			if again := printed(t, planned(t, root, world)); again != got {
+				t.Errorf("the second plan differs: %s", cmp.Diff(got, again))
+			}
+			keepsWhatItGranted(t, root, world)
+			if updating() {
+				rewrite(t, file, story, got)
+				return
+			}
+			if diff := cmp.Diff(string(content(story, "plan.yaml")), got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// keepsWhatItGranted drops one input after the other: no plan may be complete and lack an object it
+// had.
+func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object) {
+	t.Helper()
+	whole := planned(t, root, world)
+	for i := range world {
+		less := planned(t, root, slices.Delete(slices.Clone(world), i, i+1))
+		if less.State != ctl.Ready {
+			continue
+		}
+		for _, obj := range whole.Objects {
+			if !slices.ContainsFunc(less.Objects, func(o client.Object) bool { return same(o, obj) }) {
+				t.Errorf("without %T %s the complete plan lacks %T %s", world[i], world[i].GetName(), obj, obj.GetName())
+			}
+		}
+	}
+}
+
+// planned puts a story's objects where the controller of the root's kind looks for them.
+func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
+	t.Helper()
+	all := append([]client.Object{root}, world...)
+	networks, ips := of[ipamv1alpha1.Network](all), of[ipamv1alpha1.IP](all)
+	gateways := GatewayInput{
+		Servers: of[netv1beta1.GatewayServer](all), Clients: of[netv1beta1.GatewayClient](all),
+		Configurations: of[netv1beta1.Configuration](all), PublicKeys: of[netv1beta1.PublicKey](all), Networks: networks,
+		Fabrics: of[netv1beta1.InternalFabric](all), Nodes: of[netv1beta1.InternalNode](all), LiqoNamespace: "liqo",
+	}
+	wg := WgGatewayInput{
+		Pods: of[corev1.Pod](all), Image: "liqo:test", Now: now, NewKey: bytes.Repeat([]byte{0x40}, 32),
+	}
+	uninstalling := slices.ContainsFunc(of[appsv1.Deployment](all), func(d appsv1.Deployment) bool { return d.Annotations[api.AnnotationUninstalling] == api.True })
+	switch root := root.(type) {
+	case *ipamv1alpha1.Network:
+		in := NetworkInput{Root: root, Networks: networks, Pools: pools()}
+		for _, n := range of[corev1.Node](all) {
+			for _, a := range n.Status.Addresses {
+				in.Nodes = append(in.Nodes, netip.MustParseAddr(a.Address))
+			}
+		}
+		return Network(in)
+	case *ipamv1alpha1.IP:
+		return IP(IPInput{Root: root, IPs: ips, Networks: networks, LiqoNamespace: "liqo"})
+	case *netv1beta1.Configuration:
+		in := ConfigurationInput{Root: root, Configurations: gateways.Configurations, Networks: networks, LiqoNamespace: "liqo", Now: now}
+		in.UnknownSource = find(ips, root.Namespace, api.UnknownSourceIPName(root.Name))
+		return Configuration(in)
+	case *netv1beta1.GatewayServer:
+		gateways.Template, gateways.Rendered = untyped(t, all, ServerTemplate(root, "liqo"), root)
+		return GatewayServer(GatewayServerInput{root, gateways})
+	case *netv1beta1.GatewayClient:
+		gateways.Template, gateways.Rendered = untyped(t, all, ClientTemplate(root, "liqo"), root)
+		return GatewayClient(GatewayClientInput{root, gateways})
+	case *netv1beta1.WgGatewayServer:
+		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
+		return WgGatewayServer(WgServerInput{
+			Root: root, WgGatewayInput: wg, Nodes: of[corev1.Node](all),
+			Service: find(of[corev1.Service](all), root.Namespace, api.GatewayResourceName(root.Name)),
+		})
+	case *netv1beta1.WgGatewayClient:
+		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
+		return WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: wg})
+	case *corev1.Node:
+		return InternalNode(NodeInput{Root: root, Networks: networks, Fabrics: gateways.Fabrics, Nodes: gateways.Nodes, LiqoNamespace: "liqo", Uninstalling: uninstalling})
+	case *netv1beta1.InternalNode:
+		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
+	case *corev1.Service:
+		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling})
+	}
+	t.Fatalf("no controller has a root of type %T", root)
+	return ctl.Plan{}
+}
+
+var now = time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func pools() []netip.Prefix {
+	var list []netip.Prefix
+	for _, p := range api.Pools() {
+		list = append(list, netip.MustParsePrefix(p))
+	}
+	return list
+}
+
+// of are the objects of one type.
+func of[T any](all []client.Object) []T {
+	var list []T
+	for _, obj := range all {
+		if v, ok := any(obj).(*T); ok {
+			list = append(list, *v)
+		}
+	}
+	return list
+}
+
+func find[T any, P interface {
+	*T
+	client.Object
+}](list []T, namespace, name string) P {
+	for i := range list {
+		if o := P(&list[i]); o.GetNamespace() == namespace && o.GetName() == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// untyped returns a template and what was rendered from it for a gateway.
+func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gateway client.Object) (template, rendered *unstructured.Unstructured) {
+	t.Helper()
+	pick := func(kind, namespace, name string) *unstructured.Unstructured {
+		for _, obj := range all {
+			u := asUnstructured(t, obj)
+			if u.GetKind() == kind && u.GetNamespace() == namespace && u.GetName() == name {
+				return u
+			}
+		}
+		return nil
+	}
+	template = pick(ref.Kind, ref.Namespace, ref.Name)
+	if template == nil {
+		return nil, nil
+	}
+	_, kind := RenderedKind(template)
+	return template, pick(kind, gateway.GetNamespace(), gateway.GetName())
+}
+
+func asUnstructured(t *testing.T, obj client.Object) *unstructured.Unstructured {
+	t.Helper()
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	gvk, err := apiutil.GVKForObject(obj, scheme.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.SetGroupVersionKind(gvk)
+	return u
+}
+
+// section reads the objects of a file. Templates and kinds of others stay untyped: types would
+// lose the keys with a question mark.
+func section(t *testing.T, story *txtar.Archive, name string) []client.Object {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
+	var list []client.Object
+	for _, doc := range strings.Split("\n"+string(content(story, name)), "\n---\n") {
+		if strings.TrimSpace(doc) == "" {
+			continue
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, doc)
+		}
+		if strings.HasSuffix(u.GetKind(), "Template") || !scheme.New().Recognizes(u.GroupVersionKind()) {
+			list = append(list, u)
+			continue
+		}
+		obj, _, err := decoder.Decode([]byte(doc), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, doc)
+		}
+		list = append(list, obj.(client.Object))
+	}
+	return list
+}
+
+func content(story *txtar.Archive, name string) []byte {
+	for _, f := range story.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func rewrite(t *testing.T, path string, story *txtar.Archive, plan string) {
+	t.Helper()
+	story.Files = slices.DeleteFunc(story.Files, func(f txtar.File) bool { return f.Name == "plan.yaml" })
+	story.Files = append(story.Files, txtar.File{Name: "plan.yaml", Data: []byte(plan)})
+	if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// printed is a plan as text: the verdict, then every object with a line that says what for.
+func printed(t *testing.T, p ctl.Plan) string {
+	t.Helper()
+	var b strings.Builder
+	state := []string{"Ready", "Waiting", "Blocked"}[p.State]
+	fmt.Fprintf(&b, "# %s", state)
+	if p.Reason != "" {
+		fmt.Fprintf(&b, " %s: %s", p.Reason, p.Message)
+	}
+	b.WriteString("\n")
+	if p.After > 0 {
+		fmt.Fprintf(&b, "# again after %s\n", p.After)
+	}
+	for _, obj := range p.Delete {
+		fmt.Fprintf(&b, "# delete %s %s/%s\n", asUnstructured(t, obj).GetKind(), obj.GetNamespace(), obj.GetName())
+	}
+	for _, obj := range p.Objects {
+		showObject(t, &b, "apply", obj, "metadata", "spec", "data", "subjects", "roleRef", "endpoints", "ports", "addressType")
+	}
+	if p.Fill != nil {
+		showObject(t, &b, "fill", p.Fill, "metadata", "spec")
+	}
+	if p.Status != nil {
+		showObject(t, &b, "status", p.Status, "status")
+	}
+	return b.String()
+}
+
+func showObject(t *testing.T, b *strings.Builder, verb string, obj client.Object, fields ...string) {
+	t.Helper()
+	u := asUnstructured(t, obj)
+	out := map[string]any{}
+	for _, f := range fields {
+		if v, ok := u.Object[f]; ok {
+			out[f] = v
+		}
+	}
+	text, err := yaml.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(b, "--- # %s %s\n%s", verb, u.GetKind(), text)
+}

@@ -1,0 +1,213 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// process is what a role knows without objects.
+type process struct {
+	// Role is gateway or fabric.
+	Role string
+	// Node is the name of the node it runs on.
+	Node string
+	// Pod is the address of a gateway's pod.
+	Pod netip.Addr
+	// Server tells the side of a gateway, Endpoint where a client dials.
+	Server   bool
+	Endpoint netip.AddrPort
+	// MTU of the device of the pod or node.
+	MTU int
+}
+
+// TestKernelStates tells the stories of testdata/kernel: process.yaml is what the process knows,
+// world.yaml the objects, state.txt what is wanted in the kernel.
+func TestKernelStates(t *testing.T) {
+	files, err := filepath.Glob("testdata/kernel/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find stories: %v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			story, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := process{MTU: 1500}
+			if err := yaml.UnmarshalStrict(content(story, "process.yaml"), &p); err != nil {
+				t.Fatal(err)
+			}
+			world := section(t, story, "world.yaml")
+			want := stateOf(p, world)
+			rand.Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
+			if diff := cmp.Diff(want.String(), stateOf(p, world).String()); diff != "" {
+				t.Errorf("the order of the objects matters:\n%s", diff)
+			}
+			if c := Diff(want, want); !c.Empty() {
+				t.Errorf("a state differs from itself:\n%s", c)
+			}
+			if updating() {
+				story.Files = slices.DeleteFunc(story.Files, func(f txtar.File) bool { return f.Name == "state.txt" })
+				story.Files = append(story.Files, txtar.File{Name: "state.txt", Data: []byte(want.String())})
+				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(content(story, "state.txt")), want.String()); diff != "" {
+				t.Errorf("state (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func stateOf(p process, world []client.Object) State {
+	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
+	under := Underlay{Device: "eth0", MTU: p.MTU}
+	if p.Role == "fabric" {
+		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091})
+		if !ready {
+			return State{Table: "not ready\n"}
+		}
+		return NodeState(in)
+	}
+	own, peer := TunnelAddresses(p.Server)
+	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
+		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint,
+	}}
+	if p.Server {
+		in.Tunnel.ListenPort = 51840
+	}
+	return GatewayState(GatewayObjects{
+		Gateway:        types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "milan"},
+		Configurations: of[netv1beta1.Configuration](world), PublicKeys: of[netv1beta1.PublicKey](world),
+		Fabrics: fabrics, Nodes: nodes, IPs: ips,
+	}.Input(in))
+}
+
+// TestChangesLeadToWhatIsWanted: from any state to any other, and then there is nothing to do.
+func TestChangesLeadToWhatIsWanted(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		have, want := randomState(r), randomState(r)
+		changes := Diff(have, want)
+		got := State{
+			Overlays: changed(have.Overlays, changes.Overlays), Tunnels: changed(have.Tunnels, changes.Tunnels),
+			Settings: changed(have.Settings, changes.Settings), Addresses: changed(have.Addresses, changes.Addresses),
+			Forwards: changed(have.Forwards, changes.Forwards), Neighbors: changed(have.Neighbors, changes.Neighbors),
+			Peers: changed(have.Peers, changes.Peers), Routes: changed(have.Routes, changes.Routes), Rules: changed(have.Rules, changes.Rules),
+			Table: have.Table,
+		}
+		if changes.Table != nil {
+			got.Table = changes.Table.New
+		}
+		if again := Diff(got, want); !again.Empty() {
+			t.Fatalf("seed %d: after\n%s\nthere is still to do\n%s", seed, changes, again)
+		}
+		if changes.Empty() != (Diff(have, want).String() == "") {
+			t.Fatalf("seed %d: empty changes print something", seed)
+		}
+	}
+}
+
+// changed is a list after changes.
+func changed[T item](list []T, changes []Change[T]) []T {
+	m := map[string]T{}
+	for _, x := range list {
+		m[x.key()] = x
+	}
+	for _, c := range changes {
+		if c.Old != nil {
+			delete(m, (*c.Old).key())
+		}
+		if c.New != nil {
+			m[(*c.New).key()] = *c.New
+		}
+	}
+	var out []T
+	for _, x := range m {
+		out = append(out, x)
+	}
+	return sorted(out)
+}
+
+// randomState is that of a random gateway or node.
+func randomState(r *rand.Rand) State {
+	random := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, r.IntN(4))) }
+	member := func(i int) Member {
+		return Member{
+			Name: fmt.Sprint("m", i), Outer: random("192.168.%d.0/24").Addr(), Overlay: netip.AddrFrom4([4]byte{10, 80, 0, byte(i)}),
+			CIDRs: []netip.Prefix{random("10.10.%d.0/24"), random("fd00:%d::/64")},
+		}
+	}
+	members := []Member{member(1), member(2), member(3)}[:r.IntN(4)]
+	if r.IntN(2) == 0 {
+		return NodeState(NodeStateInput{Self: member(9), Under: Underlay{"eth0", 1500}, Gateways: members, Port: 6091})
+	}
+	own, peer := TunnelAddresses(r.IntN(2) == 0)
+	in := GatewayStateInput{
+		Self: member(9), Under: Underlay{"eth0", 1500}, Nodes: members, Pods: []netip.Prefix{random("10.10.%d.0/24")}, Port: 6091,
+		Remote: []Remap{{random("10.20.%d.0/24"), random("10.30.%d.0/24")}},
+		Tunnel: TunnelInput{Address: own, PeerAddress: peer, MTU: 1340, PeerKey: random("10.0.0.%d/32").String()},
+	}
+	return GatewayState(in)
+}
+
+// TestTranslationIsABijection: what leaves with the peer's real address comes back as the address
+// it was sent to, host bits stay, and an address never leaves its prefix.
+func TestTranslationIsABijection(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		f := families()[r.IntN(2)]
+		real, view := randomPrefix(r, f.six), netip.Prefix{}
+		view = netip.PrefixFrom(randomPrefix(r, f.six).Addr(), real.Bits()).Masked()
+		addr, _ := plus(view.Addr(), r.Uint64N(1<<min(62, view.Addr().BitLen()-view.Bits())))
+		there := evaluate(t, f.rewrite("daddr", real), addr)
+		back := evaluate(t, f.rewrite("saddr", view), there)
+		if !real.Contains(there) || back != addr {
+			t.Fatalf("%s seen as %s: %s became %s and came back as %s", real, view, addr, there, back)
+		}
+	}
+}
+
+func randomPrefix(r *rand.Rand, six bool) netip.Prefix {
+	if six {
+		b := [16]byte{0xfd}
+		for i := 1; i < 16; i++ {
+			b[i] = byte(r.IntN(256))
+		}
+		return netip.PrefixFrom(netip.AddrFrom16(b), 8+r.IntN(121)).Masked()
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(256))}), 8+r.IntN(25)).Masked()
+}
+
+// evaluate computes "… & mask | bits" as nft does.
+func evaluate(t *testing.T, text string, addr netip.Addr) netip.Addr {
+	t.Helper()
+	words := strings.Fields(text)
+	mask, bits := netip.MustParseAddr(words[len(words)-3]).AsSlice(), netip.MustParseAddr(words[len(words)-1]).AsSlice()
+	out := addr.AsSlice()
+	for i := range out {
+		out[i] = out[i]&mask[i] | bits[i]
+	}
+	a, _ := netip.AddrFromSlice(out)
+	return a
+}

@@ -1,0 +1,280 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// TemplateData is what the actions of a gateway template see.
+type TemplateData struct {
+	// Spec is the spec of the GatewayServer or GatewayClient, with Go field names.
+	Spec any
+	// Name, Namespace and GatewayUID are those of the gateway object.
+	Name, Namespace, GatewayUID string
+	// ClusterID is the peer's.
+	ClusterID string
+	// SecretName is the user's key Secret; empty when keys are generated.
+	SecretName string
+}
+
+// textKeys are fields below which Kubernetes knows only strings: there a number stays text.
+var textKeys = map[string]bool{
+	"labels": true, "annotations": true, "matchLabels": true, "selector": true, "nodeSelector": true,
+	"args": true, "command": true, "env": true, "name": true, "secretName": true, "serviceAccountName": true,
+}
+
+// wholeNumber is the form that becomes an integer.
+var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
+// A template must not eat the controller: one string has at most outputLimit bytes and at most
+// stepLimit bodies of loops, branches and named templates run for it.
+const (
+	outputLimit = 64 << 10
+	stepLimit   = 10_000
+)
+
+// Render fills a gateway template. Strings are Go templates; one that renders to a whole number
+// becomes an integer, except where Kubernetes knows only strings. A key "?name" vanishes when the
+// first variable in its value is empty, else it is written as "name". The error names the field
+// of the template that is wrong.
+func Render(tmpl map[string]any, data TemplateData) (map[string]any, error) {
+	out, err := rendering{data}.object("", tmpl, false)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+type rendering struct{ data TemplateData }
+
+// value renders anything found in a template. Text says that numbers stay strings.
+func (r rendering) value(path string, v any, text bool) (any, error) {
+	switch v := v.(type) {
+	case string:
+		return r.text(path, v, text)
+	case map[string]any:
+		return r.object(path, v, text)
+	case []any:
+		return r.list(path, v, text)
+	}
+	return v, nil
+}
+
+func (r rendering) object(path string, m map[string]any, text bool) (map[string]any, error) {
+	out := make(map[string]any, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		name, optional := strings.CutPrefix(key, "?")
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if optional {
+			absent, err := r.absent(at, m[key])
+			if err != nil {
+				return nil, err
+			}
+			if absent {
+				continue
+			}
+		}
+		v, err := r.value(at, m[key], text || textKeys[name])
+		if err != nil {
+			return nil, err
+		}
+		out[name] = v
+	}
+	return out, nil
+}
+
+func (r rendering) list(path string, items []any, text bool) ([]any, error) {
+	out := make([]any, len(items))
+	for i, item := range items {
+		v, err := r.value(fmt.Sprintf("%s[%d]", path, i), item, text)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+// text renders one string.
+func (r rendering) text(path, s string, text bool) (any, error) {
+	if !strings.Contains(s, "{{") {
+		return s, nil
+	}
+	t, err := parsed(path, s)
+	if err != nil {
+		return nil, err
+	}
+	var out limited
+	if err := t.Execute(&out, r.data); err != nil {
+		return nil, templateError(path, err)
+	}
+	if n, err := strconv.ParseInt(out.String(), 10, 64); err == nil && !text && wholeNumber.MatchString(out.String()) {
+		return n, nil
+	}
+	return out.String(), nil
+}
+
+func parsed(path, s string) (*template.Template, error) {
+	steps := 0
+	count := template.FuncMap{"step": func() (string, error) {
+		if steps++; steps > stepLimit {
+			return "", errors.New("the loops of this value do not come to an end")
+		}
+		return "", nil
+	}}
+	step, err := template.New(path).Funcs(count).Parse("{{ step }}")
+	if err != nil {
+		return nil, templateError(path, err)
+	}
+	t, err := template.New(path).Funcs(count).Option("missingkey=error").Parse(s)
+	if err != nil {
+		return nil, templateError(path, err)
+	}
+	for _, part := range t.Templates() {
+		if part.Tree != nil {
+			counted(part.Root, step.Root.Nodes[0])
+		}
+	}
+	return t, nil
+}
+
+// counted puts step at the start of every body in list.
+func counted(list *parse.ListNode, step parse.Node) {
+	if list == nil {
+		return
+	}
+	for _, n := range list.Nodes {
+		switch n := n.(type) {
+		case *parse.IfNode:
+			counted(n.List, step)
+			counted(n.ElseList, step)
+		case *parse.RangeNode:
+			counted(n.List, step)
+			counted(n.ElseList, step)
+		case *parse.WithNode:
+			counted(n.List, step)
+			counted(n.ElseList, step)
+		}
+	}
+	list.Nodes = append([]parse.Node{step}, list.Nodes...)
+}
+
+// templateError names the field once; what follows is the line and column within its value.
+func templateError(path string, err error) error {
+	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "template: "+path+":"))
+}
+
+// limited is a string builder that refuses to grow without bound.
+type limited struct{ strings.Builder }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > outputLimit {
+		return 0, errors.New("the value is longer than 64 KiB")
+	}
+	return l.Builder.Write(b)
+}
+
+// absent reports whether the first variable in an optional value is empty. A value without a
+// variable is always there.
+func (r rendering) absent(path string, v any) (bool, error) {
+	field, err := firstVariable(path, v)
+	if err != nil || field == nil {
+		return false, err
+	}
+	return empty(reflect.ValueOf(r.data), field), nil
+}
+
+// firstVariable is the first field, like [Spec MTU], that an action of the value names, in the
+// order of the sorted keys.
+func firstVariable(path string, v any) ([]string, error) {
+	switch v := v.(type) {
+	case string:
+		t, err := parsed(path, v)
+		if err != nil || t.Tree == nil {
+			return nil, err
+		}
+		return fieldIn(t.Root), nil
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if field, err := firstVariable(path+"."+key, v[key]); field != nil || err != nil {
+				return field, err
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if field, err := firstVariable(fmt.Sprintf("%s[%d]", path, i), item); field != nil || err != nil {
+				return field, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// fieldIn finds the first field of the data in a parsed template.
+func fieldIn(node parse.Node) []string {
+	switch n := node.(type) {
+	case *parse.FieldNode:
+		return n.Ident
+	case *parse.VariableNode:
+		if n.Ident[0] == "$" && len(n.Ident) > 1 {
+			return n.Ident[1:]
+		}
+	case *parse.ListNode:
+		return fieldInAny(n.Nodes)
+	case *parse.ActionNode:
+		return fieldIn(n.Pipe)
+	case *parse.IfNode:
+		return fieldIn(n.Pipe)
+	case *parse.RangeNode:
+		return fieldIn(n.Pipe)
+	case *parse.WithNode:
+		return fieldIn(n.Pipe)
+	case *parse.PipeNode:
+		return fieldInAny(n.Cmds)
+	case *parse.CommandNode:
+		return fieldInAny(n.Args)
+	}
+	return nil
+}
+
+func fieldInAny[N parse.Node](nodes []N) []string {
+	for _, n := range nodes {
+		if field := fieldIn(n); field != nil {
+			return field
+		}
+	}
+	return nil
+}
+
+// empty reports whether the field is zero or an empty list. A field that does not exist is not
+// empty: rendering will report it.
+func empty(v reflect.Value, field []string) bool {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return true
+		}
+		v = v.Elem()
+	}
+	switch {
+	case len(field) == 0:
+		return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+	case v.Kind() == reflect.Struct:
+		next := v.FieldByName(field[0])
+		return next.IsValid() && empty(next, field[1:])
+	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
+		next := v.MapIndex(reflect.ValueOf(field[0]).Convert(v.Type().Key()))
+		return !next.IsValid() || empty(next, field[1:])
+	}
+	return false
+}

@@ -1,0 +1,406 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ecdh"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+const (
+	// ClusterRoleGatewayNamespaced is what a gateway may do in its own namespace; what it may read
+	// everywhere is api.ClusterRoleGateway.
+	ClusterRoleGatewayNamespaced = "liqo-gateway-namespaced"
+	// keyVolume is the pod volume into which the key Secret is put.
+	keyVolume = "wireguard-config"
+	// gatewayContainer is the one container a gateway pod has.
+	gatewayContainer = "gateway"
+	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
+	// one there is.
+	ConditionTemplateReduced = "TemplateReduced"
+)
+
+// WgGatewayInput is what a WgGatewayServer and a WgGatewayClient are decided from alike.
+type WgGatewayInput struct {
+	// Keys is the Secret with the key pair, the user's or ours, as the API server has it; nil when
+	// absent.
+	Keys *corev1.Secret
+	// NewKey is a fresh X25519 private key, 32 bytes, for a gateway that has none.
+	NewKey []byte
+	// Pods are the pods in the gateway's namespace.
+	Pods []corev1.Pod
+	// Image of the gateway container where a template written for three containers names another
+	// one; empty keeps the template's.
+	Image string
+	// Now stamps conditions that change.
+	Now time.Time
+}
+
+// WgServerInput is what decides a WgGatewayServer.
+type WgServerInput struct {
+	Root *netv1beta1.WgGatewayServer
+	WgGatewayInput
+	// Service is the server's Service as it is; nil when absent.
+	Service *corev1.Service
+	// Nodes are all nodes of the cluster.
+	Nodes []corev1.Node
+}
+
+// WgClientInput is what decides a WgGatewayClient.
+type WgClientInput struct {
+	Root *netv1beta1.WgGatewayClient
+	WgGatewayInput
+}
+
+// WgGatewayServer plans the workload of a server, its keys, rights and Service, and tells where
+// it is reached.
+func WgGatewayServer(in WgServerInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
+	plan, conditions := w.plan(root.Status.Conditions)
+	plan.Objects = append(plan.Objects, w.service(root.Spec.Service, api.GatewayResourceName(root.Name)))
+	internal := w.internalEndpoint()
+	endpoint := serverEndpoint(in.Service, nodeNamed(in.Nodes, internal))
+	if plan.State == ctl.Ready && endpoint == nil {
+		plan.Verdict = endpointPending(root, in.Service)
+	}
+	plan.Status = &netv1beta1.WgGatewayServer{Status: netv1beta1.WgGatewayServerStatus{
+		SecretRef: w.secretRef(), InternalEndpoint: internal, Endpoint: endpoint, Conditions: conditions,
+	}}
+	return plan
+}
+
+// WgGatewayClient plans the workload of a client, its keys and rights.
+func WgGatewayClient(in WgClientInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
+	plan, conditions := w.plan(root.Status.Conditions)
+	plan.Status = &netv1beta1.WgGatewayClient{Status: netv1beta1.WgGatewayClientStatus{
+		SecretRef: w.secretRef(), InternalEndpoint: w.internalEndpoint(), Conditions: conditions,
+	}}
+	return plan
+}
+
+// wgGateway is a server or a client, as far as they are alike.
+type wgGateway struct {
+	WgGatewayInput
+	root       client.Object
+	deployment netv1beta1.DeploymentTemplate
+	userKeys   *corev1.LocalObjectReference
+	metrics    *netv1beta1.Metrics
+}
+
+func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName()) }
+
+// plan returns everything but what only a server has, and the conditions besides the verdict.
+func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition) {
+	deployment, dropped := w.workload()
+	plan := ctl.Plan{Objects: append(w.rights(), deployment)}
+	var conditions []metav1.Condition
+	if len(dropped) > 0 {
+		conditions = append(conditions, stamped(before, metav1.Condition{
+			Type: ConditionTemplateReduced, Status: metav1.ConditionTrue, Reason: "OneContainer", ObservedGeneration: w.root.GetGeneration(),
+			Message: "the container gateway does the work of " + strings.Join(dropped, ", ") + "; remove them from the template",
+		}, w.Now))
+	}
+	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
+		plan.Objects = append(plan.Objects, w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName())))
+	}
+	keys, verdict := w.keys()
+	if keys != nil {
+		plan.Objects = append(plan.Objects, keys)
+	}
+	plan.Verdict = verdict
+	if plan.State == ctl.Ready && w.internalEndpoint() == nil {
+		plan.Verdict = ctl.Wait("GatewayPodPending", "no active gateway pod is running; see the pods of Deployment %s", w.name()).Verdict
+	}
+	return plan, conditions
+}
+
+// KeySecretName is the Secret with a gateway's key pair: the user's, else the generated one.
+func KeySecretName(gateway string, user *corev1.LocalObjectReference) string {
+	if user != nil && user.Name != "" {
+		return user.Name
+	}
+	return api.GatewayResourceName(gateway)
+}
+
+// keys is the generated Secret, nil when the user brings one, and the verdict on the pair.
+func (w wgGateway) keys() (*corev1.Secret, ctl.Verdict) {
+	name, generated := KeySecretName(w.root.GetName(), w.userKeys), w.userKeys == nil || w.userKeys.Name == ""
+	private := w.NewKey
+	switch {
+	case w.Keys != nil:
+		private = w.Keys.Data[api.PrivateKeyField]
+	case !generated:
+		return nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, 32 bytes each", name, api.PrivateKeyField, api.PublicKeyField).Verdict
+	}
+	key, err := ecdh.X25519().NewPrivateKey(private)
+	if err != nil {
+		return nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of 32 bytes; correct the Secret or delete it", api.PrivateKeyField, name).Verdict
+	}
+	public := key.PublicKey().Bytes()
+	if !generated {
+		if !bytes.Equal(w.Keys.Data[api.PublicKeyField], public) {
+			return nil, ctl.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
+		}
+		return nil, ctl.Verdict{}
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: w.root.GetNamespace(),
+			Labels: w.labels(map[string]string{api.LabelGatewayResource: api.True}),
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
+	}, ctl.Verdict{}
+}
+
+// secretRef tells where the keys are; nil while they are nowhere.
+func (w wgGateway) secretRef() *corev1.ObjectReference {
+	if w.Keys == nil {
+		return nil
+	}
+	return &corev1.ObjectReference{Name: w.Keys.Name, Namespace: w.root.GetNamespace()}
+}
+
+// rights lets the gateway read what it works from in the whole cluster and write in its own
+// namespace only.
+func (w wgGateway) rights() []client.Object {
+	name, namespace := w.root.GetName(), w.root.GetNamespace()
+	labels := w.labels(map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo})
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: namespace}}
+	role := func(name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+	}
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: w.labels(nil)}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: api.GatewayBindingName(namespace, name), Labels: labels},
+			RoleRef:    role(api.ClusterRoleGateway), Subjects: subjects,
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-" + name, Namespace: namespace, Labels: labels},
+			RoleRef:    role(ClusterRoleGatewayNamespaced), Subjects: subjects,
+		},
+	}
+}
+
+// labels are those of everything that belongs to the gateway, and more.
+func (w wgGateway) labels(more map[string]string) map[string]string {
+	own := map[string]string{api.LabelGatewayName: w.root.GetName(), api.LabelGatewayNamespace: w.root.GetNamespace()}
+	if peer := w.root.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
+		own[api.LabelRemoteClusterID] = peer
+	}
+	return merged(own, more)
+}
+
+// workload is the Deployment and the names of the containers left out of it.
+func (w wgGateway) workload() (*appsv1.Deployment, []string) {
+	spec := w.deployment.Spec.DeepCopy()
+	pod := &spec.Template
+	pod.Labels = merged(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
+	if spec.Replicas == nil || *spec.Replicas == 1 {
+		pod.Labels[api.LabelGatewayActive] = api.True
+	}
+	if spec.Selector == nil {
+		spec.Selector = &metav1.LabelSelector{MatchLabels: w.labels(nil)}
+	}
+	pod.Spec.ServiceAccountName = w.root.GetName()
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == keyVolume {
+			if v.Secret == nil {
+				v.VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}
+			}
+			v.Secret.SecretName = KeySecretName(w.root.GetName(), w.userKeys)
+		}
+	}
+	dropped := w.reduce(&pod.Spec)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: w.name(), Namespace: w.root.GetNamespace(), Annotations: w.deployment.Annotations,
+			Labels: merged(w.deployment.Labels, w.labels(map[string]string{api.LabelNetworkingComponent: api.GatewayComponent})),
+		},
+		Spec: *spec,
+	}, dropped
+}
+
+// reduce leaves one container of a pod written for three and gives it the arguments of the others,
+// which are those of the same process here. It returns the names of those left out.
+func (w wgGateway) reduce(pod *corev1.PodSpec) []string {
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == gatewayContainer })
+	if i < 0 || len(pod.Containers) == 1 {
+		return nil
+	}
+	gateway := pod.Containers[i]
+	gateway.Image = cmp.Or(w.Image, gateway.Image)
+	if len(gateway.Command) == 0 && (len(gateway.Args) == 0 || gateway.Args[0] != gatewayContainer) {
+		gateway.Args = append([]string{gatewayContainer}, gateway.Args...)
+	}
+	var dropped []string
+	for _, c := range pod.Containers {
+		if c.Name == gatewayContainer {
+			continue
+		}
+		dropped = append(dropped, c.Name)
+		for _, arg := range c.Args {
+			if !slices.ContainsFunc(gateway.Args, func(have string) bool { return flagName(have) == flagName(arg) }) {
+				gateway.Args = append(gateway.Args, arg)
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(gateway.VolumeMounts, func(have corev1.VolumeMount) bool { return have.MountPath == m.MountPath }) {
+				gateway.VolumeMounts = append(gateway.VolumeMounts, m)
+			}
+		}
+	}
+	gateway.SecurityContext = &corev1.SecurityContext{
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
+	}
+	pod.Containers = []corev1.Container{gateway}
+	return dropped
+}
+
+func flagName(arg string) string {
+	name, _, _ := strings.Cut(arg, "=")
+	return name
+}
+
+// service makes a Service of the template, under a name of ours.
+func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: w.root.GetNamespace(), Annotations: t.Annotations, Labels: merged(t.Labels, w.labels(nil)),
+		},
+		Spec: *t.Spec.DeepCopy(),
+	}
+}
+
+// internalEndpoint is where the active pod runs; nil when none does. While a replica takes over,
+// two pods may be marked active: the ready one counts, then the younger one.
+func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
+	var active *corev1.Pod
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.Labels[api.LabelGatewayActive] == api.True
+		if !mine || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
+			continue
+		}
+		if active == nil || ready(p) && !ready(active) || ready(p) == ready(active) && older(active, p) {
+			active = p
+		}
+	}
+	if active == nil {
+		return nil
+	}
+	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName}
+}
+
+func ready(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func nodeNamed(nodes []corev1.Node, at *netv1beta1.InternalGatewayEndpoint) *corev1.Node {
+	for i := range nodes {
+		if at != nil && nodes[i].Name == at.Node {
+			return &nodes[i]
+		}
+	}
+	return nil
+}
+
+// serverEndpoint is where clients outside the cluster reach a Service; nil while that is unknown.
+// Node is the one with the active pod.
+func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointStatus {
+	if s == nil || len(s.Spec.Ports) == 0 {
+		return nil
+	}
+	e := &netv1beta1.EndpointStatus{Protocol: netv1beta1.Protocol(cmp.Or(s.Spec.Ports[0].Protocol, corev1.ProtocolUDP))}
+	port := func(p corev1.ServicePort) int32 { return p.Port }
+	switch s.Spec.Type {
+	case corev1.ServiceTypeNodePort:
+		port = func(p corev1.ServicePort) int32 { return p.NodePort }
+		if node != nil {
+			e.Addresses = nodeAddresses(node, corev1.NodeExternalIP)
+			if len(e.Addresses) == 0 {
+				e.Addresses = nodeAddresses(node, corev1.NodeInternalIP)
+			}
+		}
+	case corev1.ServiceTypeLoadBalancer:
+		for _, ingress := range s.Status.LoadBalancer.Ingress {
+			e.Addresses = append(e.Addresses, cmp.Or(ingress.IP, ingress.Hostname))
+		}
+	case corev1.ServiceTypeExternalName:
+		e.Addresses = []string{s.Spec.ExternalName}
+	default:
+		e.Addresses = s.Spec.ClusterIPs
+	}
+	for _, p := range s.Spec.Ports {
+		e.Ports = append(e.Ports, port(p))
+	}
+	if len(e.Addresses) == 0 || slices.Contains(e.Ports, 0) {
+		return nil
+	}
+	if len(e.Ports) == 1 {
+		e.Port, e.Ports = e.Ports[0], nil
+	}
+	return e
+}
+
+// endpointPending says what the Service of a server waits for.
+func endpointPending(root client.Object, s *corev1.Service) ctl.Verdict {
+	name := api.GatewayResourceName(root.GetName())
+	if s != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return ctl.Wait("LoadBalancerPending", "Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort", name).Verdict
+	}
+	return ctl.Wait("EndpointPending", "Service %s has no address or port to be reached by; see its status", name).Verdict
+}
+
+// SecretLabelInput is what decides the labels of a user's key Secret.
+type SecretLabelInput struct {
+	Root *corev1.Secret
+	// Gateway is the WgGatewayServer or WgGatewayClient of its namespace that uses the Secret; nil
+	// when none does.
+	Gateway client.Object
+}
+
+// SecretLabel marks a user's key Secret as a gateway's. The Secret stays the user's: it is not
+// owned and outlives the gateway.
+func SecretLabel(in SecretLabelInput) ctl.Plan {
+	if in.Root.DeletionTimestamp != nil || in.Gateway == nil {
+		return ctl.Plan{}
+	}
+	out := in.Root.DeepCopy()
+	out.Labels = merged(out.Labels, map[string]string{
+		api.LabelGatewayResource:  api.True,
+		api.LabelGatewayName:      in.Gateway.GetName(),
+		api.LabelGatewayNamespace: in.Gateway.GetNamespace(),
+	})
+	if peer := in.Gateway.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
+		out.Labels[api.LabelRemoteClusterID] = peer
+	}
+	return ctl.Plan{Fill: out}
+}

@@ -1,0 +1,400 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package space makes network namespaces for tests: pods, nodes and gateways of whole clusters,
+// joined by cables, without root and without a trace. Tests call Main from their TestMain.
+package space
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main runs the tests in user and network namespaces of their own: no root is needed, and
+// nothing they do is seen outside.
+func Main(m *testing.M) {
+	if os.Getenv("LIQO_TEST_NAMESPACE") != "" {
+		if err := furnish(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), "LIQO_TEST_NAMESPACE=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   unix.SIGKILL,
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		fmt.Fprintf(os.Stderr, "make namespaces: %v\n", err)
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+// furnish gives the namespace of the tests a loopback device and a default route that leads
+// nowhere: an API server that a test starts looks for its own address there.
+func furnish() error {
+	for _, args := range []string{
+		"link set lo up", "link add eth0 type veth peer name eth1", "addr add 192.0.2.1/24 dev eth0",
+		"link set eth0 up", "link set eth1 up", "route add default via 192.0.2.2",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// Space is a network namespace with a thread of its own. It ends with the test.
+type Space struct {
+	t    testing.TB
+	Name string
+	fd   int
+	work chan func()
+	// heard are the sources of all questions over UDP.
+	mu    sync.Mutex
+	heard map[string]bool
+}
+
+// New makes a namespace.
+func New(t testing.TB, name string) *Space {
+	t.Helper()
+	s := &Space{t: t, Name: name, work: make(chan func()), heard: map[string]bool{}}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			s.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		ready <- err
+		for f := range s.work {
+			f()
+		}
+	}()
+	if err := <-ready; err != nil {
+		t.Fatalf("make namespace %s: %v", name, err)
+	}
+	t.Cleanup(func() { close(s.work); unix.Close(s.fd) })
+	s.IP("link set lo up")
+	return s
+}
+
+// Do runs f on the namespace's thread.
+func (s *Space) Do(f func()) {
+	done := make(chan struct{})
+	s.work <- func() { defer close(done); f() }
+	<-done
+}
+
+// Try runs a command in the namespace.
+func (s *Space) Try(stdin, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var err error
+	s.Do(func() { err = cmd.Start() })
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), err
+}
+
+// Run runs a command that must succeed.
+func (s *Space) Run(stdin, name string, args ...string) string {
+	s.t.Helper()
+	out, err := s.Try(stdin, name, args...)
+	if err != nil {
+		s.t.Fatalf("%s: %s %s: %v\n%s", s.Name, name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// IP runs ip.
+func (s *Space) IP(args string) string {
+	s.t.Helper()
+	return s.Run("", "ip", strings.Fields(args)...)
+}
+
+// NFT loads rules.
+func (s *Space) NFT(script string) { s.t.Helper(); s.Run(script, "nft", "-f", "-") }
+
+// Forwards makes the namespace a router, as nodes are.
+func (s *Space) Forwards() {
+	s.t.Helper()
+	var err error
+	s.Do(func() {
+		for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			if err == nil {
+				err = os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0)
+			}
+		}
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Cable joins two namespaces by a pair of devices that are switched on.
+func Cable(a *Space, nameA string, b *Space, nameB string) {
+	a.t.Helper()
+	a.IP(fmt.Sprintf("link add %s type veth peer name %s netns /proc/%d/fd/%d", nameA, nameB, os.Getpid(), b.fd))
+	a.IP("link set " + nameA + " up")
+	b.IP("link set " + nameB + " up")
+}
+
+// Serve answers on TCP and UDP with the address the question came from.
+func (s *Space) Serve(addr string) {
+	s.t.Helper()
+	var l net.Listener
+	var p net.PacketConn
+	var err error
+	s.Do(func() {
+		if l, err = net.Listen("tcp", addr); err == nil {
+			p, err = net.ListenPacket("udp", addr)
+		}
+	})
+	if err != nil {
+		s.t.Fatalf("%s: listen: %v", s.Name, err)
+	}
+	s.t.Cleanup(func() { l.Close(); p.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, hostOf(c.RemoteAddr()))
+			c.Close()
+		}
+	}()
+	go func() {
+		b := make([]byte, 9000)
+		for {
+			_, from, err := p.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.heard[hostOf(from)] = true
+			s.mu.Unlock()
+			p.WriteTo([]byte(hostOf(from)), from)
+		}
+	}()
+}
+
+func hostOf(a net.Addr) string {
+	host, _, _ := net.SplitHostPort(a.String())
+	return host
+}
+
+// Asks returns the source a server saw, or an error when it does not answer. A question over UDP
+// is size bytes long.
+func (s *Space) Asks(network, from, to string, size int) (string, error) {
+	var c net.Conn
+	var err error
+	dialer := net.Dialer{Timeout: time.Second}
+	if ip := net.ParseIP(from); ip != nil && network == "tcp" {
+		dialer.LocalAddr = &net.TCPAddr{IP: ip}
+	} else if ip != nil {
+		dialer.LocalAddr = &net.UDPAddr{IP: ip}
+	}
+	s.Do(func() { c, err = dialer.Dial(network, to) })
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Second))
+	if network == "udp" {
+		c.Write(make([]byte, size))
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		return string(b[:n]), err
+	}
+	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+// Tells sends one datagram and does not wait for an answer.
+func (s *Space) Tells(from, to string) { s.t.Helper(); s.Sends(from, to, []byte("hello")) }
+
+// Sends is Tells with a content.
+func (s *Space) Sends(from, to string, content []byte) {
+	s.t.Helper()
+	var err error
+	s.Do(func() {
+		var c net.Conn
+		dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
+		if c, err = dialer.Dial("udp", to); err == nil {
+			_, err = c.Write(content)
+			c.Close()
+		}
+	})
+	if err != nil {
+		s.t.Errorf("%s: send from %s to %s: %v", s.Name, from, to, err)
+	}
+}
+
+// Hears tells whether a datagram from a source arrived.
+func (s *Space) Hears(source string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard[source]
+}
+
+// Written is what the kernel reports as changed while f runs: links, addresses, routes, rules and
+// nft tables, as the monitors of their tools print it. Each of the two monitors gets a run of f.
+func (s *Space) Written(f func()) string {
+	s.t.Helper()
+	var out strings.Builder
+	for _, monitor := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
+		out.WriteString(s.written(monitor, f))
+	}
+	return out.String()
+}
+
+// written runs one monitor. What lies between two marks is what f did.
+func (s *Space) written(monitor []string, f func()) string {
+	s.t.Helper()
+	mark, marked := "254.254.254.254", func() {
+		s.IP("addr add 254.254.254.254/32 dev lo")
+		s.IP("addr del 254.254.254.254/32 dev lo")
+	}
+	if monitor[0] == "nft" {
+		mark, marked = "ip marker", func() { s.NFT("add table ip marker"); s.NFT("delete table ip marker") }
+	}
+	cmd := exec.Command(monitor[0], monitor[1:]...)
+	var out guarded
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var err error
+	s.Do(func() { err = cmd.Start() })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	waitMark := func(before string, again func()) string {
+		Eventually(s.t, "monitor", func() error {
+			if !strings.Contains(strings.TrimPrefix(out.String(), before), mark) {
+				again()
+				return errors.New("no mark")
+			}
+			return nil
+		})
+		return strings.TrimPrefix(out.String(), before)
+	}
+	waitMark("", marked) // again and again, for the monitor may not listen yet
+	before := settled(&out)
+	f()
+	marked()
+	text, _, _ := strings.Cut(waitMark(before, func() {}), mark)
+	if i := strings.LastIndex(text, "\n"); i >= 0 {
+		return text[:i+1]
+	}
+	return ""
+}
+
+// settled waits until nothing more is printed for a while: a mark comes in several pieces.
+func settled(out *guarded) string {
+	text := out.String()
+	for {
+		time.Sleep(200 * time.Millisecond)
+		next := out.String()
+		if next == text {
+			return text
+		}
+		text = next
+	}
+}
+
+// guarded is a buffer two goroutines share.
+type guarded struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (g *guarded) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.Write(p)
+}
+
+func (g *guarded) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.String()
+}
+
+// Transfer measures one TCP stream to a server in another namespace, in blocks of 1 MB.
+func (s *Space) Transfer(b *testing.B, server *Space, to string) {
+	b.Helper()
+	_, port, _ := net.SplitHostPort(to)
+	var l net.Listener
+	var c net.Conn
+	var err error
+	server.Do(func() { l, err = net.Listen("tcp", ":"+port) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if in, err := l.Accept(); err == nil {
+			io.Copy(io.Discard, in)
+			in.Close()
+		}
+	}()
+	s.Do(func() { c, err = net.DialTimeout("tcp", to, 5*time.Second) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	b.SetBytes(int64(len(block)))
+	for b.Loop() {
+		if _, err := c.Write(block); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.(*net.TCPConn).CloseWrite()
+	<-done
+	c.Close()
+}
+
+// Eventually waits until f succeeds.
+func Eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	err := f()
+	for err != nil && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond) // between looks at the condition
+		err = f()
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}

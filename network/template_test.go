@@ -1,0 +1,156 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected results of the stories")
+
+// TestChartTemplates follows the chart's templates to the workload: values.yaml is given to the
+// chart, gateway.yaml is the user's gateway, workload.yaml what runs for it. Nothing of the
+// rendered object may be unknown to its type.
+func TestChartTemplates(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find stories: %v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			story, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, gateway, want := &story.Files[0], &story.Files[1], &story.Files[2]
+			got := workload(t, chartTemplates(t, values.Data), gateway.Data)
+			if *update {
+				want.Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(want.Data), got); diff != "" {
+				t.Errorf("workload (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// workload renders the gateway and plans what runs for the rendered object.
+func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gateway []byte) string {
+	t.Helper()
+	var kind struct{ Kind string }
+	decode(t, gateway, &kind)
+	var objects []client.Object
+	if kind.Kind == "GatewayServer" {
+		in := plan.GatewayServerInput{Root: &netv1beta1.GatewayServer{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayServerTemplate"], LiqoNamespace: "liqo"}}
+		decode(t, gateway, in.Root)
+		wg := &netv1beta1.WgGatewayServer{}
+		strictly(t, plan.GatewayServer(in), wg)
+		objects = plan.WgGatewayServer(plan.WgServerInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{NewKey: make([]byte, 32)}}).Objects
+	} else {
+		in := plan.GatewayClientInput{Root: &netv1beta1.GatewayClient{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayClientTemplate"], LiqoNamespace: "liqo"}}
+		decode(t, gateway, in.Root)
+		wg := &netv1beta1.WgGatewayClient{}
+		strictly(t, plan.GatewayClient(in), wg)
+		objects = plan.WgGatewayClient(plan.WgClientInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{NewKey: make([]byte, 32)}}).Objects
+	}
+	var b strings.Builder
+	for _, obj := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spec, ok := content["spec"]; ok {
+			text, err := yaml.Marshal(map[string]any{"name": obj.GetName(), "labels": obj.GetLabels(), "annotations": obj.GetAnnotations(), "spec": spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString("---\n" + string(text))
+		}
+	}
+	return b.String()
+}
+
+// strictly reads the rendered object of a plan into its type.
+func strictly(t *testing.T, p ctl.Plan, into any) {
+	t.Helper()
+	if len(p.Objects) == 0 {
+		t.Fatalf("%s: %s", p.Reason, p.Message)
+	}
+	rendered := p.Objects[0].(*unstructured.Unstructured)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, into, true); err != nil {
+		t.Fatalf("%s does not fit its type: %v", rendered.GetKind(), err)
+	}
+}
+
+// chartTemplates are the gateway templates of the chart, by kind.
+func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstructured {
+	t.Helper()
+	c, err := loader.LoadDir("../deploy/liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "gateway-templates.yaml"
+	var kept []*chart.File
+	for _, f := range c.Templates {
+		if strings.HasSuffix(f.Name, ".tpl") || strings.HasSuffix(f.Name, file) {
+			kept = append(kept, f)
+		}
+	}
+	c.Templates = kept
+	given, err := chartutil.ReadValues(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := engine.Render(c, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind := map[string]*unstructured.Unstructured{}
+	for _, doc := range splitDocs(out["liqo/templates/"+file]) {
+		u := &unstructured.Unstructured{}
+		decode(t, []byte(doc), &u.Object)
+		byKind[u.GetKind()] = u
+	}
+	return byKind
+}
+
+// splitDocs splits YAML documents; empty ones are left out.
+func splitDocs(docs string) []string {
+	list := strings.Split("\n"+docs, "\n---\n")
+	return slices.DeleteFunc(list, func(doc string) bool { return strings.TrimSpace(doc) == "" })
+}
+
+func decode(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+}
