@@ -1,0 +1,446 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/offloading"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// cluster is a real API server with the room's controllers and admission at work. There is no
+// scheduler, no garbage collector and no controller manager: tests do what they would.
+type cluster struct {
+	client.Client
+	server *apitest.Server
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	server := apitest.Start(t)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := cluster{c, server}
+	port := freePort(t)
+	k.create(t, namespace("liqo", nil))
+	k.webhooks(t, port)
+	k.bind(t, "controller", "../deploy/liqo/files/rbac/controller.yaml")
+	run(t, server.ConfigFor("controller"), port)
+	return k
+}
+
+// bind gives a user the rights a process has in an installation.
+func (k cluster) bind(t *testing.T, user, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.Unmarshal(text, role); err != nil {
+		t.Fatal(err)
+	}
+	k.create(t, role, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// webhooks leads the API server to the admission server by the Service's name, which the
+// certificate is for; the Service is an alias of this machine.
+func (k cluster) webhooks(t *testing.T, port int) {
+	t.Helper()
+	k.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: api.ControllerManagerName, Namespace: "liqo"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{
+			{Port: int32(port)},
+		}},
+	})
+	config := func(path string) admissionregistrationv1.WebhookClientConfig {
+		return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+			Name: api.ControllerManagerName, Namespace: "liqo", Path: &path, Port: new(int32(port)),
+		}}
+	}
+	rule := func(group, version, resource string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return []admissionregistrationv1.RuleWithOperations{{Operations: operations, Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource},
+		}}}
+	}
+	none, ignore := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore
+	k.create(t, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: api.WebhookName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "pod.mutate.liqo.io", ClientConfig: config("/mutate/pod"), Rules: rule("", "v1", "pods", "CREATE"), FailurePolicy: &ignore,
+			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{api.LabelSchedulingEnabled: api.True}},
+		}, {
+			Name: "shadowpod.mutate.liqo.io", ClientConfig: config("/mutate/shadowpods"), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Rules: rule("offloading.liqo.io", "v1beta1", "shadowpods", "CREATE", "UPDATE"),
+		}},
+	})
+	k.create(t, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: api.WebhookName},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "shadowpod.validate.liqo.io", ClientConfig: config("/validate/shadowpods"), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Rules: rule("offloading.liqo.io", "v1beta1", "shadowpods", "CREATE", "UPDATE"),
+		}},
+	})
+}
+
+// run starts the room in a manager set up like that of the controller role.
+func run(t *testing.T, config *rest.Config, port int) {
+	t.Helper()
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{api.LabelManaged: api.True})},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range offloading.Controllers(offloading.Options{
+		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true},
+		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName},
+		RuntimeClass:   api.RuntimeClassName, EnforceResources: true, WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
+	}) {
+		if err := r.Register(mgr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("manager: %v", err)
+		}
+	})
+}
+
+func namespace(name string, set map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}}
+}
+
+func (k cluster) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := k.Create(t.Context(), obj); err != nil {
+			t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
+		}
+	}
+}
+
+// until waits for a condition that mentions what it still misses.
+func (k cluster) until(t *testing.T, what string, met func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = met(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// gone is the condition that an object does not exist.
+func (k cluster) gone(obj client.Object) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if err == nil {
+			return fmt.Errorf("%T %s is still there, finalizers %v", obj, obj.GetName(), obj.GetFinalizers())
+		}
+		return client.IgnoreNotFound(err)
+	}
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func container(cpu string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+	}}}}
+}
+
+// TestConsumer: a virtual node gets its kubelet and its map, an extended namespace is mapped and
+// admission serves it, pods that came first are helped, and all goes again.
+func TestConsumer(t *testing.T) {
+	k := start(t)
+	ctx := t.Context()
+	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: api.VkOptionsTemplateName, Namespace: "liqo"}}
+	options.Spec.ContainerImage, options.Spec.CreateNode = "liqo:v1", true
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}
+	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "rome", &corev1.LocalObjectReference{Name: "kubeconfig"}
+	first := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "first", Namespace: "demo"}, Spec: container("1")}
+	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "demo"}}
+	k.create(t, options, namespace("demo", nil),
+		namespace("tenant-rome", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}), first, vn, nso)
+
+	deployment := &appsv1.Deployment{}
+	k.until(t, "virtual kubelet", func(ctx context.Context) error { return k.Get(ctx, key("tenant-rome", "vk-rome"), deployment) })
+	binding := &rbacv1.ClusterRoleBinding{}
+	k.until(t, "rights", func(ctx context.Context) error { return k.Get(ctx, key("", "liqo-node-rome"), binding) })
+	nsmap := &offloadingv1beta1.NamespaceMap{}
+	k.until(t, "map", func(ctx context.Context) error {
+		err := k.Get(ctx, key("tenant-rome", "rome"), nsmap)
+		if err == nil && nsmap.Spec.DesiredMapping["demo"] != "demo-milan" {
+			err = fmt.Errorf("mapping %v", nsmap.Spec.DesiredMapping)
+		}
+		return err
+	})
+	k.until(t, "the pod that came first", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(first), first)
+		if err == nil && !tolerated(first) {
+			err = fmt.Errorf("tolerations %v", first.Spec.Tolerations)
+		}
+		return err
+	})
+	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "second", Namespace: "demo"}, Spec: container("1")}
+	k.create(t, second)
+	if !tolerated(second) {
+		t.Errorf("admission left a pod with tolerations %v", second.Spec.Tolerations)
+	}
+
+	nsmap.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"demo": {RemoteNamespace: "demo-milan", Phase: offloadingv1beta1.NamespaceAccepted},
+	}
+	if err := k.Status().Update(ctx, nsmap); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "phase", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(nso), nso)
+		if err == nil && nso.Status.OffloadingPhase != offloadingv1beta1.OffloadingReady {
+			err = fmt.Errorf("status %+v", nso.Status)
+		}
+		return err
+	})
+	k.endConsumer(t, vn, nso)
+}
+
+func tolerated(pod *corev1.Pod) bool {
+	for _, toleration := range pod.Spec.Tolerations {
+		if toleration.Key == api.VirtualNodeTaintKey {
+			return true
+		}
+	}
+	return false
+}
+
+// endConsumer takes offloading and virtual node back. The provider never answers; it is declared
+// dead, and nothing waits for it any longer.
+func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, nso *offloadingv1beta1.NamespaceOffloading) {
+	t.Helper()
+	ctx := t.Context()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: "demo"}, Spec: container("1")}
+	bound.Spec.NodeName = "rome"
+	k.create(t, node, bound)
+	for _, obj := range []client.Object{nso, vn} {
+		if err := k.Delete(ctx, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.until(t, "cordon", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if err == nil && !node.Spec.Unschedulable {
+			err = fmt.Errorf("node is schedulable")
+		}
+		return err
+	})
+	k.until(t, "phase", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(nso), nso)
+		if err == nil && nso.Status.OffloadingPhase != offloadingv1beta1.OffloadingTerminating {
+			err = fmt.Errorf("status %+v", nso.Status)
+		}
+		return err
+	})
+	k.until(t, "eviction", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(bound), bound)
+		if err == nil && bound.DeletionTimestamp == nil {
+			err = fmt.Errorf("the pod stays")
+		}
+		return err
+	})
+	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: api.True}}}
+	fc.Spec.ClusterID = "rome"
+	k.create(t, fc)
+	k.until(t, "offloading", k.gone(nso))
+	k.until(t, "virtual node", k.gone(vn))
+	k.until(t, "node", k.gone(node))
+	k.until(t, "deployment", k.gone(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "vk-rome", Namespace: "tenant-rome"}}))
+	k.until(t, "rights", k.gone(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-rome"}}))
+	k.until(t, "map", k.gone(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}))
+	ns := &corev1.Namespace{}
+	if err := k.Get(ctx, key("", "demo"), ns); err != nil || ns.Labels[api.LabelSchedulingEnabled] != "" {
+		t.Errorf("namespace keeps labels %v (%v)", ns.Labels, err)
+	}
+}
+
+// TestProvider: a consumer's map becomes a namespace, its ShadowPods become pods within its
+// quota, in a burst and not beyond, and a pod that vanishes comes back.
+func TestProvider(t *testing.T) {
+	k := start(t)
+	ctx := t.Context()
+	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: "slice", Namespace: "tenant-turin"}}
+	quota.Spec.User, quota.Spec.Resources = "slice", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
+	nsmap := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "milan", Namespace: "tenant-turin", Labels: map[string]string{api.LabelReplicated: api.True},
+	}}
+	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin", "bad": "kube-system"}
+	k.create(t, namespace("tenant-turin", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"}), quota, nsmap)
+	k.until(t, "mapping", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(nsmap), nsmap)
+		current := nsmap.Status.CurrentMapping
+		if err == nil && (current["demo"].Phase != offloadingv1beta1.NamespaceAccepted || current["bad"].Phase != offloadingv1beta1.NamespaceCreationLoopBackOff) {
+			err = fmt.Errorf("mapping %v", current)
+		}
+		return err
+	})
+	consumer := k.as(t, "slice", "turin")
+	shadow := func(name, cpu string) *offloadingv1beta1.ShadowPod {
+		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
+		p.Spec.Pod = container(cpu)
+		return p
+	}
+	for i := range 10 {
+		if err := consumer.Create(ctx, shadow(fmt.Sprintf("web-%d", i), "1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := consumer.Create(ctx, shadow("over", "1")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "peering cpu quota usage exceeded - free 0 / requested 1") {
+		t.Errorf("pod over quota: %v", err)
+	}
+	strange := shadow("strange", "1")
+	strange.Labels[api.LabelOrigin] = "rome"
+	if err := consumer.Create(ctx, strange); !apierrors.IsForbidden(err) {
+		t.Errorf("pod of another origin: %v", err)
+	}
+	pods := &corev1.PodList{}
+	k.until(t, "pods", func(ctx context.Context) error {
+		err := k.List(ctx, pods, client.InNamespace("demo-turin"))
+		if err == nil && len(pods.Items) != 10 {
+			err = fmt.Errorf("%d pods", len(pods.Items))
+		}
+		return err
+	})
+	k.comesBack(t, &pods.Items[0])
+	k.endProvider(t, nsmap)
+}
+
+// as is a client with the rights a slice of the cluster has.
+func (k cluster) as(t *testing.T, user, group string) client.Client {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleVirtualKubeletRemote}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods"}, Verbs: []string{"create", "delete", "get"}},
+	}}
+	k.create(t, role)
+	c, err := client.New(k.server.ConfigFor(user, group), client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "rights of the consumer", func(ctx context.Context) error {
+		err := c.Get(ctx, key("demo-turin", "none"), &offloadingv1beta1.ShadowPod{})
+		return client.IgnoreNotFound(err)
+	})
+	return c
+}
+
+// comesBack deletes a pod and waits for another of its name, then shows its phase.
+func (k cluster) comesBack(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	before := pod.UID
+	if err := k.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "pod again", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.UID == before {
+			err = fmt.Errorf("the same pod")
+		}
+		return err
+	})
+	pod.Status.Phase = corev1.PodRunning
+	if err := k.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	shadow := &offloadingv1beta1.ShadowPod{}
+	k.until(t, "phase", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
+		if err == nil && shadow.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("phase %q", shadow.Status.Phase)
+		}
+		return err
+	})
+}
+
+// endProvider takes the map back: only the namespace made for it goes.
+func (k cluster) endProvider(t *testing.T, nsmap *offloadingv1beta1.NamespaceMap) {
+	t.Helper()
+	ctx := t.Context()
+	if err := k.Delete(ctx, nsmap); err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{}
+	k.until(t, "deletion of the namespace", func(ctx context.Context) error {
+		err := k.Get(ctx, key("", "demo-turin"), ns)
+		if err == nil && ns.DeletionTimestamp == nil {
+			err = fmt.Errorf("the namespace stays")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	// No namespace controller runs here: finish for it.
+	ns.Spec.Finalizers = nil
+	if err := k.SubResource("finalize").Update(ctx, ns); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "map", k.gone(nsmap))
+	if err := k.Get(ctx, key("", "kube-system"), ns); err != nil || ns.DeletionTimestamp != nil {
+		t.Errorf("kube-system: %v, deleted %v", err, ns.DeletionTimestamp)
+	}
+}

@@ -1,0 +1,456 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	certutil "k8s.io/client-go/util/cert"
+	kubeletportforward "k8s.io/kubelet/pkg/cri/streaming/portforward"
+	kubeletremotecommand "k8s.io/kubelet/pkg/cri/streaming/remotecommand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/remote"
+	"github.com/liqo-go/liqo/offloading/kubelet"
+)
+
+// provider is the kubelet of a provider's real node: what the chain of API servers ends at.
+type provider struct{}
+
+func (provider) ExecInContainer(
+	_ context.Context, pod string, _ types.UID, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser,
+	_ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
+	fmt.Fprintf(errOut, "%s/%s %v", pod, container, cmd)
+	_, err := io.Copy(out, in)
+	return err
+}
+
+func (provider) PortForward(_ context.Context, _ string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	fmt.Fprintf(stream, "port %d", port)
+	return nil
+}
+
+func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch parts[0] {
+	case "containerLogs":
+		fmt.Fprintf(w, "logs of %s, %s", strings.Join(parts[1:], "/"), r.URL.RawQuery)
+	case "exec":
+		options := &kubeletremotecommand.Options{Stdin: r.FormValue("input") == "1", Stdout: true, Stderr: true}
+		kubeletremotecommand.ServeExec(w, r, p, parts[2], "", parts[3], r.URL.Query()["command"], options, time.Minute, time.Minute,
+			[]string{"v4.channel.k8s.io"})
+	case "portForward":
+		kubeletportforward.ServePortForward(w, r, p, parts[2], "", nil, time.Minute, time.Minute, []string{"portforward.k8s.io"})
+	}
+}
+
+// start runs a virtual node whose provider is the same cluster: home namespace "demo" lies there
+// as "demo-milan", with one pod on a real node.
+func start(t *testing.T) (*apitest.Server, client.Client, string) {
+	t.Helper()
+	server := apitest.Start(t)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	realNode := httptest.NewTLSServer(provider{})
+	t.Cleanup(realNode.Close)
+	create(t, c, home()...)
+	create(t, c, rights(t)...)
+	create(t, c, remoteSide(portOf(t, realNode.Listener.Addr().String()))...)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := portOf(t, listener.Addr().String())
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f := kubelet.NewFlags()
+	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP, f.TenantNamespace = "milan", "rome", "rome", "127.0.0.1", "tenant-rome"
+	f.ListenPort, f.CertificateType = uint16(port), kubelet.CertificateSelfSigned
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- kubelet.RunNode(ctx, kubelet.Options{Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, server.Config)})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("node: %v", err)
+		}
+	})
+	return server, c, "https://127.0.0.1:" + strconv.Itoa(int(port))
+}
+
+func portOf(t *testing.T, address string) int32 {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(port)
+}
+
+func peer(t *testing.T, c *rest.Config) *remote.Peer {
+	t.Helper()
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "default-context",
+		Contexts:       map[string]*clientcmdapi.Context{"default-context": {Cluster: "rome", AuthInfo: "milan"}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"rome": {Server: c.Host, CertificateAuthorityData: c.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"milan": {ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := remote.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func home() []client.Object {
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{
+		Name: "rome", Namespace: "tenant-rome", Finalizers: []string{api.FinalizerVirtualNode},
+	}}
+	vn.Spec.ClusterID = "rome"
+	vn.Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	fc.Spec.ClusterID = "rome"
+	fc.Status.Role, fc.Status.Modules = corev1beta1.RoleProvider, &corev1beta1.Modules{}
+	nsmap := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}
+	nsmap.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"demo": {RemoteNamespace: "demo-milan", Phase: offloadingv1beta1.NamespaceAccepted},
+	}
+	return []client.Object{namespace("tenant-rome"), namespace("demo"), vn, fc, nsmap}
+}
+
+// rights are those a virtual kubelet has in an installation.
+func rights(t *testing.T) []client.Object {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/liqo/files/rbac/kubelet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.Unmarshal(text, role); err != nil {
+		t.Fatal(err)
+	}
+	return []client.Object{role, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "kubelet"}},
+	}}
+}
+
+func remoteSide(port int32) []client.Object {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = port
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "demo-milan"}}
+	pod.Spec = corev1.PodSpec{NodeName: "real", Containers: []corev1.Container{{Name: "c", Image: "image"}}}
+	pod.Status.Phase = corev1.PodRunning
+	return []client.Object{namespace("demo-milan"), node, pod}
+}
+
+// create creates objects with their status.
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		full := obj.DeepCopyObject().(client.Object)
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
+		}
+		full.SetResourceVersion(obj.GetResourceVersion())
+		if err := c.Status().Update(t.Context(), full); client.IgnoreNotFound(err) != nil {
+			t.Fatalf("update status of %T %s: %v", obj, obj.GetName(), err)
+		}
+	}
+}
+
+func until(t *testing.T, what string, met func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = met(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// TestNode: the Node becomes ready, follows its virtual node and the peer, keeps what others put
+// on it, and does not come back once the virtual node goes. Its API lets in who may, and streams.
+func TestNode(t *testing.T) {
+	server, c, address := start(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	ready := func(want corev1.ConditionStatus) func(context.Context) error {
+		return func(ctx context.Context) error {
+			err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == want {
+					return err
+				}
+			}
+			return fmt.Errorf("conditions %v (%v)", node.Status.Conditions, err)
+		}
+	}
+	until(t, "node ready", ready(corev1.ConditionTrue))
+	t.Run("follows", func(t *testing.T) { follows(t, c, node, ready) })
+	admin := rest.CopyConfig(server.Config)
+	admin.Host, admin.TLSClientConfig.CAData, admin.TLSClientConfig.Insecure = address, nil, true
+	t.Run("lets in who may", func(t *testing.T) { letsIn(t, server, c, address) })
+	t.Run("logs", func(t *testing.T) {
+		if status, body := ask(t, admin, "/containerLogs/demo/web/c?tailLines=3"); status != http.StatusOK || body != "logs of demo-milan/web/c, tailLines=3" {
+			t.Errorf("%d %s", status, body)
+		}
+		if status, body := ask(t, admin, "/containerLogs/other/web/c"); status != http.StatusNotFound {
+			t.Errorf("a namespace that is not offloaded: %d %s", status, body)
+		}
+	})
+	t.Run("exec", func(t *testing.T) { execs(t, admin) })
+	t.Run("port-forward", func(t *testing.T) { forwards(t, admin) })
+	t.Run("goes", func(t *testing.T) { goes(t, c, node) })
+}
+
+func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1.ConditionStatus) func(context.Context) error) {
+	ctx := t.Context()
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "manual", Effect: corev1.TaintEffectNoSchedule})
+	if err := c.Update(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	vn := &offloadingv1beta1.VirtualNode{}
+	if err := c.Get(ctx, types.NamespacedName{Namespace: "tenant-rome", Name: "rome"}, vn); err != nil {
+		t.Fatal(err)
+	}
+	vn.Spec.Labels = map[string]string{"tier": "gold"}
+	vn.Spec.ResourceQuota.Hard[corev1.ResourceCPU] = resource.MustParse("8")
+	if err := c.Update(ctx, vn); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "labels, amounts and taints", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if node.Labels["tier"] != "gold" || node.Status.Allocatable.Cpu().Value() != 8 || !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "manual" }) {
+			return fmt.Errorf("labels %v, allocatable %v, taints %v (%v)", node.Labels, node.Status.Allocatable, node.Spec.Taints, err)
+		}
+		return err
+	})
+	fc := &corev1beta1.ForeignCluster{}
+	if err := c.Get(ctx, types.NamespacedName{Name: "rome"}, fc); err != nil {
+		t.Fatal(err)
+	}
+	fc.Status.Modules.Networking.Enabled = true
+	if err := c.Status().Update(ctx, fc); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "not ready without tunnel", ready(corev1.ConditionFalse))
+}
+
+// ask sends a request to the kubelet API.
+func ask(t *testing.T, config *rest.Config, path string) (int, string) {
+	t.Helper()
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func letsIn(t *testing.T, server *apitest.Server, c client.Client, address string) {
+	insecure := rest.TLSClientConfig{Insecure: true}
+	path := "/containerLogs/demo/web/c"
+	if status, _ := ask(t, &rest.Config{Host: address, TLSClientConfig: insecure}, path); status != http.StatusUnauthorized {
+		t.Errorf("nobody: %d", status)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey("admin", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := ask(t, &rest.Config{Host: address, TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: cert, KeyData: key}}, path); status != http.StatusUnauthorized {
+		t.Errorf("a certificate of another CA: %d", status)
+	}
+	if status, _ := ask(t, &rest.Config{Host: address, TLSClientConfig: insecure, BearerToken: token(t, server, c, "nobody", nil)}, path); status != http.StatusForbidden {
+		t.Errorf("a user without rights: %d", status)
+	}
+	metrics := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/metrics", "nodes/stats"}, Verbs: []string{"get"}}
+	reader := &rest.Config{Host: address, TLSClientConfig: insecure, BearerToken: token(t, server, c, "metrics", &metrics)}
+	if status, body := ask(t, reader, "/metrics/resource"); status != http.StatusOK || !strings.Contains(body, "node_cpu_usage_seconds_total 0") {
+		t.Errorf("metrics: %d %s", status, body)
+	}
+	if status, body := ask(t, reader, "/stats/summary"); status != http.StatusOK || !strings.Contains(body, `"nodeName":"rome"`) {
+		t.Errorf("summary: %d %s", status, body)
+	}
+	if status, _ := ask(t, reader, path); status != http.StatusForbidden {
+		t.Errorf("logs for a reader of metrics: %d", status)
+	}
+}
+
+// token is that of a new service account with one right.
+func token(t *testing.T, server *apitest.Server, c client.Client, name string, rule *rbacv1.PolicyRule) string {
+	t.Helper()
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo"}})
+	if rule != nil {
+		create(t, c, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{*rule}},
+			&rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: "demo"}},
+			})
+	}
+	clients, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := clients.CoreV1().ServiceAccounts("demo").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// execs runs a command over both streaming protocols.
+func execs(t *testing.T, config *rest.Config) {
+	target, err := url.Parse(config.Host + "/exec/demo/web/c?command=echo&command=-n&input=1&output=1&error=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spdyExecutor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	webSocketExecutor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, target.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExecutor, "websocket": webSocketExecutor} {
+		var out, errOut bytes.Buffer
+		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("ciao"), Stdout: &out, Stderr: &errOut})
+		if err != nil || out.String() != "ciao" || errOut.String() != "web/c [echo -n]" {
+			t.Errorf("%s: %v, out %q, err %q", name, err, out.String(), errOut.String())
+		}
+	}
+}
+
+func forwards(t *testing.T, config *rest.Config) {
+	roundTripper, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host + "/portForward/demo/web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, target)
+	ready, stop := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	defer close(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if said, err := io.ReadAll(conn); err != nil || string(said) != "port 8080" {
+		t.Errorf("%v, said %q", err, said)
+	}
+}
+
+// goes deletes the Node of a virtual node that is being deleted. That the kubelet knows of the
+// deletion shows in a label that was changed after it.
+func goes(t *testing.T, c client.Client, node *corev1.Node) {
+	ctx := t.Context()
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}
+	if err := c.Delete(ctx, vn); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(vn), vn); err != nil {
+		t.Fatal(err)
+	}
+	vn.Spec.Labels = map[string]string{"tier": "silver"}
+	if err := c.Update(ctx, vn); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "label", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if err == nil && node.Labels["tier"] != "silver" {
+			err = fmt.Errorf("labels %v", node.Labels)
+		}
+		return err
+	})
+	if err := c.Delete(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+		return err == nil, client.IgnoreNotFound(err)
+	})
+	if !wait.Interrupted(err) {
+		t.Errorf("the node came back (%v)", err)
+	}
+}

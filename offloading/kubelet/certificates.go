@@ -1,0 +1,205 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get
+
+const (
+	// awsSigner signs serving certificates of kubelets on EKS.
+	awsSigner = "beta.eks.amazonaws.com/app-serving"
+	// pollInterval and pollTime bound the wait for one request to be signed.
+	pollInterval = 250 * time.Millisecond
+	pollTime     = time.Minute
+	// requestInterval is the time between two requests when the first was not signed.
+	requestInterval = 30 * time.Second
+	// selfSignedLife is long: nobody renews trust in a certificate nobody verifies.
+	selfSignedLife = 10 * 365 * 24 * time.Hour
+)
+
+// certificates holds the serving certificate of the kubelet API. Until the cluster has signed one
+// a self-signed one is served, which API servers that do not verify kubelets accept.
+type certificates struct {
+	requests certificatesclient.CertificateSigningRequestInterface
+	node     string
+	address  net.IP
+	kind     CertificateType
+
+	mu      sync.Mutex
+	current *tls.Certificate
+}
+
+func newCertificates(home kubernetes.Interface, f *Flags) *certificates {
+	return &certificates{
+		requests: home.CertificatesV1().CertificateSigningRequests(), node: f.NodeName, address: net.ParseIP(f.NodeIP), kind: f.CertificateType,
+	}
+}
+
+// get gives the certificate of the moment to a handshake.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		return nil, errors.New("there is no serving certificate yet")
+	}
+	return c.current, nil
+}
+
+func (c *certificates) set(cert *tls.Certificate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = cert
+}
+
+// run gets certificates until ctx ends, the next one when four fifths of a life have passed.
+func (c *certificates) run(ctx context.Context) error {
+	if c.address == nil {
+		return errors.New("the node has no address; set POD_IP or --node-ip")
+	}
+	own, err := c.selfSigned(time.Now())
+	if err != nil {
+		return err
+	}
+	c.set(own)
+	for c.kind != CertificateSelfSigned {
+		wait := requestInterval
+		signed, err := c.signed(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			log.FromContext(ctx).Error(err, "get serving certificate")
+		default:
+			c.set(signed)
+			wait = time.Until(signed.Leaf.NotAfter) * 4 / 5
+			log.FromContext(ctx).Info("serving certificate signed", "expires", signed.Leaf.NotAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (c *certificates) subject() pkix.Name {
+	return pkix.Name{CommonName: plan.NodeUser(c.node), Organization: []string{plan.NodesGroup}}
+}
+
+// signed asks the cluster for a certificate and waits until it is there.
+func (c *certificates) signed(ctx context.Context) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: c.subject(), IPAddresses: []net.IP{c.address}}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate request: %w", err)
+	}
+	signer := certificatesv1.KubeletServingSignerName
+	if c.kind == CertificateAWS {
+		signer = awsSigner
+	}
+	request, err := c.requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "liqo-kubelet-",
+			Labels:       map[string]string{api.LabelManaged: api.True, api.LabelVirtualNode: c.node},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: signer,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create certificate request: %w", err)
+	}
+	chain, err := c.wait(ctx, request.Name)
+	if err != nil {
+		return nil, err
+	}
+	return pair(chain, key)
+}
+
+// wait looks at the request until it is signed, refused, or taking too long.
+func (c *certificates) wait(ctx context.Context, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	for {
+		request, err := c.requests.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("get certificate request %s: %w", name, err)
+		}
+		if len(request.Status.Certificate) > 0 {
+			return request.Status.Certificate, nil
+		}
+		for _, condition := range request.Status.Conditions {
+			if condition.Type != certificatesv1.CertificateApproved {
+				return nil, fmt.Errorf("certificate request %s: %s: %s", name, condition.Type, condition.Message)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("certificate request %s: not signed; is the cluster's kubelet-serving signer running?", name)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	// X509KeyPair also parses the leaf.
+	cert, err := tls.X509KeyPair(chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err != nil {
+		return nil, fmt.Errorf("parse serving certificate: %w", err)
+	}
+	return &cert, nil
+}
+
+func (c *certificates) selfSigned(now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: c.subject(), IPAddresses: []net.IP{c.address},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(selfSignedLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign serving certificate: %w", err)
+	}
+	return pair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key)
+}

@@ -1,0 +1,191 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// CertificateType says where the serving certificate of the kubelet API comes from.
+type CertificateType string
+
+const (
+	// CertificateKubelet asks the cluster's kubelet-serving signer.
+	CertificateKubelet CertificateType = "kubelet"
+	// CertificateAWS asks the signer of EKS.
+	CertificateAWS CertificateType = "aws"
+	// CertificateSelfSigned makes one that nobody verifies.
+	CertificateSelfSigned CertificateType = "self-signed"
+)
+
+// String is the flag's value.
+func (c *CertificateType) String() string { return string(*c) }
+
+// Set takes the flag's value.
+func (c *CertificateType) Set(value string) error {
+	for _, known := range []CertificateType{CertificateKubelet, CertificateAWS, CertificateSelfSigned} {
+		if value == string(known) {
+			*c = known
+			return nil
+		}
+	}
+	return &unknownCertificateType{value}
+}
+
+// Type is the flag's kind in help texts.
+func (c *CertificateType) Type() string { return "type" }
+
+type unknownCertificateType struct{ value string }
+
+func (u *unknownCertificateType) Error() string {
+	return "unknown certificate type " + u.value + ", use kubelet, aws or self-signed"
+}
+
+// Reflector is how one kind is reflected.
+type Reflector struct {
+	// Workers is how many objects are worked on at once; 0 switches the kind off.
+	Workers int
+	// Type is AllowList, DenyList or CustomLiqo; empty for kinds that offer no choice.
+	Type string
+}
+
+// Flags are the documented flags of the kubelet role. What may change while the process runs
+// (labels, taints, amounts) is read from the VirtualNode instead.
+type Flags struct {
+	HomeKubeconfig, HomeClusterID                 string
+	ForeignClusterID, ForeignKubeconfigSecretName string
+	NodeName, NodeIP                              string
+	TenantNamespace, LiqoNamespace                string
+	LocalPodCIDRs                                 []string
+	DisableIPReflection                           bool
+	CertificateType                               CertificateType
+	ListenPort                                    uint16
+	EnableProfiling                               bool
+	// NodeLeaseDuration is how long the node counts as alive after a sign of life. NodePingInterval
+	// is the time between two checks of the provider's API server; 0 checks before each renewal
+	// of the lease only. NodePingTimeout bounds one check.
+	NodeLeaseDuration, NodePingInterval, NodePingTimeout time.Duration
+	NodeCheckNetwork                                     bool
+	NodeExtraLabels, NodeExtraAnnotations                map[string]string
+	CreateNode                                           bool
+	// Reflectors are by resource in lower case: pod, service, endpointslice, …
+	Reflectors                                          map[string]*Reflector
+	LabelsNotReflected, AnnotationsNotReflected         []string
+	EnableAPIServerSupport                              bool
+	EnableStorage                                       bool
+	VirtualStorageClassName, RemoteRealStorageClassName string
+	EnableIngress                                       bool
+	RemoteRealIngressClassName                          string
+	EnableLoadBalancer                                  bool
+	RemoteRealLoadBalancerClassName                     string
+	MetricsEnabled                                      bool
+	MetricsAddress                                      string
+	HomeAPIServerHost, HomeAPIServerPort                string
+	RemotePodCIDRs, RemotePodCIDRRemaps                 []string
+	RemoteExternalCIDR, RemoteExternalCIDRRemap         string
+	LeaseEnabled                                        bool
+	LeaseDuration, LeaseRenewInterval, LeaseRetryPeriod time.Duration
+	ResyncPeriod                                        time.Duration
+	// PodName and PodNamespace say where the process runs; from the environment.
+	PodName, PodNamespace string
+}
+
+// NewFlags are the defaults. The node's name and address come from the environment of the pod.
+func NewFlags() *Flags {
+	reflectors := map[string]*Reflector{
+		"pod":                   {Workers: 10},
+		"endpointslice":         {Workers: 10},
+		"serviceaccount":        {Workers: 3},
+		"persistentvolumeclaim": {Workers: 3},
+	}
+	for _, kind := range []string{"service", "ingress", "configmap", "secret", "event"} {
+		reflectors[kind] = &Reflector{Workers: 3, Type: "DenyList"}
+	}
+	return &Flags{
+		NodeName: os.Getenv("VIRTUALNODE_NAME"), NodeIP: os.Getenv("POD_IP"),
+		PodName: os.Getenv("POD_NAME"), PodNamespace: os.Getenv("POD_NAMESPACE"),
+		TenantNamespace: os.Getenv("POD_NAMESPACE"), LiqoNamespace: api.Namespace,
+		CertificateType: CertificateKubelet, ListenPort: api.KubeletPort,
+		// 40 s and a quarter of it between renewals are what kubelets use.
+		NodeLeaseDuration: 40 * time.Second, NodePingTimeout: 5 * time.Second,
+		NodeCheckNetwork: true, CreateNode: true, Reflectors: reflectors,
+		EnableAPIServerSupport: true, VirtualStorageClassName: api.StorageClassName,
+		MetricsAddress: ":5872", LeaseEnabled: true,
+		LeaseDuration: 15 * time.Second, LeaseRenewInterval: 10 * time.Second, LeaseRetryPeriod: 5 * time.Second,
+	}
+}
+
+// AddFlags adds all flags to fs; their present values are the defaults.
+func (f *Flags) AddFlags(fs *pflag.FlagSet) {
+	f.addIdentity(fs)
+	f.addNode(fs)
+	f.addReflection(fs)
+	f.addProcess(fs)
+}
+
+func (f *Flags) addIdentity(fs *pflag.FlagSet) {
+	fs.StringVar(&f.HomeKubeconfig, "home-kubeconfig", f.HomeKubeconfig, "kubeconfig of this cluster; empty = in-cluster")
+	fs.StringVar(&f.HomeClusterID, "home-cluster-id", f.HomeClusterID, "ID of this cluster")
+	fs.StringVar(&f.ForeignClusterID, "foreign-cluster-id", f.ForeignClusterID, "ID of the provider")
+	fs.StringVar(&f.ForeignKubeconfigSecretName, "foreign-kubeconfig-secret-name", f.ForeignKubeconfigSecretName,
+		"Secret in the tenant namespace with the provider's kubeconfig")
+	fs.StringVar(&f.TenantNamespace, "tenant-namespace", f.TenantNamespace, "tenant namespace of the provider in this cluster")
+	fs.StringVar(&f.LiqoNamespace, "liqo-namespace", f.LiqoNamespace, "namespace Liqo is installed in")
+	fs.StringVar(&f.HomeAPIServerHost, "home-api-server-host", f.HomeAPIServerHost, "host by which remote pods reach this cluster's API server")
+	fs.StringVar(&f.HomeAPIServerPort, "home-api-server-port", f.HomeAPIServerPort, "port by which remote pods reach this cluster's API server")
+}
+
+func (f *Flags) addNode(fs *pflag.FlagSet) {
+	fs.StringVar(&f.NodeName, "nodename", f.NodeName, "name of the virtual node")
+	fs.StringVar(&f.NodeIP, "node-ip", f.NodeIP, "address of the virtual node: that of this pod")
+	fs.BoolVar(&f.CreateNode, "create-node", f.CreateNode, "make a Node; false only reflects")
+	fs.Var(&f.CertificateType, "certificate-type", "where the serving certificate comes from: kubelet, aws or self-signed")
+	fs.Uint16Var(&f.ListenPort, "listen-port", f.ListenPort, "port of the kubelet API")
+	fs.DurationVar(&f.NodeLeaseDuration, "node-lease-duration", f.NodeLeaseDuration, "how long the node counts as alive after a sign of life")
+	fs.DurationVar(&f.NodePingInterval, "node-ping-interval", f.NodePingInterval,
+		"time between two checks of the provider's API server; 0 = before each renewal of the lease")
+	fs.DurationVar(&f.NodePingTimeout, "node-ping-timeout", f.NodePingTimeout, "time a check of the provider's API server may take")
+	fs.BoolVar(&f.NodeCheckNetwork, "node-check-network", f.NodeCheckNetwork, "the node is ready only while the tunnel is")
+	fs.StringToStringVar(&f.NodeExtraLabels, "node-extra-labels", f.NodeExtraLabels, "labels put on the Node")
+	fs.StringToStringVar(&f.NodeExtraAnnotations, "node-extra-annotations", f.NodeExtraAnnotations, "annotations put on the Node")
+}
+
+func (f *Flags) addReflection(fs *pflag.FlagSet) {
+	for kind, r := range f.Reflectors {
+		fs.IntVar(&r.Workers, kind+"-reflection-workers", r.Workers, "objects of the kind worked on at once; 0 = off")
+		fs.StringVar(&r.Type, kind+"-reflection-type", r.Type, "AllowList or DenyList, for kinds that offer the choice")
+	}
+	fs.StringSliceVar(&f.LocalPodCIDRs, "local-podcidr", f.LocalPodCIDRs, "pod CIDRs of this cluster")
+	fs.BoolVar(&f.DisableIPReflection, "disable-ip-reflection", f.DisableIPReflection, "remote pods show no addresses")
+	fs.StringSliceVar(&f.LabelsNotReflected, "labels-not-reflected", f.LabelsNotReflected, "label keys never reflected")
+	fs.StringSliceVar(&f.AnnotationsNotReflected, "annotations-not-reflected", f.AnnotationsNotReflected, "annotation keys never reflected")
+	fs.BoolVar(&f.EnableAPIServerSupport, "enable-apiserver-support", f.EnableAPIServerSupport, "let remote pods reach this cluster's API server")
+	fs.BoolVar(&f.EnableStorage, "enable-storage", f.EnableStorage, "the provider offers storage")
+	fs.StringVar(&f.VirtualStorageClassName, "virtual-storage-class-name", f.VirtualStorageClassName, "storage class of this cluster that is provided across clusters")
+	fs.StringVar(&f.RemoteRealStorageClassName, "remote-real-storage-class-name", f.RemoteRealStorageClassName, "storage class at the provider; empty = its default")
+	fs.BoolVar(&f.EnableIngress, "enable-ingress", f.EnableIngress, "the provider offers ingress classes")
+	fs.StringVar(&f.RemoteRealIngressClassName, "remote-real-ingress-class-name", f.RemoteRealIngressClassName, "ingress class at the provider")
+	fs.BoolVar(&f.EnableLoadBalancer, "enable-load-balancer", f.EnableLoadBalancer, "the provider offers load balancer classes")
+	fs.StringVar(&f.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", f.RemoteRealLoadBalancerClassName, "load balancer class at the provider")
+	fs.StringSliceVar(&f.RemotePodCIDRs, "remote-pod-cidr", f.RemotePodCIDRs, "pod CIDRs of the provider; empty = from its Configuration")
+	fs.StringSliceVar(&f.RemotePodCIDRRemaps, "remote-pod-cidr-remap", f.RemotePodCIDRRemaps, "the same as seen here")
+	fs.StringVar(&f.RemoteExternalCIDR, "remote-external-cidr", f.RemoteExternalCIDR, "external CIDR of the provider; empty = from its Configuration")
+	fs.StringVar(&f.RemoteExternalCIDRRemap, "remote-external-cidr-remap", f.RemoteExternalCIDRRemap, "the same as seen here")
+	fs.DurationVar(&f.ResyncPeriod, "resync-period", f.ResyncPeriod, "accepted for compatibility: watches are not repeated by time")
+}
+
+func (f *Flags) addProcess(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.EnableProfiling, "enable-profiling", f.EnableProfiling, "serve /debug/pprof in the kubelet API")
+	fs.BoolVar(&f.MetricsEnabled, "metrics-enabled", f.MetricsEnabled, "serve /metrics")
+	fs.StringVar(&f.MetricsAddress, "metrics-address", f.MetricsAddress, "address of /metrics")
+	fs.BoolVar(&f.LeaseEnabled, "vk-lease-enabled", f.LeaseEnabled, "elect among replicas and among the virtual kubelets of one provider")
+	fs.DurationVar(&f.LeaseDuration, "vk-lease-duration", f.LeaseDuration, "how long a leader's word holds")
+	fs.DurationVar(&f.LeaseRenewInterval, "vk-lease-renew-interval", f.LeaseRenewInterval, "how long a leader tries to renew before it stops")
+	fs.DurationVar(&f.LeaseRetryPeriod, "vk-lease-retry-period", f.LeaseRetryPeriod, "time between two attempts")
+}

@@ -1,0 +1,296 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apply"
+	"github.com/liqo-go/liqo/internal/remote"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;namespacemaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+
+// Options are what one virtual node needs.
+type Options struct {
+	Flags *Flags
+	// Home is this cluster.
+	Home *rest.Config
+	// Peer is the provider.
+	Peer *remote.Peer
+}
+
+// fallbackVersion is announced where the API server does not tell its own.
+const fallbackVersion = "v1.25.0"
+
+// retry is the time until a write that failed is tried again.
+const retry = 2 * time.Second
+
+// RunNode keeps the Node of a virtual node and serves its kubelet API until ctx ends. With
+// createNode false there is nothing to do. Errors are permanent: what can pass is tried again.
+func RunNode(ctx context.Context, o Options) error {
+	if !o.Flags.CreateNode {
+		<-ctx.Done()
+		return nil
+	}
+	n, err := newNode(ctx, o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	tasks := map[string]func(context.Context) error{
+		"caches":      n.cache.Start,
+		"certificate": n.certificates.run,
+		"kubelet API": n.serve,
+		"lease":       n.lease.run,
+		"node":        n.run,
+	}
+	ended := make(chan error, len(tasks))
+	for name, task := range tasks {
+		go func() {
+			err := task(ctx)
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("run %s: %w", name, err)
+			} else {
+				err = nil
+			}
+			cancel(err)
+			ended <- err
+		}()
+	}
+	var errs []error
+	for range tasks {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
+}
+
+// node is one virtual node.
+type node struct {
+	Options
+	cache        cache.Cache
+	home         kubernetes.Interface
+	writer       client.Client
+	objects      *apply.Applier
+	lease        *lease
+	certificates *certificates
+	streams      streams
+	meter        meter
+	version      string
+	// wake holds a value when something the Node depends on has changed.
+	wake chan struct{}
+}
+
+func newNode(ctx context.Context, o Options) (*node, error) {
+	home, err := kubernetes.NewForConfig(o.Home)
+	if err != nil {
+		return nil, fmt.Errorf("make client of the home cluster: %w", err)
+	}
+	f := o.Flags
+	named := func(namespace, name string) cache.ByObject {
+		by := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+		if namespace != "" {
+			by.Namespaces = map[string]cache.Config{namespace: {}}
+		}
+		return by
+	}
+	s := scheme.New()
+	c, err := cache.New(o.Home, cache.Options{Scheme: s, ByObject: map[client.Object]cache.ByObject{
+		&offloadingv1beta1.VirtualNode{}:  named(f.TenantNamespace, f.NodeName),
+		&offloadingv1beta1.NamespaceMap{}: named(f.TenantNamespace, f.ForeignClusterID),
+		&corev1beta1.ForeignCluster{}:     named("", f.ForeignClusterID),
+		&corev1.Node{}:                    named("", f.NodeName),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("make caches: %w", err)
+	}
+	writer, err := client.New(o.Home, client.Options{Scheme: s})
+	if err != nil {
+		return nil, fmt.Errorf("make writer: %w", err)
+	}
+	n := &node{
+		Options: o, cache: c, home: home, writer: writer, objects: apply.New(writer, "liqo/kubelet"),
+		certificates: newCertificates(home, f), version: versionOf(ctx, home.Discovery()), wake: make(chan struct{}, 1),
+	}
+	n.lease = newLease(home.CoordinationV1().Leases(corev1.NamespaceNodeLease), o.Peer, f, n.poke)
+	return n, nil
+}
+
+// versionOf is the version of the home API server.
+func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
+	v, err := d.ServerVersion()
+	if err != nil {
+		log.FromContext(ctx).Error(err, "read version of the API server, announcing another", "version", fallbackVersion)
+		return fallbackVersion
+	}
+	return v.GitVersion
+}
+
+// poke makes the Node be looked at.
+func (n *node) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watch wakes the node at changes of what it reads.
+func (n *node) watch(ctx context.Context) error {
+	changed := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { n.poke() },
+		UpdateFunc: func(any, any) { n.poke() },
+		DeleteFunc: func(any) { n.poke() },
+	}
+	for _, kind := range []client.Object{
+		&offloadingv1beta1.VirtualNode{}, &corev1beta1.ForeignCluster{}, &corev1.Node{}, &offloadingv1beta1.NamespaceMap{},
+	} {
+		informer, err := n.cache.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(changed); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// run keeps the Node as it should be. Without changes it is looked at when its heartbeat is due.
+func (n *node) run(ctx context.Context) error {
+	if err := n.watch(ctx); err != nil {
+		return err
+	}
+	for {
+		after := plan.Heartbeat
+		if err := n.sync(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "keep node")
+			after = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.wake:
+		case <-time.After(after):
+		}
+	}
+}
+
+// sync makes the Node what its plan says. A Node that went while its virtual node is being
+// deleted does not come back. While the provider does not answer, the status is left to the node
+// controller, which finds out by the lease.
+func (n *node) sync(ctx context.Context) error {
+	vn, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}, &offloadingv1beta1.VirtualNode{})
+	if err != nil || vn == nil {
+		return err
+	}
+	live, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
+	if err != nil || live == nil && vn.DeletionTimestamp != nil {
+		return err
+	}
+	if live != nil && live.Labels[api.LabelType] != api.TypeVirtualNode {
+		return fmt.Errorf("node %s exists and is not a virtual node; create the virtual node under another name", live.Name)
+	}
+	peer, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.ForeignClusterID}, &corev1beta1.ForeignCluster{})
+	if err != nil {
+		return err
+	}
+	return n.write(ctx, live, plan.Node(plan.NodeInput{
+		VirtualNode: vn, Node: live, Peer: peer, CheckNetwork: n.Flags.NodeCheckNetwork,
+		Address: n.Flags.NodeIP, Port: int32(n.Flags.ListenPort), Version: n.version,
+		ExtraLabels: n.Flags.NodeExtraLabels, ExtraAnnotations: n.Flags.NodeExtraAnnotations, Now: time.Now(),
+	}))
+}
+
+// write makes the Node what is desired. Taints are a list that the node controller and users
+// write, too: they are changed only from the state seen, everything else is applied.
+func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
+	if live == nil {
+		return n.create(ctx, desired)
+	}
+	n.lease.own(live)
+	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
+		tainted := live.DeepCopy()
+		tainted.Spec.Taints = desired.Spec.Taints
+		err := n.writer.Patch(ctx, tainted, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsConflict(err) {
+			return nil // what changed it wakes us
+		}
+		if err != nil {
+			return fmt.Errorf("taint node: %w", err)
+		}
+	}
+	desired.Spec.Taints = nil
+	if _, err := n.objects.Object(ctx, live, desired); err != nil {
+		return err
+	}
+	if !n.lease.alive() {
+		return nil
+	}
+	_, err := n.objects.Status(ctx, live, desired)
+	return err
+}
+
+// create makes the Node, tainted from the start; the rest follows when it is seen. What is
+// created here is no longer ours to take back, so it is only what never changes.
+func (n *node) create(ctx context.Context, desired *corev1.Node) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   desired.Name,
+		Labels: map[string]string{api.LabelType: api.TypeVirtualNode},
+	}}
+	node.Spec.Taints = desired.Spec.Taints
+	if err := n.writer.Create(ctx, node); err != nil {
+		return fmt.Errorf("create node %s: %w", node.Name, err)
+	}
+	log.FromContext(ctx).Info("node created", "node", node.Name)
+	return nil
+}
+
+// remoteNamespace is where a home namespace lies at the provider.
+func (n *node) remoteNamespace(ctx context.Context, home string) (string, bool) {
+	m, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}, &offloadingv1beta1.NamespaceMap{})
+	if err != nil || m == nil {
+		return "", false
+	}
+	entry, ok := m.Status.CurrentMapping[home]
+	return entry.RemoteNamespace, ok && entry.Phase == offloadingv1beta1.NamespaceAccepted
+}
+
+// get reads an object that need not exist.
+func get[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
+	err := r.Get(ctx, key, into)
+	if err == nil {
+		return into, nil
+	}
+	var none T
+	if apierrors.IsNotFound(err) {
+		return none, nil
+	}
+	return none, fmt.Errorf("get %T %s: %w", into, key, err)
+}

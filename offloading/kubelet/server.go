@@ -1,0 +1,149 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/http/pprof"
+	"net/url"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// headerTime bounds how long a client may take for its request line and headers.
+	headerTime = 30 * time.Second
+	// endTime is what running answers get when the process ends.
+	endTime = 2 * time.Second
+)
+
+// serve answers the home API server, and whoever else asks kubelets, until ctx ends.
+func (n *node) serve(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           newGate(n.home, n.Flags.NodeName).guard(n.routes()),
+		ReadHeaderTimeout: headerTime,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: n.certificates.get,
+			ClientAuth:     tls.RequestClientCert, // verified by the gate, which also takes tokens
+		},
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(n.Flags.ListenPort))))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if err := server.Shutdown(end); err != nil {
+			server.Close()
+		}
+	})
+	defer stop()
+	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// routes are the paths of the kubelet API. Those with a pod are passed on to the provider's API
+// server, which speaks the same protocols towards its own kubelets.
+func (n *node) routes() http.Handler {
+	mux := http.NewServeMux()
+	logs := n.passOn("log", func(in url.Values, container string) url.Values {
+		in.Set("container", container)
+		return in
+	})
+	stream := func(subresource string) http.HandlerFunc {
+		return n.passOn(subresource, func(in url.Values, container string) url.Values {
+			return streamOptions(in, container)
+		})
+	}
+	forward := n.passOn("portforward", func(in url.Values, _ string) url.Values { return url.Values{"ports": in["port"]} })
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", logs)
+	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", stream("exec"))
+	mux.HandleFunc("/exec/{namespace}/{pod}/{uid}/{container}", stream("exec"))
+	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", stream("attach"))
+	mux.HandleFunc("/attach/{namespace}/{pod}/{uid}/{container}", stream("attach"))
+	mux.HandleFunc("/portForward/{namespace}/{pod}", forward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", forward)
+	mux.HandleFunc("GET /stats/summary", n.summary)
+	mux.HandleFunc("GET /metrics/resource", n.resourceMetrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	if n.Flags.EnableProfiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+	}
+	return mux
+}
+
+// streamOptions are the options of exec and attach as the API server names them; kubelets have
+// other names for the same.
+func streamOptions(in url.Values, container string) url.Values {
+	out := url.Values{"container": {container}, "command": in[corev1.ExecCommandParam]}
+	for kubelet, apiserver := range map[string]string{
+		corev1.ExecStdinParam: "stdin", corev1.ExecStdoutParam: "stdout", corev1.ExecStderrParam: "stderr", corev1.ExecTTYParam: "tty",
+	} {
+		if on := in.Get(kubelet); on == "1" || on == "true" {
+			out.Set(apiserver, "true")
+		}
+	}
+	return out
+}
+
+// passOn answers with what the provider's API server says about the same pod.
+func (n *node) passOn(subresource string, options func(url.Values, string) url.Values) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		namespace, ok := n.remoteNamespace(r.Context(), r.PathValue("namespace"))
+		if !ok {
+			http.Error(w, fmt.Sprintf("namespace %q is not offloaded to this node", r.PathValue("namespace")), http.StatusNotFound)
+			return
+		}
+		server, transport, err := n.streams.transport(n.Peer.Credentials())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		target := server.JoinPath("api/v1/namespaces", namespace, "pods", r.PathValue("pod"), subresource)
+		target.RawQuery = options(r.URL.Query(), r.PathValue("container")).Encode()
+		proxy := &httputil.ReverseProxy{
+			Transport:     transport,
+			FlushInterval: -1, // logs are followed line by line
+			Rewrite: func(p *httputil.ProxyRequest) {
+				p.Out.URL, p.Out.Host, p.Out.Header = target, "", passedHeaders(p.Out.Header)
+			},
+			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+				if r.Context().Err() == nil {
+					log.FromContext(r.Context()).Error(err, "pass on", "path", r.URL.Path)
+				}
+				http.Error(w, fmt.Sprintf("the provider's API server does not answer: %v", err), http.StatusBadGateway)
+			},
+		}
+		proxy.ServeHTTP(w, r)
+	}
+}
+
+// passedHeaders are the headers a provider gets: those of the streaming protocols. Whoever asks
+// is nobody there, so credentials and impersonation stay here.
+func passedHeaders(in http.Header) http.Header {
+	out := http.Header{}
+	for _, key := range []string{
+		"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Upgrade", "X-Stream-Protocol-Version",
+		"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version",
+	} {
+		if values := in.Values(key); len(values) > 0 {
+			out[http.CanonicalHeaderKey(key)] = values
+		}
+	}
+	return out
+}

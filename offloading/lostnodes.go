@@ -1,0 +1,122 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// lostProviders marks the pods of a virtual node whose provider is lost, as consumer.
+type lostProviders struct{}
+
+// Register adds the reconciler to mgr.
+func (lostProviders) Register(mgr manager.Manager) error {
+	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelType] == api.TypeVirtualNode })
+	r := &lostProviderReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+		For(&corev1.Node{}, builder.WithPredicates(virtual)).Complete(r)
+}
+
+type lostProviderReconciler struct {
+	client client.Client
+	live   client.Reader
+}
+
+// Reconcile labels the offloaded pods of one virtual node. Users' pods are in no cache; nodes
+// change rarely.
+func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	node, err := optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
+	if err != nil || node == nil {
+		return reconcile.Result{}, err
+	}
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}, client.HasLabels{api.LabelShadowPod}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list pods of node %s: %w", node.Name, err)
+	}
+	var errs []error
+	for i := range pods.Items {
+		lost, differs := plan.RemoteUnavailable(&pods.Items[i], node)
+		if differs {
+			errs = append(errs, r.label(ctx, &pods.Items[i], lost))
+		}
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+func (r *lostProviderReconciler) label(ctx context.Context, pod *corev1.Pod, lost bool) error {
+	before := pod.DeepCopy()
+	delete(pod.Labels, api.LabelRemoteUnavailable)
+	if lost {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelRemoteUnavailable, api.True)
+	}
+	if err := r.client.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// lostPods ends, as provider, the pods of consumers that terminate on a node that is not ready:
+// nothing else starts others while they are there.
+type lostPods struct{}
+
+// Register adds the reconciler to mgr.
+func (lostPods) Register(mgr manager.Manager) error {
+	r := &lostPodReconciler{client: mgr.GetClient()}
+	return builder.ControllerManagedBy(mgr).Named("lost-pods").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+		For(&corev1.Pod{}).Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf)).Complete(r)
+}
+
+type lostPodReconciler struct{ client client.Client }
+
+func (r *lostPodReconciler) podsOf(ctx context.Context, node client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.MatchingLabels{api.LabelManagedBy: api.ManagedByShadowPod}); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node.GetName() && pods.Items[i].DeletionTimestamp != nil {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile ends one pod without grace, if it is lost.
+func (r *lostPodReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod, err := optional(ctx, r.client, req.NamespacedName, &corev1.Pod{})
+	if err != nil || pod == nil || pod.DeletionTimestamp == nil {
+		return reconcile.Result{}, err
+	}
+	node, err := optional(ctx, r.client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
+	if err != nil || !plan.LostPod(pod, node) {
+		return reconcile.Result{}, err
+	}
+	err = r.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("delete lost pod: %w", err)
+	}
+	log.FromContext(ctx).Info("lost pod deleted", "node", pod.Spec.NodeName)
+	return reconcile.Result{}, nil
+}

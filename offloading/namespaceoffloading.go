@@ -1,0 +1,188 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+
+// schedulingLabel leads the pods of extended namespaces through admission.
+func schedulingLabel() ctl.Registrar {
+	return ctl.Controller[*corev1.Namespace, plan.SchedulingLabelInput]{
+		Name:    "scheduling-label",
+		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: itsNamespace}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (plan.SchedulingLabelInput, error) {
+			offloading, err := offloadingOf(ctx, r, root.Name)
+			return plan.SchedulingLabelInput{Namespace: root, Offloading: offloading}, err
+		},
+		Plan: plan.SchedulingLabel,
+	}
+}
+
+// offloadingOf is the request to extend a namespace, nil when there is none.
+func offloadingOf(ctx context.Context, r client.Reader, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
+	return optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName}, &offloadingv1beta1.NamespaceOffloading{})
+}
+
+// optional reads an object that need not exist.
+func optional[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
+	err := r.Get(ctx, key, into)
+	if client.IgnoreNotFound(err) != nil {
+		return into, fmt.Errorf("get %T %s: %w", into, key, err)
+	}
+	if err != nil {
+		var none T
+		return none, nil
+	}
+	return into, nil
+}
+
+func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetNamespace()}}}
+}
+
+// namespaceMap tells each peer which namespaces it is to hold.
+func namespaceMap(o Options) ctl.Registrar {
+	return ctl.Controller[*corev1.Namespace, plan.NamespaceMapInput]{
+		Name: "namespacemap",
+		Owns: []client.Object{&offloadingv1beta1.NamespaceMap{}},
+		Watches: []ctl.Watch{
+			{Kind: &offloadingv1beta1.VirtualNode{}, Map: itsNamespace},
+			{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: tenantNamespaces},
+			{Kind: &corev1.Node{}, Map: virtualNodeNamespaces},
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (plan.NamespaceMapInput, error) {
+			return gatherNamespaceMap(ctx, r, root, o.Kubelet.ClusterID)
+		},
+		Plan: plan.NamespaceMap,
+	}
+}
+
+func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespace, clusterID string) (plan.NamespaceMapInput, error) {
+	in := plan.NamespaceMapInput{ClusterID: clusterID, Namespace: *root}
+	if root.Labels[api.LabelTenantNamespace] != api.True {
+		return in, nil
+	}
+	var err error
+	if in.VirtualNodes, in.Nodes, err = virtualNodes(ctx, r, client.InNamespace(root.Name)); err != nil {
+		return in, err
+	}
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	if err := r.List(ctx, &offloadings); err != nil {
+		return in, fmt.Errorf("list namespace offloadings: %w", err)
+	}
+	in.Offloadings = offloadings.Items
+	return in, nil
+}
+
+// virtualNodes are the virtual nodes and, by name, the Nodes they have.
+func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption) ([]offloadingv1beta1.VirtualNode, map[string]corev1.Node, error) {
+	var vns offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &vns, in...); err != nil {
+		return nil, nil, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	var list corev1.NodeList
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}); err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := make(map[string]corev1.Node, len(list.Items))
+	for _, node := range list.Items {
+		nodes[node.Name] = node
+	}
+	return vns.Items, nodes, nil
+}
+
+func tenantNamespaces(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+	var list corev1.NamespaceList
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True}); err != nil {
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i, ns := range list.Items {
+		requests[i].Name = ns.Name
+	}
+	return requests
+}
+
+// virtualNodeNamespaces leads from the Node of a virtual node to the tenant namespaces; the labels
+// of other nodes concern nobody here.
+func virtualNodeNamespaces(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[api.LabelType] != api.TypeVirtualNode {
+		return nil
+	}
+	return tenantNamespaces(ctx, r, obj)
+}
+
+// namespaceOffloading tells the user how an extended namespace stands at each peer.
+func namespaceOffloading(o Options) ctl.Registrar {
+	roots := ctl.All(&offloadingv1beta1.NamespaceOffloadingList{})
+	return ctl.Controller[*offloadingv1beta1.NamespaceOffloading, plan.NamespaceOffloadingInput]{
+		Name:      "namespaceoffloading",
+		Finalizer: api.FinalizerNamespaceOffloading,
+		Watches: []ctl.Watch{
+			{Kind: &offloadingv1beta1.NamespaceMap{}, Map: roots},
+			{Kind: &offloadingv1beta1.VirtualNode{}, Map: roots},
+			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(roots)},
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
+			in := plan.NamespaceOffloadingInput{ClusterID: o.Kubelet.ClusterID, Root: root, Now: time.Now()}
+			var maps offloadingv1beta1.NamespaceMapList
+			if err := r.List(ctx, &maps, client.MatchingLabels{api.LabelReplication: api.True}); err != nil {
+				return in, fmt.Errorf("list namespace maps: %w", err)
+			}
+			in.Maps = maps.Items
+			var err error
+			if in.VirtualNodes, in.Nodes, err = virtualNodes(ctx, r); err != nil {
+				return in, err
+			}
+			in.Dead, err = deadPeers(ctx, r)
+			return in, err
+		},
+		Plan: plan.NamespaceOffloading,
+	}
+}
+
+// whenDead limits a mapping to peers declared permanently unreachable.
+func whenDead(roots ctl.MapFunc) ctl.MapFunc {
+	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+		if obj.GetAnnotations()[api.AnnotationPermanentlyUnreachable] != api.True {
+			return nil
+		}
+		return roots(ctx, r, obj)
+	}
+}
+
+// deadPeers are the peers declared permanently unreachable.
+func deadPeers(ctx context.Context, r client.Reader) (map[string]bool, error) {
+	var list corev1beta1.ForeignClusterList
+	if err := r.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	dead := map[string]bool{}
+	for i := range list.Items {
+		if list.Items[i].Annotations[api.AnnotationPermanentlyUnreachable] == api.True {
+			dead[list.Items[i].Spec.ClusterID] = true
+		}
+	}
+	return dead, nil
+}

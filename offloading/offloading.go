@@ -1,0 +1,78 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package offloading runs pods of this cluster in others, and pods of others here.
+//
+// As consumer it turns NamespaceOffloadings into the NamespaceMap of each peer, VirtualNodes into
+// virtual kubelets, and leads new pods through admission. As provider it makes namespaces, pods
+// and endpoint slices of what consumers put into NamespaceMaps, ShadowPods and
+// ShadowEndpointSlices, within their Quotas. Objects come from and go to the API server only;
+// what is decided lies in plan. Reflection of objects between clusters is not done here, and the
+// node side of a virtual node is the package kubelet.
+//
+// Start reading at Controllers.
+package offloading
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// Options are the settings of the room.
+type Options struct {
+	// Kubelet is what all virtual kubelets share: this cluster's ID, Liqo's namespace, pod CIDRs.
+	Kubelet plan.KubeletSettings
+	// DefaultOptions names the VkOptionsTemplate of virtual nodes that name none.
+	DefaultOptions types.NamespacedName
+	// RuntimeClass is the class whose pods admission leaves alone.
+	RuntimeClass string
+	// EnforceResources says that ShadowPods are checked against Quotas.
+	EnforceResources bool
+	// DenyDirectConnections says that addresses of third clusters are never reached directly.
+	DenyDirectConnections bool
+	// ReplaceLostPods says that offloaded pods that terminate on a node that is not ready are
+	// deleted for good, so that their consumer starts others.
+	ReplaceLostPods bool
+	// WebhookPort is the port of the admission server.
+	WebhookPort int
+	// WebhookSecret is the Secret, in Liqo's namespace, that holds its certificate.
+	WebhookSecret string
+	// ShadowPodWorkers and ShadowEndpointSliceWorkers are how many are worked on at once;
+	// 0 means 10.
+	ShadowPodWorkers, ShadowEndpointSliceWorkers int
+}
+
+// Controllers are everything of the room that runs in the controller role.
+func Controllers(o Options) []ctl.Registrar {
+	quota := newLedger()
+	all := []ctl.Registrar{
+		schedulingLabel(),
+		namespaceMap(o),
+		namespaceOffloading(o),
+		earlierPods{runtimeClass: o.RuntimeClass},
+		virtualNode(o),
+		cordon(),
+		drain{},
+		servingCertificates{},
+		remoteNamespaces(),
+		shadowPod(o, quota),
+		shadowEndpointSlice(o),
+		admissionServer{options: o, reservations: newReservations()},
+		admissionCertificate{options: o},
+		lostProviders{},
+	}
+	if o.ReplaceLostPods {
+		all = append(all, lostPods{})
+	}
+	return all
+}
+
+// workersOr is how many workers a setting means.
+func workersOr(n, otherwise int) int {
+	if n > 0 {
+		return n
+	}
+	return otherwise
+}

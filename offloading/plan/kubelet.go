@@ -1,0 +1,228 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// KubeletSettings are what all virtual kubelets of this cluster share.
+type KubeletSettings struct {
+	// ClusterID is this cluster.
+	ClusterID string
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// PodCIDRs are this cluster's; may be empty.
+	PodCIDRs []string
+	// ReflectIPs is false where remote pods show no addresses.
+	ReflectIPs bool
+	// Storage tells virtual kubelets to offer storage.
+	Storage bool
+}
+
+// kubeletUser is a user without any rights on the node; the number only has to differ from 0.
+const kubeletUser = 65532
+
+func kubeletSelector(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	return map[string]string{
+		api.LabelOffloadingComponent: api.VirtualKubeletComponent,
+		api.LabelVirtualNode:         vn.Name,
+	}
+}
+
+func kubeletLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	set := kubeletSelector(vn)
+	maps.Copy(set, map[string]string{
+		api.LabelManaged:         api.True,
+		api.LabelRemoteClusterID: vn.Spec.ClusterID,
+		api.LabelAppName:         api.VirtualKubeletComponent,
+		api.LabelAppInstance:     api.VirtualKubeletComponent + "-" + vn.Name,
+		api.LabelAppComponent:    "offloading",
+		api.LabelAppPartOf:       api.PartOf,
+	})
+	return set
+}
+
+// kubeletDeployment is the virtual kubelet of a virtual node: what the user wrote into
+// spec.template, else what the options say.
+func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, s KubeletSettings) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn),
+	}}
+	if t := vn.Spec.Template; t != nil {
+		d.Labels, d.Annotations, d.Spec = merged(t.Labels, d.Labels), t.Annotations, *t.Spec.DeepCopy()
+	} else {
+		d.Spec = kubeletSpec(vn, options.Spec, s)
+	}
+	pod := &d.Spec.Template
+	pod.Labels = merged(pod.Labels, kubeletLabels(vn))
+	pod.Annotations = merged(pod.Annotations, map[string]string{api.AnnotationOffloadingPatchHash: hash(vn.Spec.OffloadingPatch)})
+	return d
+}
+
+func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) appsv1.DeploymentSpec {
+	replicas := int32(1)
+	if o.Replicas != nil {
+		replicas = *o.Replicas
+	}
+	// One kubelet after the other: two at once would write each other's address into the Node.
+	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	if replicas > 1 {
+		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	return appsv1.DeploymentSpec{
+		Replicas: &replicas,
+		Selector: &metav1.LabelSelector{MatchLabels: kubeletSelector(vn)},
+		Strategy: strategy,
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(o.ExtraLabels), Annotations: maps.Clone(o.ExtraAnnotations)},
+			Spec: corev1.PodSpec{
+				ServiceAccountName: api.VirtualKubeletName(vn.Name),
+				ImagePullSecrets:   o.ImagePullSecrets,
+				Tolerations:        o.Tolerations,
+				Containers:         []corev1.Container{kubeletContainer(vn, o, s)},
+				SecurityContext: &corev1.PodSecurityContext{
+					RunAsNonRoot: new(true), RunAsUser: new(int64(kubeletUser)), RunAsGroup: new(int64(kubeletUser)),
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				},
+			},
+		},
+	}
+}
+
+func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) corev1.Container {
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	}
+	return corev1.Container{
+		Name:            api.VirtualKubeletComponent,
+		Image:           o.ContainerImage,
+		ImagePullPolicy: o.PullPolicy,
+		Args:            kubeletArgs(vn, o, s),
+		Env: []corev1.EnvVar{
+			field("POD_IP", "status.podIP"),
+			field("POD_NAME", "metadata.name"),
+			field("POD_NAMESPACE", "metadata.namespace"),
+			{Name: "VIRTUALNODE_NAME", Value: vn.Name},
+		},
+		Ports:     []corev1.ContainerPort{{Name: "kubelet", ContainerPort: api.KubeletPort, Protocol: corev1.ProtocolTCP}},
+		Resources: o.Resources,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+// kubeletArgs are the documented flags that follow from virtual node and options. What may change
+// while the kubelet runs (labels, taints, amounts) is read from the VirtualNode instead.
+func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) []string {
+	args := []string{
+		"kubelet",
+		"--home-cluster-id=" + s.ClusterID,
+		"--foreign-cluster-id=" + vn.Spec.ClusterID,
+		"--foreign-kubeconfig-secret-name=" + vn.Spec.KubeconfigSecretRef.Name,
+		"--nodename=" + vn.Name,
+		"--node-ip=$(POD_IP)",
+		"--tenant-namespace=" + vn.Namespace,
+		"--liqo-namespace=" + s.LiqoNamespace,
+		"--create-node=" + strconv.FormatBool(*vn.Spec.CreateNode),
+		"--node-check-network=" + strconv.FormatBool(!*vn.Spec.DisableNetworkCheck),
+		"--metrics-enabled=" + strconv.FormatBool(o.MetricsEnabled),
+	}
+	optional := func(flag, value string) {
+		if value != "" {
+			args = append(args, "--"+flag+"="+value)
+		}
+	}
+	optional("metrics-address", o.MetricsAddress)
+	optional("local-podcidr", strings.Join(s.PodCIDRs, ","))
+	optional("labels-not-reflected", strings.Join(o.LabelsNotReflected, ","))
+	optional("annotations-not-reflected", strings.Join(o.AnnotationsNotReflected, ","))
+	optional("node-extra-labels", pairs(o.NodeExtraLabels))
+	optional("node-extra-annotations", pairs(o.NodeExtraAnnotations))
+	if !s.ReflectIPs {
+		args = append(args, "--disable-ip-reflection")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.ReflectorsConfig)) {
+		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", name, o.ReflectorsConfig[name].Workers))
+		optional(name+"-reflection-type", string(o.ReflectorsConfig[name].Type))
+	}
+	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
+}
+
+// classArgs tell which classes the provider offers; of several the default one is used.
+func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) []string {
+	var args []string
+	offer := func(enable, flag string, names []string, isDefault func(int) bool) {
+		if len(names) == 0 {
+			return
+		}
+		class := names[0]
+		for i := range names {
+			if isDefault(i) {
+				class = names[i]
+				break
+			}
+		}
+		args = append(args, "--"+enable, "--"+flag+"="+class)
+	}
+	var storage, ingress, balancer []string
+	for _, c := range spec.StorageClasses {
+		storage = append(storage, c.StorageClassName)
+	}
+	for _, c := range spec.IngressClasses {
+		ingress = append(ingress, c.IngressClassName)
+	}
+	for _, c := range spec.LoadBalancerClasses {
+		balancer = append(balancer, c.LoadBalancerClassName)
+	}
+	if s.Storage {
+		offer("enable-storage", "remote-real-storage-class-name", storage, func(i int) bool { return spec.StorageClasses[i].Default })
+	}
+	offer("enable-ingress", "remote-real-ingress-class-name", ingress, func(i int) bool { return spec.IngressClasses[i].Default })
+	offer("enable-load-balancer", "remote-real-load-balancer-class-name", balancer, func(i int) bool { return spec.LoadBalancerClasses[i].Default })
+	return args
+}
+
+// pairs writes a map the way a flag of pairs reads it.
+func pairs(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, ",")
+}
+
+// merged is base with over on top, in a new map.
+func merged(base, over map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, base)
+	maps.Copy(out, over)
+	return out
+}
+
+// hash changes when the patch does: kubelets read it when they start.
+func hash(patch *offloadingv1beta1.OffloadingPatch) string {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return "" // a patch that came out of JSON goes back into it
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,198 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// NamespaceOffloadingInput is what is known about one extended namespace.
+type NamespaceOffloadingInput struct {
+	// ClusterID is this cluster.
+	ClusterID string
+	// Root is the request.
+	Root *offloadingv1beta1.NamespaceOffloading
+	// Maps are the maps this cluster wants peers to follow, those being deleted included.
+	Maps []offloadingv1beta1.NamespaceMap
+	// VirtualNodes are those of all peers, Nodes their Nodes by name: a peer they select is one to
+	// wait for also before its map names the namespace.
+	VirtualNodes []offloadingv1beta1.VirtualNode
+	Nodes        map[string]corev1.Node
+	// Dead are the peers declared permanently unreachable.
+	Dead map[string]bool
+	// Now dates changes of conditions.
+	Now time.Time
+}
+
+// NamespaceOffloading plans what the user is told about an extended namespace. The request is
+// carried out by NamespaceMap; a request being deleted waits here until no reachable peer holds
+// the namespace any more.
+func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
+	name := RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID)
+	status := &offloadingv1beta1.NamespaceOffloading{}
+	status.Status.RemoteNamespaceName = name
+	status.Status.ObservedGeneration = in.Root.Generation
+	conditions := map[string]offloadingv1beta1.RemoteNamespaceConditions{}
+	var phases []offloadingv1beta1.NamespacePhase
+	pending := in.selected()
+	for i := range in.Maps {
+		m := &in.Maps[i]
+		_, mapped := m.Spec.DesiredMapping[in.Root.Namespace]
+		wanted := mapped || pending[m.Namespace]
+		delete(pending, m.Namespace)
+		conditions[m.Name] = peerConditions(in, m, wanted)
+		if wanted {
+			phases = append(phases, m.Status.CurrentMapping[in.Root.Namespace].Phase)
+		}
+	}
+	for range pending {
+		phases = append(phases, "")
+	}
+	status.Status.RemoteNamespacesConditions = conditions
+	if in.Root.DeletionTimestamp != nil {
+		return releasing(in, status)
+	}
+	status.Status.OffloadingPhase = phase(phases)
+	p := told(in.Root, status.Status.OffloadingPhase, name)
+	p.Status = status
+	return p
+}
+
+// selected are the tenant namespaces of the peers that the request selects.
+func (in NamespaceOffloadingInput) selected() map[string]bool {
+	set := map[string]bool{}
+	for i, vn := range in.VirtualNodes {
+		if in.Root.DeletionTimestamp == nil && selectsAny(in.Root.Spec, in.VirtualNodes[i:i+1], in.Nodes) {
+			set[vn.Namespace] = true
+		}
+	}
+	return set
+}
+
+// releasing holds the deletion while a peer that may come back still has the namespace.
+func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceOffloading) ctl.Plan {
+	var holders []string
+	for i := range in.Maps {
+		m := &in.Maps[i]
+		_, wanted := m.Spec.DesiredMapping[in.Root.Namespace]
+		_, there := m.Status.CurrentMapping[in.Root.Namespace]
+		if (wanted || there) && !in.Dead[m.Labels[api.LabelRemoteID]] {
+			holders = append(holders, m.Name)
+		}
+	}
+	if len(holders) == 0 {
+		return ctl.Plan{}
+	}
+	p := ctl.Wait("RemoteNamespacesTerminating", "waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
+		strings.Join(holders, ", "))
+	status.Status.OffloadingPhase = offloadingv1beta1.OffloadingTerminating
+	p.Status = status
+	return p
+}
+
+// phase sums up the phases of the remote namespaces of all selected peers; "" is one not answered.
+func phase(phases []offloadingv1beta1.NamespacePhase) offloadingv1beta1.OffloadingPhase {
+	count := func(p offloadingv1beta1.NamespacePhase) (n int) {
+		for _, q := range phases {
+			if q == p {
+				n++
+			}
+		}
+		return n
+	}
+	failed := count(offloadingv1beta1.NamespaceCreationLoopBackOff)
+	switch {
+	case len(phases) == 0:
+		return offloadingv1beta1.OffloadingNoClusterSelected
+	case count(offloadingv1beta1.NamespaceAccepted) == len(phases):
+		return offloadingv1beta1.OffloadingReady
+	case failed == len(phases):
+		return offloadingv1beta1.OffloadingAllFailed
+	case failed > 0:
+		return offloadingv1beta1.OffloadingSomeFailed
+	}
+	return offloadingv1beta1.OffloadingInProgress
+}
+
+// told is the phase as a verdict: what the user waits for and what can be done about it.
+func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string) ctl.Plan {
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return ctl.Block("RemoteNameInvalid", "%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
+	}
+	switch p {
+	case offloadingv1beta1.OffloadingNoClusterSelected:
+		if len(selectorTerms(root.Spec)) == 0 {
+			return ctl.Wait(string(p), "there is no virtual node yet; peer with a provider")
+		}
+		return ctl.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a provider that does")
+	case offloadingv1beta1.OffloadingInProgress:
+		return ctl.Wait(string(p), "waiting for the providers to create namespace %s", name)
+	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
+		return ctl.Wait(string(p), "namespace %s exists already where it must be created; remove it there or offload under another name", name)
+	}
+	return ctl.Plan{}
+}
+
+// peerConditions tells how the namespace stands at one peer, which is wanted there or not.
+func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap, wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
+	current, there := m.Status.CurrentMapping[in.Root.Namespace]
+	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected", "ClusterNotSelected")
+	list := offloadingv1beta1.RemoteNamespaceConditions{required}
+	if wanted || there {
+		reason := "Creating"
+		switch current.Phase {
+		case offloadingv1beta1.NamespaceCreationLoopBackOff:
+			reason = "CreationLoopBackOff"
+		case offloadingv1beta1.NamespaceTerminating:
+			reason = "Terminating"
+		}
+		accepted := current.Phase == offloadingv1beta1.NamespaceAccepted
+		list = append(list, remoteCondition(offloadingv1beta1.NamespaceReady, accepted, "NamespaceCreated", reason))
+	}
+	before := in.Root.Status.RemoteNamespacesConditions[m.Name]
+	for i := range list {
+		list[i].LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		if old := slices.IndexFunc(before, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+			return c.Type == list[i].Type && c.Status == list[i].Status
+		}); old >= 0 {
+			list[i].LastTransitionTime = before[old].LastTransitionTime
+		}
+	}
+	return list
+}
+
+func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is bool, yes, no string) offloadingv1beta1.RemoteNamespaceCondition {
+	if is {
+		return offloadingv1beta1.RemoteNamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: yes}
+	}
+	return offloadingv1beta1.RemoteNamespaceCondition{Type: kind, Status: corev1.ConditionFalse, Reason: no}
+}
+
+// SchedulingLabelInput is one namespace and the request to extend it, nil when there is none.
+type SchedulingLabelInput struct {
+	Namespace  *corev1.Namespace
+	Offloading *offloadingv1beta1.NamespaceOffloading
+}
+
+// SchedulingLabel plans the label that leads a namespace's new pods through admission.
+func SchedulingLabel(in SchedulingLabelInput) ctl.Plan {
+	filled := in.Namespace.DeepCopy()
+	o := in.Offloading
+	if o != nil && o.DeletionTimestamp == nil && o.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy {
+		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelSchedulingEnabled, api.True)
+	} else {
+		delete(filled.Labels, api.LabelSchedulingEnabled)
+	}
+	return ctl.Plan{Fill: filled}
+}

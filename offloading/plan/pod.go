@@ -1,0 +1,120 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// AdmitPod gives the pod as it must be to run where its namespace's offloading says. The pod
+// itself is left as it is. A pod of the runtime class is not touched: the class brings selector
+// and toleration with it.
+//
+//	strategy         selector   node affinity, in product with the pod's own terms
+//	Local            any        none, and no toleration
+//	Remote           none       type In virtual-node
+//	Remote           terms      each term and type In virtual-node
+//	LocalAndRemote   none       none
+//	LocalAndRemote   terms      the terms, or type NotIn virtual-node
+func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) *corev1.Pod {
+	out := pod.DeepCopy()
+	if offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy ||
+		pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass {
+		return out
+	}
+	if !tolerates(pod.Spec.Tolerations) {
+		out.Spec.Tolerations = append(out.Spec.Tolerations, api.VirtualNodeToleration())
+	}
+	if terms := imposed(offloading); len(terms) > 0 {
+		require(&out.Spec, terms)
+	}
+	return out
+}
+
+// tolerates reports whether virtual nodes are tolerated for ever.
+func tolerates(tolerations []corev1.Toleration) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		key := t.Key == api.VirtualNodeTaintKey || t.Key == "" && t.Operator == corev1.TolerationOpExists
+		value := t.Operator == corev1.TolerationOpExists || t.Value == api.VirtualNodeTaintValue
+		effect := t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute
+		return key && value && effect && t.TolerationSeconds == nil
+	})
+}
+
+// imposed are the node selector terms a strategy asks for; nil means any node.
+func imposed(offloading offloadingv1beta1.NamespaceOffloadingSpec) []corev1.NodeSelectorTerm {
+	terms := selectorTerms(offloading)
+	if offloading.PodOffloadingStrategy == offloadingv1beta1.RemoteStrategy {
+		remote := nodeType(corev1.NodeSelectorOpIn)
+		if len(terms) == 0 {
+			return []corev1.NodeSelectorTerm{remote}
+		}
+		return product(terms, []corev1.NodeSelectorTerm{remote})
+	}
+	if len(terms) == 0 {
+		return nil
+	}
+	return append(slices.Clone(terms), nodeType(corev1.NodeSelectorOpNotIn))
+}
+
+func nodeType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+		Key: api.LabelType, Operator: operator, Values: []string{api.TypeVirtualNode},
+	}}}
+}
+
+// require joins terms with the pod's required node affinity, unless that has been done before.
+func require(spec *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
+	if spec.Affinity == nil {
+		spec.Affinity = &corev1.Affinity{}
+	}
+	if spec.Affinity.NodeAffinity == nil {
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	affinity := spec.Affinity.NodeAffinity
+	own := affinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if own == nil || len(own.NodeSelectorTerms) == 0 {
+		affinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+		return
+	}
+	if imposedAlready(own.NodeSelectorTerms, terms) {
+		return
+	}
+	own.NodeSelectorTerms = product(own.NodeSelectorTerms, terms)
+}
+
+// imposedAlready reports whether every one of the pod's terms holds one of the imposed ones.
+func imposedAlready(own, terms []corev1.NodeSelectorTerm) bool {
+	holds := func(outer, inner []corev1.NodeSelectorRequirement) bool {
+		return !slices.ContainsFunc(inner, func(r corev1.NodeSelectorRequirement) bool {
+			return !slices.ContainsFunc(outer, func(o corev1.NodeSelectorRequirement) bool {
+				return o.Key == r.Key && o.Operator == r.Operator && slices.Equal(o.Values, r.Values)
+			})
+		})
+	}
+	return !slices.ContainsFunc(own, func(o corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
+			return holds(o.MatchExpressions, t.MatchExpressions) && holds(o.MatchFields, t.MatchFields)
+		})
+	})
+}
+
+// product is "one of a and one of b" written as alternatives.
+func product(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
+	var out []corev1.NodeSelectorTerm
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, corev1.NodeSelectorTerm{
+				MatchExpressions: slices.Concat(x.MatchExpressions, y.MatchExpressions),
+				MatchFields:      slices.Concat(x.MatchFields, y.MatchFields),
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"net/netip"
+	"testing"
+	"testing/quick"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// seen is an endpoint's address after a network was mapped to another, empty when it is left out.
+func seen(address, from, to string) string {
+	root := &offloadingv1beta1.ShadowEndpointSlice{}
+	root.Spec.Template.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{address}}}
+	c := networkingv1beta1.Configuration{}
+	c.Spec.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: []string{from}}}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: []string{to}}}
+	p := plan.ShadowEndpointSlice(plan.ShadowEndpointSliceInput{
+		Root: root, Origin: "milan", Configurations: map[string]networkingv1beta1.Configuration{"milan": c},
+	})
+	slice := p.Objects[0].(*discoveryv1.EndpointSlice)
+	if len(slice.Endpoints) == 0 {
+		return ""
+	}
+	return slice.Endpoints[0].Addresses[0]
+}
+
+// TestAddressesComeBack: mapping a network to another and back gives the same address, in both
+// families and for every length of prefix, and what is mapped lies in the other network.
+func TestAddressesComeBack(t *testing.T) {
+	comesBack := func(host, other [16]byte, length uint8, six bool) bool {
+		a, b := netip.AddrFrom16(host), netip.AddrFrom16(other)
+		if !six {
+			a, b = netip.AddrFrom4([4]byte(host[:4])), netip.AddrFrom4([4]byte(other[:4]))
+		}
+		if a.Is4In6() || b.Is4In6() {
+			return true
+		}
+		bits := int(length) % (a.BitLen() + 1)
+		from, to := netip.PrefixFrom(a, bits).Masked(), netip.PrefixFrom(b, bits).Masked()
+		there := seen(a.String(), from.String(), to.String())
+		address, err := netip.ParseAddr(there)
+		return err == nil && to.Contains(address) && seen(there, to.String(), from.String()) == a.String()
+	}
+	if err := quick.Check(comesBack, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQuotaIsNeverExceeded: however many pods are asked for, those admitted fit together.
+func TestQuotaIsNeverExceeded(t *testing.T) {
+	fits := func(limit uint16, requests []uint16) bool {
+		quota := offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(limit), resource.DecimalSI)}}
+		used := corev1.ResourceList{}
+		for _, r := range requests {
+			pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(r), resource.DecimalSI)},
+			}}}}
+			if plan.Refusal(plan.QuotaInput{Quota: quota, Used: used, Pod: pod}) == "" {
+				plan.Add(used, plan.Demand(&pod))
+			}
+		}
+		return used.Cpu().MilliValue() <= int64(limit)
+	}
+	if err := quick.Check(fits, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// NodeUser is the name kubelets of real and virtual nodes have in certificates.
+func NodeUser(node string) string { return "system:node:" + node }
+
+// NodesGroup is the organisation kubelets have in certificates.
+const NodesGroup = "system:nodes"
+
+// ServingCertificateInput is a request for a kubelet's serving certificate.
+type ServingCertificateInput struct {
+	Request *certificatesv1.CertificateSigningRequest
+	// VirtualNodes are all of the cluster.
+	VirtualNodes []offloadingv1beta1.VirtualNode
+	// KubeletPods are the pods of virtual kubelets.
+	KubeletPods []corev1.Pod
+}
+
+// ServingCertificateRefusal says why a request is none of a virtual kubelet's, or is empty. It is
+// one when the service account of a virtual node asks for exactly its own node's name and for
+// addresses its kubelet's pods have.
+func ServingCertificateRefusal(in ServingCertificateInput) string {
+	vn := requester(in)
+	if vn == nil {
+		return "the requester is not the service account of a virtual node"
+	}
+	csr, err := parseRequest(in.Request.Spec.Request)
+	if err != nil {
+		return err.Error()
+	}
+	if csr.Subject.CommonName != NodeUser(vn.Name) || !slices.Equal(csr.Subject.Organization, []string{NodesGroup}) {
+		return "the subject is not that of the requester's node"
+	}
+	if len(csr.DNSNames)+len(csr.EmailAddresses)+len(csr.URIs) > 0 || len(csr.IPAddresses) == 0 {
+		return "other names than addresses are asked for"
+	}
+	addresses := kubeletAddresses(in.KubeletPods, vn)
+	for _, ip := range csr.IPAddresses {
+		if !slices.ContainsFunc(addresses, ip.Equal) {
+			return fmt.Sprintf("no pod of the virtual kubelet has address %s", ip)
+		}
+	}
+	return ""
+}
+
+func requester(in ServingCertificateInput) *offloadingv1beta1.VirtualNode {
+	i := slices.IndexFunc(in.VirtualNodes, func(vn offloadingv1beta1.VirtualNode) bool {
+		return in.Request.Spec.Username == "system:serviceaccount:"+vn.Namespace+":"+api.VirtualKubeletName(vn.Name)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &in.VirtualNodes[i]
+}
+
+func kubeletAddresses(pods []corev1.Pod, vn *offloadingv1beta1.VirtualNode) []net.IP {
+	var out []net.IP
+	for _, pod := range pods {
+		if pod.Namespace != vn.Namespace || pod.Spec.ServiceAccountName != api.VirtualKubeletName(vn.Name) {
+			continue
+		}
+		for _, ip := range pod.Status.PodIPs {
+			out = append(out, net.ParseIP(ip.IP))
+		}
+	}
+	return out
+}
+
+func parseRequest(text []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("the request is not PEM")
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse the request: %w", err)
+	}
+	return csr, nil
+}

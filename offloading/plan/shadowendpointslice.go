@@ -1,0 +1,162 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// ShadowEndpointSliceInput is an endpoint slice a consumer asked for.
+type ShadowEndpointSliceInput struct {
+	Root *offloadingv1beta1.ShadowEndpointSlice
+	// Origin is the cluster the namespace was made for.
+	Origin string
+	// Configurations are those of this cluster, by peer.
+	Configurations map[string]networkingv1beta1.Configuration
+	// Down says that this cluster sees the tunnel to the consumer or its API server failing.
+	Down bool
+	// DenyDirect says that addresses of third clusters are never reached directly.
+	DenyDirect bool
+}
+
+// ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
+// cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
+// network to the consumer addresses stay as they are.
+func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
+	views := map[string]view{}
+	for id, c := range in.Configurations {
+		v, complete := viewOf(c)
+		if id == in.Origin && !complete {
+			return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Origin)
+		}
+		views[id] = v
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: in.Root.Name, Namespace: in.Root.Namespace,
+			Labels: maps.Clone(in.Root.Labels), Annotations: maps.Clone(in.Root.Annotations),
+		},
+		AddressType: in.Root.Spec.Template.AddressType,
+		Ports:       in.Root.Spec.Template.Ports,
+	}
+	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
+	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
+	direct := directAddresses(in)
+	for _, endpoint := range in.Root.Spec.Template.Endpoints {
+		e := *endpoint.DeepCopy()
+		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		if in.Down {
+			e.Conditions.Ready, e.Conditions.Serving = new(false), new(false)
+		}
+		slice.Endpoints = append(slice.Endpoints, e)
+	}
+	return ctl.Plan{Objects: []client.Object{slice}}
+}
+
+// directAddresses leads from an address to the third cluster that holds it. An annotation that
+// cannot be read names none: those addresses then lie outside the consumer's networks.
+func directAddresses(in ShadowEndpointSliceInput) map[string]string {
+	owners := map[string]string{}
+	data := map[string][]string{}
+	text, ok := in.Root.Annotations[api.AnnotationDirectConnectionsData]
+	if !ok || in.DenyDirect || json.Unmarshal([]byte(text), &data) != nil {
+		return owners
+	}
+	for id, addresses := range data {
+		for _, a := range addresses {
+			owners[a] = id
+		}
+	}
+	return owners
+}
+
+// remap translates addresses into this cluster's view. An address outside the networks of the
+// cluster it belongs to is left out: a consumer must not lead Services to places of its choice.
+func remap(addresses []string, origin string, direct map[string]string, views map[string]view) []string {
+	var out []string
+	for _, text := range addresses {
+		owner := origin
+		if id, ok := direct[text]; ok {
+			owner = id
+		}
+		v, networked := views[owner]
+		if !networked {
+			if owner == origin {
+				out = append(out, text)
+			}
+			continue
+		}
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			continue
+		}
+		if seen, ok := v.see(address); ok {
+			out = append(out, seen.String())
+		}
+	}
+	return out
+}
+
+// view is how this cluster sees a peer's networks: prefix from[i] as prefix to[i].
+type view struct{ from, to []netip.Prefix }
+
+// viewOf reads a peer's view and reports whether all of its networks have been mapped.
+func viewOf(c networkingv1beta1.Configuration) (view, bool) {
+	wished, granted := cidrs(c.Spec.Remote), cidrs(c.Status.Remote)
+	if len(wished.Pod) != len(granted.Pod) || len(wished.External) != len(granted.External) {
+		return view{}, false
+	}
+	real := slices.Concat(wished.Pod, wished.External)
+	seen := slices.Concat(granted.Pod, granted.External)
+	v := view{}
+	for i := range real {
+		from, err1 := netip.ParsePrefix(real[i])
+		to, err2 := netip.ParsePrefix(seen[i])
+		if err1 != nil || err2 != nil || from.Addr().BitLen() != to.Addr().BitLen() || from.Bits() != to.Bits() {
+			return view{}, false
+		}
+		v.from, v.to = append(v.from, from.Masked()), append(v.to, to.Masked())
+	}
+	return v, true
+}
+
+func cidrs(c *networkingv1beta1.ClusterConfig) networkingv1beta1.ClusterCIDR {
+	if c == nil {
+		return networkingv1beta1.ClusterCIDR{}
+	}
+	return c.CIDR
+}
+
+// see swaps the prefix of an address and keeps its host bits.
+func (v view) see(address netip.Addr) (netip.Addr, bool) {
+	address = address.Unmap()
+	for i, from := range v.from {
+		if !from.Contains(address) {
+			continue
+		}
+		host, network := address.AsSlice(), v.to[i].Addr().AsSlice()
+		for bit := range from.Bits() {
+			mask := byte(0x80 >> (bit % 8))
+			host[bit/8] = host[bit/8]&^mask | network[bit/8]&mask
+		}
+		seen, ok := netip.AddrFromSlice(host)
+		return seen, ok
+	}
+	return netip.Addr{}, false
+}

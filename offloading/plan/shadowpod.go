@@ -1,0 +1,153 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// quotaInterval is how often a refused pod is tried again: any pod of its user that ends may
+// have made room.
+const quotaInterval = 15 * time.Second
+
+// ShadowPodInput is a pod a consumer asked for.
+type ShadowPodInput struct {
+	Root *offloadingv1beta1.ShadowPod
+	// Pod is the pod of the same name; nil when there is none.
+	Pod *corev1.Pod
+	// Foreign says that a pod of that name exists which was not made for a ShadowPod.
+	Foreign bool
+	// Configuration is the mapping of the consumer's addresses; nil without networking.
+	Configuration *networkingv1beta1.Configuration
+	// Refusal is why the quota forbids the pod; empty when it does not.
+	Refusal string
+}
+
+// ShadowPod plans the pod of a ShadowPod: as long as the ShadowPod stands the pod is created
+// again whenever it vanishes, unless it had finished. That keeps an offloaded pod alive while
+// its consumer is away.
+//
+//	pod       last phase           plan
+//	absent    Succeeded, Failed    nothing
+//	absent    other                pod, unless the quota refuses it
+//	present   any                  its metadata, and its phase as status
+func ShadowPod(in ShadowPodInput) ctl.Plan {
+	switch {
+	case in.Foreign:
+		return ctl.Block("PodExists", "a pod of this name was made by somebody else; delete or rename it")
+	case in.Pod == nil && finished(in.Root.Status.Phase):
+		return ctl.Plan{}
+	case in.Pod == nil && in.Refusal != "":
+		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
+		p.After = quotaInterval
+		return p
+	}
+	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
+	if in.Pod != nil && in.Pod.Status.Phase != "" && in.Pod.Status.Phase != in.Root.Status.Phase {
+		p.Status = &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: in.Pod.Status.Phase}}
+	}
+	return p
+}
+
+func finished(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// podOf is the pod wanted. It is named whole at every pass: what a field manager stops naming,
+// server-side apply removes.
+func podOf(in ShadowPodInput) *corev1.Pod {
+	root := in.Root
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: root.Name, Namespace: root.Namespace,
+			Labels: maps.Clone(root.Labels), Annotations: maps.Clone(root.Annotations),
+		},
+		Spec: root.Spec.Pod,
+	}
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
+	if in.Pod != nil {
+		pod.Spec.HostAliases = in.Pod.Spec.HostAliases // they cannot change any more
+	} else {
+		pod.Spec.HostAliases = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
+	}
+	return pod
+}
+
+// homeAPIServer translates the address under which the pod is to find the API server of its home
+// into this cluster's view. Aliases the user gave stay as they are.
+func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) []corev1.HostAlias {
+	if c == nil {
+		return aliases
+	}
+	v, mapped := viewOf(*c)
+	out := slices.Clone(aliases)
+	for i := range out {
+		home, err := netip.ParseAddr(out[i].IP)
+		if err != nil || !mapped || !slices.Contains(out[i].Hostnames, homeAPIServerName) {
+			continue
+		}
+		if seen, ok := v.see(home); ok {
+			out[i].IP = seen.String()
+		}
+	}
+	return out
+}
+
+// homeAPIServerName is how an offloaded pod names the API server of its home.
+const homeAPIServerName = "kubernetes.default"
+
+// ShadowPodChange is one write to a ShadowPod, as admission sees it.
+type ShadowPodChange struct {
+	// Old is nil on creation.
+	Old, New *offloadingv1beta1.ShadowPod
+	// Origin is the cluster the namespace was made for; empty for any other namespace.
+	Origin string
+}
+
+// ShadowPodRefusal says what is wrong with a write to a ShadowPod apart from quotas, or is empty.
+func ShadowPodRefusal(in ShadowPodChange) string {
+	origin, creator := in.New.Labels[api.LabelOrigin], in.New.Labels[api.LabelCreatorUser]
+	switch {
+	case origin == "":
+		return "missing origin Cluster ID label"
+	case origin != in.Origin:
+		return "origin Cluster ID label differs from the cluster this namespace belongs to"
+	case in.Old == nil:
+		return ""
+	case creator == "":
+		return "missing creator label"
+	case creator != in.Old.Labels[api.LabelCreatorUser]:
+		return "creator name cannot be modified"
+	case origin != in.Old.Labels[api.LabelOrigin]:
+		return "origin Cluster ID label cannot be modified"
+	case !equality.Semantic.DeepEqual(fixed(in.Old.Spec.Pod), fixed(in.New.Spec.Pod)):
+		return "only images, activeDeadlineSeconds and tolerations of the pod can be modified"
+	}
+	return ""
+}
+
+// fixed is the part of a pod's spec that may not change.
+func fixed(spec corev1.PodSpec) corev1.PodSpec {
+	out := *spec.DeepCopy()
+	out.ActiveDeadlineSeconds, out.Tolerations = nil, nil
+	for _, list := range [][]corev1.Container{out.Containers, out.InitContainers} {
+		for i := range list {
+			list[i].Image = ""
+		}
+	}
+	return out
+}

@@ -1,0 +1,320 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
+
+// now is what every clock shows in every story.
+var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
+
+// TestStories plans for the first document of each story and compares everything that is
+// planned. This cluster is "milan" when it consumes; "rome" provides.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := tell(t, documents(t, archive.Files[0].Data))
+			if *update {
+				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan.yaml", Data: []byte(got)})
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if len(archive.Files) < 2 {
+				t.Fatal("no expected plan; run with -update")
+			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+				t.Errorf("plan differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func documents(t *testing.T, text []byte) []client.Object {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
+	var objects []client.Object
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		obj, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("decode: %v\n%s", err, document)
+		}
+		objects = append(objects, obj.(client.Object))
+	}
+	return objects
+}
+
+// tell decides about the first object, with the others as what was observed.
+func tell(t *testing.T, objects []client.Object) string {
+	t.Helper()
+	rest := objects[1:]
+	switch root := objects[0].(type) {
+	case *corev1.Namespace:
+		if root.Labels[api.LabelTenantNamespace] == "" {
+			return show(t, root, plan.SchedulingLabel(plan.SchedulingLabelInput{Namespace: root, Offloading: first[*offloadingv1beta1.NamespaceOffloading](rest)}))
+		}
+		return show(t, root, plan.NamespaceMap(namespaceMapInput(root, rest)))
+	case *offloadingv1beta1.NamespaceOffloading:
+		return show(t, root, plan.NamespaceOffloading(plan.NamespaceOffloadingInput{
+			ClusterID: "milan", Root: root, Maps: values[*offloadingv1beta1.NamespaceMap](rest),
+			VirtualNodes: values[*offloadingv1beta1.VirtualNode](rest), Dead: dead(rest), Now: now,
+		}))
+	case *offloadingv1beta1.VirtualNode:
+		return show(t, root, plan.VirtualNode(virtualNodeInput(root, rest)))
+	case *offloadingv1beta1.NamespaceMap:
+		return show(t, root, plan.RemoteNamespaces(remoteNamespacesInput(root, rest)))
+	case *offloadingv1beta1.ShadowPod:
+		return show(t, root, plan.ShadowPod(shadowPodInput(root, rest)))
+	case *offloadingv1beta1.ShadowEndpointSlice:
+		return show(t, root, plan.ShadowEndpointSlice(shadowEndpointSliceInput(root, rest)))
+	case *corev1.Pod:
+		return pod(t, root, first[*offloadingv1beta1.NamespaceOffloading](rest))
+	case *corev1.Node:
+		return node(t, root, rest)
+	}
+	t.Fatalf("no plan for %T", objects[0])
+	return ""
+}
+
+func namespaceMapInput(root *corev1.Namespace, rest []client.Object) plan.NamespaceMapInput {
+	in := plan.NamespaceMapInput{
+		ClusterID: "milan", Namespace: *root, Nodes: map[string]corev1.Node{},
+		VirtualNodes: values[*offloadingv1beta1.VirtualNode](rest), Offloadings: values[*offloadingv1beta1.NamespaceOffloading](rest),
+	}
+	for _, n := range values[*corev1.Node](rest) {
+		in.Nodes[n.Name] = n
+	}
+	return in
+}
+
+func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object) plan.VirtualNodeInput {
+	in := plan.VirtualNodeInput{
+		Root: root, Now: now, Last: true, Dead: dead(rest)[root.Spec.ClusterID],
+		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", PodCIDRs: []string{"10.10.0.0/16"}, ReflectIPs: true, Storage: true},
+		Options: first[*offloadingv1beta1.VkOptionsTemplate](rest), Node: first[*corev1.Node](rest),
+		Deployment: first[*appsv1.Deployment](rest), Leases: values[*coordinationv1.Lease](rest),
+	}
+	for _, p := range values[*corev1.Pod](rest) {
+		if p.Labels[api.LabelVirtualNode] != "" {
+			in.KubeletPods = append(in.KubeletPods, p)
+		} else {
+			in.Pods = append(in.Pods, p)
+		}
+	}
+	return in
+}
+
+func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.Object) plan.RemoteNamespacesInput {
+	in := plan.RemoteNamespacesInput{Root: root, Namespaces: map[string]corev1.Namespace{}}
+	for _, ns := range values[*corev1.Namespace](rest) {
+		in.Namespaces[ns.Name] = ns
+	}
+	in.Tenant = in.Namespaces[root.Namespace]
+	return in
+}
+
+// shadowPodInput counts as used what the other ShadowPods of a story ask for.
+func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) plan.ShadowPodInput {
+	in := plan.ShadowPodInput{Root: root, Pod: first[*corev1.Pod](rest), Configuration: first[*networkingv1beta1.Configuration](rest)}
+	in.Foreign = in.Pod != nil && in.Pod.Labels[api.LabelManagedBy] == ""
+	if quota := first[*offloadingv1beta1.Quota](rest); quota != nil {
+		used := corev1.ResourceList{}
+		for _, other := range values[*offloadingv1beta1.ShadowPod](rest) {
+			plan.Add(used, plan.Demand(&other.Spec.Pod))
+		}
+		in.Refusal = plan.Refusal(plan.QuotaInput{Quota: quota.Spec, Used: used, Pod: root.Spec.Pod})
+	}
+	return in
+}
+
+func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest []client.Object) plan.ShadowEndpointSliceInput {
+	in := plan.ShadowEndpointSliceInput{Root: root, Origin: "milan", Configurations: map[string]networkingv1beta1.Configuration{}}
+	for _, c := range values[*networkingv1beta1.Configuration](rest) {
+		in.Configurations[c.Labels[api.LabelRemoteClusterID]] = c
+	}
+	for _, c := range values[*networkingv1beta1.Connection](rest) {
+		in.Down = in.Down || c.Status.Value != networkingv1beta1.Connected
+	}
+	return in
+}
+
+// pod shows a pod after admission, and what becomes of one admission did not see.
+func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading) string {
+	t.Helper()
+	out := map[string]any{}
+	if offloading != nil {
+		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName)
+		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity}
+		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName); !cmp.Equal(admitted, again) {
+			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
+		}
+	}
+	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: api.RuntimeClassName, Now: now})
+	out["had it come before"] = []string{"Leave", "Later", "Tolerate", "Replace", "Tell"}[treatment]
+	if after > 0 {
+		out["after"] = after.String()
+	}
+	return text(t, out)
+}
+
+// node shows the Node of a virtual node whose Node is root; one without an UID does not exist yet.
+func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
+	t.Helper()
+	in := plan.NodeInput{
+		VirtualNode: first[*offloadingv1beta1.VirtualNode](rest), Peer: first[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
+		Address: "10.10.1.7", Port: 10250, Version: "v1.35.4", Now: now,
+	}
+	if root.UID != "" {
+		in.Node = root
+	}
+	return text(t, map[string]any{"node": content(t, plan.Node(in))})
+}
+
+// show writes a plan.
+func show(t *testing.T, root client.Object, p ctl.Plan) string {
+	t.Helper()
+	out := map[string]any{"state": []string{"Ready", "Waiting", "Blocked"}[p.State]}
+	if p.Reason != "" {
+		out["verdict"] = p.Reason + ": " + p.Message
+	}
+	if p.After > 0 {
+		out["after"] = p.After.String()
+	}
+	for _, obj := range p.Objects {
+		out["objects"] = append(list(out["objects"]), content(t, obj))
+	}
+	for _, obj := range p.Delete {
+		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))
+	}
+	if p.Status != nil {
+		out["status"] = content(t, p.Status)["status"]
+	}
+	if p.Fill != nil {
+		patch, err := client.MergeFrom(root).Data(p.Fill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fill map[string]any
+		if err := yaml.Unmarshal(patch, &fill); err != nil {
+			t.Fatal(err)
+		}
+		out["fill"] = fill
+	}
+	return text(t, out)
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// content is an object without what is empty.
+func content(t *testing.T, obj client.Object) map[string]any {
+	t.Helper()
+	gvk, err := apiutil.GVKForObject(obj, scheme.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u["kind"] = gvk.Kind
+	dropEmpty(u)
+	return u
+}
+
+func dropEmpty(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			if dropEmpty(v); len(v) == 0 {
+				delete(m, k)
+			}
+		case []any:
+			for _, item := range v {
+				if item, ok := item.(map[string]any); ok {
+					dropEmpty(item)
+				}
+			}
+		}
+	}
+}
+
+func dead(objects []client.Object) map[string]bool {
+	out := map[string]bool{}
+	for _, fc := range values[*corev1beta1.ForeignCluster](objects) {
+		out[fc.Spec.ClusterID] = fc.Annotations[api.AnnotationPermanentlyUnreachable] == api.True
+	}
+	return out
+}
+
+func first[P client.Object](objects []client.Object) P {
+	var none P
+	for _, obj := range objects {
+		if p, ok := obj.(P); ok {
+			return p
+		}
+	}
+	return none
+}
+
+func values[P interface {
+	*T
+	client.Object
+}, T any](objects []client.Object) []T {
+	var out []T
+	for _, obj := range slices.Clone(objects) {
+		if p, ok := obj.(P); ok {
+			out = append(out, *p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// drainInterval is how often a draining node's pods are counted: they are watched by nobody
+// here, and a pod ends in about a second.
+const drainInterval = time.Second
+
+// drainTime is how long pods on a node being drained may be protected by disruption budgets:
+// unpeering ends.
+const drainTime = 5 * time.Minute
+
+// lostAfter is how long after the end of its grace period a pod is taken for lost with its node.
+const lostAfter = 10 * time.Second
+
+// VirtualNodeInput is what is known about one virtual node.
+type VirtualNodeInput struct {
+	Root *offloadingv1beta1.VirtualNode
+	// Kubelet is how virtual kubelets run in this cluster.
+	Kubelet KubeletSettings
+	// Options are the defaults the virtual node names; nil when they do not exist.
+	Options *offloadingv1beta1.VkOptionsTemplate
+	// Node is the node of the virtual node's name, whoever made it; nil when there is none.
+	Node *corev1.Node
+	// Deployment is the virtual kubelet's; nil before it exists.
+	Deployment *appsv1.Deployment
+	// KubeletPods are the virtual kubelet's.
+	KubeletPods []corev1.Pod
+	// Pods are those on the node; read only while the virtual node is being deleted.
+	Pods []corev1.Pod
+	// Leases are those the virtual kubelets of the tenant namespace left; read likewise.
+	Leases []coordinationv1.Lease
+	// Last says that no other virtual node is left in the tenant namespace.
+	Last bool
+	// Dead says that the provider was declared permanently unreachable.
+	Dead bool
+	// Now dates changes of conditions.
+	Now time.Time
+}
+
+// VirtualNode plans the virtual kubelet of a virtual node and what it may do. The Node itself is
+// made by the virtual kubelet. A virtual node being deleted is drained first, so that its pods
+// end in both clusters, and then everything goes, the Node last named here.
+func VirtualNode(in VirtualNodeInput) ctl.Plan {
+	switch {
+	case in.Root.DeletionTimestamp != nil:
+		return dismantle(in)
+	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
+		return ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name)
+	case in.Options == nil:
+		return ctl.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef")
+	case in.Root.Spec.KubeconfigSecretRef == nil || in.Root.Spec.KubeconfigSecretRef.Name == "":
+		return ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef")
+	}
+	filled := defaulted(in.Root, in.Options)
+	objects := append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
+	return ctl.Plan{Objects: objects, Fill: filled, Status: virtualNodeStatus(in, progress(in, filled))}
+}
+
+// defaulted fills in what the user left open. The Deployment's template is not filled in: it
+// follows the options, so that an upgrade of Liqo reaches virtual nodes made before.
+func defaulted(root *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) *offloadingv1beta1.VirtualNode {
+	filled := root.DeepCopy()
+	if filled.Spec.CreateNode == nil {
+		filled.Spec.CreateNode = new(options.Spec.CreateNode)
+	}
+	if filled.Spec.DisableNetworkCheck == nil {
+		filled.Spec.DisableNetworkCheck = new(options.Spec.DisableNetworkCheck)
+	}
+	metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, filled.Spec.ClusterID)
+	return filled
+}
+
+// rights are the virtual kubelet's service account and what it may do in this cluster.
+func rights(vn *offloadingv1beta1.VirtualNode) []client.Object {
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn)}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   api.VirtualNodeBindingName(vn.Name),
+				Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelRemoteClusterID: vn.Spec.ClusterID},
+			},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletLocal},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace}},
+		},
+	}
+}
+
+// step is the state of the two parts of a virtual node.
+type step struct {
+	kubelet, node offloadingv1beta1.VirtualNodeConditionStatus
+}
+
+func progress(in VirtualNodeInput, filled *offloadingv1beta1.VirtualNode) step {
+	s := step{offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating}
+	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
+		s.kubelet = offloadingv1beta1.VirtualNodeRunning
+	}
+	switch {
+	case !*filled.Spec.CreateNode:
+		s.node = offloadingv1beta1.VirtualNodeNone
+	case in.Node != nil && nodeReady(in.Node):
+		s.node = offloadingv1beta1.VirtualNodeRunning
+	}
+	return s
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// dismantle takes a virtual node apart. Leases go last: a kubelet that still runs would make its
+// own again.
+//
+//	state                                     plan
+//	pods on the node, provider not dead       waits while they are evicted, at last deletes them
+//	Node, Deployment or kubelet pod left      they are deleted, and waited for
+//	none of these                             leases are deleted, the rest is pruned
+//
+// A dead provider never confirms that pods have ended: they are marked as deleted and end when
+// Kubernetes collects what its missing Node leaves.
+func dismantle(in VirtualNodeInput) ctl.Plan {
+	node := in.Node
+	if node != nil && node.Labels[api.LabelType] != api.TypeVirtualNode {
+		node = nil
+	}
+	var pods []client.Object
+	if node != nil {
+		pods = Draining(in.Pods)
+	}
+	if len(pods) > 0 && !in.Dead {
+		p := ctl.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
+		p.After = drainInterval
+		if in.Now.Sub(in.Root.DeletionTimestamp.Time) > drainTime {
+			p.Delete = pods
+		}
+		p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeDraining})
+		return p
+	}
+	if node == nil && in.Deployment == nil && !in.kubeletRuns() {
+		return ctl.Plan{Delete: leftLeases(in)}
+	}
+	p := ctl.Wait("Deleting", "waiting for the virtual kubelet to end; look at its pod if this lasts")
+	p.Delete, p.After = pods, drainInterval
+	if in.Deployment != nil {
+		p.Delete = append(p.Delete, in.Deployment)
+	}
+	if node != nil {
+		p.Delete = append(p.Delete, node)
+	}
+	p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeDeleting, offloadingv1beta1.VirtualNodeDeleting})
+	return p
+}
+
+// kubeletRuns reports whether a pod of the virtual kubelet may still act. One that should have
+// ended long ago runs on a node that is lost, and is not waited for.
+func (in VirtualNodeInput) kubeletRuns() bool {
+	return slices.ContainsFunc(in.KubeletPods, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil || in.Now.Before(pod.DeletionTimestamp.Add(lostAfter))
+	})
+}
+
+// Draining are the pods that have to leave a node; those of DaemonSets would come back at once
+// and end with their Node.
+func Draining(pods []corev1.Pod) []client.Object {
+	var out []client.Object
+	for i := range pods {
+		if owner := metav1.GetControllerOf(&pods[i]); owner == nil || owner.Kind != "DaemonSet" {
+			out = append(out, &pods[i])
+		}
+	}
+	return out
+}
+
+// leftLeases are the leases nobody would renew any more; a successor would wait for them to expire.
+func leftLeases(in VirtualNodeInput) []client.Object {
+	var out []client.Object
+	for i := range in.Leases {
+		if name := in.Leases[i].Name; name == in.Root.Name || in.Last && name == api.VirtualKubeletLeaderLease {
+			out = append(out, &in.Leases[i])
+		}
+	}
+	return out
+}
+
+func virtualNodeStatus(in VirtualNodeInput, s step) *offloadingv1beta1.VirtualNode {
+	list := []offloadingv1beta1.VirtualNodeCondition{
+		{Type: offloadingv1beta1.VirtualKubeletCondition, Status: s.kubelet},
+		{Type: offloadingv1beta1.NodeCondition, Status: s.node},
+	}
+	for i := range list {
+		list[i].LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		for _, before := range in.Root.Status.Conditions {
+			if before.Type == list[i].Type && before.Status == list[i].Status {
+				list[i].LastTransitionTime = before.LastTransitionTime
+			}
+		}
+	}
+	return &offloadingv1beta1.VirtualNode{Status: offloadingv1beta1.VirtualNodeStatus{Conditions: list}}
+}
+
+// CordonInput is a node and the virtual node of its name, nil when there is none.
+type CordonInput struct {
+	Node        *corev1.Node
+	VirtualNode *offloadingv1beta1.VirtualNode
+}
+
+// Cordon plans that no new pods come to the node of a virtual node being deleted.
+func Cordon(in CordonInput) ctl.Plan {
+	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil || in.VirtualNode.DeletionTimestamp == nil {
+		return ctl.Plan{}
+	}
+	filled := in.Node.DeepCopy()
+	filled.Spec.Unschedulable = true
+	return ctl.Plan{Fill: filled}
+}

@@ -1,0 +1,133 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create;update
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+
+// shadowEndpointSlice makes the endpoint slices consumers ask for.
+func shadowEndpointSlice(o Options) ctl.Registrar {
+	return ctl.Controller[*offloadingv1beta1.ShadowEndpointSlice, plan.ShadowEndpointSliceInput]{
+		Name: "shadowendpointslice",
+		Owns: []client.Object{&discoveryv1.EndpointSlice{}},
+		Watches: []ctl.Watch{
+			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
+			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
+			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
+		},
+		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
+		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
+			return gatherShadowEndpointSlice(ctx, r, root, o)
+		},
+		Plan: plan.ShadowEndpointSlice,
+	}
+}
+
+func gatherShadowEndpointSlice(
+	ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice, o Options,
+) (plan.ShadowEndpointSliceInput, error) {
+	in := plan.ShadowEndpointSliceInput{
+		Root: root, DenyDirect: o.DenyDirectConnections, Configurations: map[string]networkingv1beta1.Configuration{},
+	}
+	var err error
+	if in.Origin, err = originOf(ctx, r, root.Namespace); err != nil {
+		return in, err
+	}
+	var configurations networkingv1beta1.ConfigurationList
+	if err := r.List(ctx, &configurations); err != nil {
+		return in, fmt.Errorf("list configurations: %w", err)
+	}
+	for _, c := range configurations.Items {
+		if id := c.Labels[api.LabelRemoteClusterID]; id != "" {
+			in.Configurations[id] = c
+		}
+	}
+	in.Down, err = peerDown(ctx, r, in.Origin)
+	return in, err
+}
+
+// peerDown reports whether this cluster sees the peer failing: its tunnel is not connected, or its
+// API server, where it is looked at, does not answer. What is not known does not count.
+func peerDown(ctx context.Context, r client.Reader, peer string) (bool, error) {
+	var connections networkingv1beta1.ConnectionList
+	if err := r.List(ctx, &connections, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
+		return false, fmt.Errorf("list connections to %s: %w", peer, err)
+	}
+	for i := range connections.Items {
+		if connections.Items[i].Status.Value != networkingv1beta1.Connected {
+			return true, nil
+		}
+	}
+	fc, err := optional(ctx, r, types.NamespacedName{Name: peer}, &corev1beta1.ForeignCluster{})
+	if err != nil || fc == nil {
+		return false, err
+	}
+	for _, c := range fc.Status.Conditions {
+		if c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionError {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// slicesFrom are the slices in the namespaces of the peer the changed object concerns.
+func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	peer := obj.GetLabels()[api.LabelRemoteClusterID]
+	if fc, ok := obj.(*corev1beta1.ForeignCluster); ok {
+		peer = fc.Spec.ClusterID
+	}
+	var namespaces corev1.NamespaceList
+	if peer == "" || r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: peer}) != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, ns := range namespaces.Items {
+		var list offloadingv1beta1.ShadowEndpointSliceList
+		if r.List(ctx, &list, client.InNamespace(ns.Name)) != nil {
+			continue
+		}
+		for i := range list.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// slicesAddressed are the slices whose addresses the changed Configuration may map: those of its
+// peer, and those that name pods of third clusters.
+func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	requests := slicesFrom(ctx, r, obj)
+	var list offloadingv1beta1.ShadowEndpointSliceList
+	if r.List(ctx, &list) != nil {
+		return requests
+	}
+	for i := range list.Items {
+		if _, direct := list.Items[i].Annotations[api.AnnotationDirectConnectionsData]; direct {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

@@ -1,0 +1,130 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/finalizers,verbs=update
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+
+// shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
+// quota decides one after the other. Conditions would cost a write a pod, so they are left out.
+func shadowPod(o Options, quota *ledger) ctl.Registrar {
+	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
+		Name:    "shadowpod",
+		Owns:    []client.Object{&corev1.Pod{}},
+		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
+		Quiet:   true,
+		Workers: workersOr(o.ShadowPodWorkers, 10),
+		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
+			return gatherShadowPod(ctx, r, root, o, quota)
+		},
+		Plan: plan.ShadowPod,
+	}
+}
+
+func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quota *ledger) (plan.ShadowPodInput, error) {
+	in := plan.ShadowPodInput{Root: root}
+	var err error
+	if in.Pod, err = optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{}); err != nil {
+		return in, err
+	}
+	if in.Pod == nil {
+		// The cache knows only pods made by Liqo, and may be late.
+		in.Pod, err = optional(ctx, r.Live, client.ObjectKeyFromObject(root), &corev1.Pod{})
+	}
+	if err != nil {
+		return in, err
+	}
+	if in.Pod != nil {
+		in.Foreign = !madeFor(in.Pod, root)
+		return in, nil
+	}
+	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
+		return in, err
+	}
+	if o.EnforceResources {
+		in.Refusal, err = quota.admit(ctx, r, root)
+	}
+	return in, err
+}
+
+// configurationOf is the mapping of a peer's addresses, nil when the clusters are not networked.
+func configurationOf(ctx context.Context, r client.Reader, peer string) (*networkingv1beta1.Configuration, error) {
+	var list networkingv1beta1.ConfigurationList
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
+		return nil, fmt.Errorf("list configurations of %s: %w", peer, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
+}
+
+// madeFor reports whether a pod was made for the ShadowPod or for a former one of its name, whose
+// pod is about to be collected.
+func madeFor(pod *corev1.Pod, root *offloadingv1beta1.ShadowPod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && (owner.UID == root.UID || owner.Kind == "ShadowPod" && owner.Name == root.Name)
+}
+
+// refusedPods are the ShadowPods of the quota's user that have no pod: they may have one now.
+func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	quota, ok := obj.(*offloadingv1beta1.Quota)
+	if !ok {
+		return nil
+	}
+	var list offloadingv1beta1.ShadowPodList
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: quota.Spec.User}); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if p := list.Items[i].Status.Phase; p == "" || p == corev1.PodUnknown {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// quotaOf is the quota of a user, nil when there is none.
+func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.Quota, error) {
+	var list offloadingv1beta1.QuotaList
+	if err := r.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list quotas: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.User == user {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// originOf is the cluster a namespace was made for, empty for any other namespace.
+func originOf(ctx context.Context, r client.Reader, namespace string) (string, error) {
+	ns, err := optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
+	if err != nil || ns == nil || ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
+		return "", err
+	}
+	return ns.Labels[api.LabelRemoteClusterID], nil
+}

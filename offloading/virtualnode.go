@@ -1,0 +1,150 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;delete
+
+// virtualNode runs the virtual kubelets.
+func virtualNode(o Options) ctl.Registrar {
+	all := ctl.All(&offloadingv1beta1.VirtualNodeList{})
+	return ctl.Controller[*offloadingv1beta1.VirtualNode, plan.VirtualNodeInput]{
+		Name:      "virtualnode",
+		Finalizer: api.FinalizerVirtualNode,
+		Owns:      []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{}},
+		Watches: []ctl.Watch{
+			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
+			{Kind: &corev1.Node{}, Map: virtualNodesNamed},
+			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(all)},
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
+			return gatherVirtualNode(ctx, r, root, o)
+		},
+		Plan: plan.VirtualNode,
+	}
+}
+
+// virtualNodesNamed leads from a Node to the virtual node of its name.
+func virtualNodesNamed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &list); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Name == obj.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode, o Options) (plan.VirtualNodeInput, error) {
+	in := plan.VirtualNodeInput{Root: root, Kubelet: o.Kubelet, Now: time.Now()}
+	var err error
+	if in.Node, err = optional(ctx, r, types.NamespacedName{Name: root.Name}, &corev1.Node{}); err != nil {
+		return in, err
+	}
+	deployment := types.NamespacedName{Namespace: root.Namespace, Name: api.VirtualKubeletName(root.Name)}
+	if in.Deployment, err = optional(ctx, r, deployment, &appsv1.Deployment{}); err != nil {
+		return in, err
+	}
+	if root.DeletionTimestamp != nil {
+		return gatherDismantling(ctx, r, in)
+	}
+	in.Options, err = optional(ctx, r, optionsOf(root, o), &offloadingv1beta1.VkOptionsTemplate{})
+	return in, err
+}
+
+func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedName {
+	ref := root.Spec.VkOptionsTemplateRef
+	if ref == nil || ref.Name == "" {
+		return o.DefaultOptions
+	}
+	if ref.Namespace == "" {
+		return types.NamespacedName{Namespace: o.DefaultOptions.Namespace, Name: ref.Name}
+	}
+	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+}
+
+// gatherDismantling reads what stands in the way of a virtual node's end. Pods on the node are
+// users' and in no cache; neither are leases.
+func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
+	dead, err := deadPeers(ctx, r)
+	if err != nil {
+		return in, err
+	}
+	in.Dead = dead[in.Root.Spec.ClusterID]
+	var pods, kubelets corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": in.Root.Name}); err != nil {
+		return in, fmt.Errorf("list pods of node %s: %w", in.Root.Name, err)
+	}
+	if err := r.Live.List(ctx, &kubelets, client.InNamespace(in.Root.Namespace), client.MatchingLabels{api.LabelVirtualNode: in.Root.Name}); err != nil {
+		return in, fmt.Errorf("list pods of virtual kubelet %s: %w", in.Root.Name, err)
+	}
+	var leases coordinationv1.LeaseList
+	if err := r.Live.List(ctx, &leases, client.InNamespace(in.Root.Namespace)); err != nil {
+		return in, fmt.Errorf("list leases: %w", err)
+	}
+	var vns offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &vns, client.InNamespace(in.Root.Namespace)); err != nil {
+		return in, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	in.Pods, in.KubeletPods, in.Leases, in.Last = pods.Items, kubelets.Items, leases.Items, len(vns.Items) <= 1
+	return in, nil
+}
+
+// cordon keeps new pods off the node of a virtual node being deleted.
+func cordon() ctl.Registrar {
+	return ctl.Controller[*corev1.Node, plan.CordonInput]{
+		Name:    "cordon",
+		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.VirtualNode{}, Map: nodeNamed}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.CordonInput, error) {
+			in := plan.CordonInput{Node: root}
+			var list offloadingv1beta1.VirtualNodeList
+			if err := r.List(ctx, &list); err != nil {
+				return in, fmt.Errorf("list virtual nodes: %w", err)
+			}
+			for i := range list.Items {
+				if list.Items[i].Name == root.Name {
+					in.VirtualNode = &list.Items[i]
+				}
+			}
+			return in, nil
+		},
+		Plan: plan.Cordon,
+	}
+}
+
+func nodeNamed(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetName()}}}
+}
