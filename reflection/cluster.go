@@ -1,0 +1,97 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// Cluster is one side of the reflection.
+type Cluster struct {
+	client.Client
+	config *rest.Config
+	http   *http.Client
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+}
+
+// NewCluster reaches a cluster. Nothing is asked of it: the kinds we speak of are known, so no
+// discovery is needed and a cluster that is away at the moment is no error.
+func NewCluster(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // no limit at the client; the API server has priority and fairness
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", config.Host, err)
+	}
+	c := &Cluster{config: config, http: httpClient, scheme: scheme, mapper: staticMapper(scheme)}
+	c.Client, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: c.mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// staticMapper maps every kind of the scheme to the resource of the usual name. All kinds the
+// engine reads are namespaced and follow the rule.
+func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk := range scheme.AllKnownTypes() {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+// selectors limit a cache: labels for each kind in it.
+type selectors map[client.Object]labels.Selector
+
+// cache makes a cache of one namespace. Its objects are shared: whoever reads must not change
+// them. trim removes from them what nobody reads.
+func (c *Cluster) cache(namespace string, kinds selectors, trim func(any) (any, error)) (cache.Cache, error) {
+	byObject := map[client.Object]cache.ByObject{}
+	for kind, selector := range kinds {
+		byObject[kind] = cache.ByObject{Label: selector}
+	}
+	out, err := cache.New(c.config, cache.Options{
+		HTTPClient:                   c.http,
+		Scheme:                       c.scheme,
+		Mapper:                       c.mapper,
+		DefaultNamespaces:            map[string]cache.Config{namespace: {}},
+		ByObject:                     byObject,
+		DefaultTransform:             trim,
+		DefaultUnsafeDisableDeepCopy: new(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of namespace %s at %s: %w", namespace, c.config.Host, err)
+	}
+	return out, nil
+}
+
+// keepOurFields drops the managed fields of others: ours say which labels and annotations of a
+// remote object came from home.
+func keepOurFields(obj any) (any, error) {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return obj, nil
+	}
+	var ours []metav1.ManagedFieldsEntry
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager == api.FieldManagerReflection {
+			ours = append(ours, entry)
+		}
+	}
+	o.SetManagedFields(ours)
+	return obj, nil
+}

@@ -1,0 +1,289 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reflection keeps objects of this cluster and of a provider equal. One engine and a
+// table of kinds serve two purposes: in the virtual kubelet the objects of offloaded namespaces
+// (pods, services, configuration) are reflected to the provider and the state of the pods comes
+// back; in the controller our own kinds are replicated to the peer (package replication).
+//
+//	home cluster                engine                 remote cluster
+//	object ── event ──▶ queue ─▶ Push ── create, patch, delete ──▶ object with our marks
+//	status ◀── patch ─── Pull ◀─ queue ◀── event ── object, or what was made from it
+//
+// What an object looks like on the other side is decided by the pure functions of package
+// translate. The engine alone handles ownership, deletion, retries and namespaces:
+//
+//   - A remote object is ours if it carries our marks (labels). Caches at the remote hold only
+//     those. Anything else of the same name is never touched: creation is a plain create, which
+//     the API server refuses if the name is taken.
+//   - A change is one merge patch with the UID of the object it was computed for, holding only
+//     what differs; there is no server-side apply here, because apply would merge into a foreign
+//     object instead of refusing, and would leave alone the keys others add to our data. The
+//     field manager is still named, and tells which labels and annotations came from home.
+//   - Deletion names the UID.
+//   - Nothing is polled and nothing is written twice: every write waits for its own event
+//     before the object is judged again (ledger).
+//
+// The engine does not know where its Views come from (Run makes them for the virtual kubelet),
+// and does not know the Node object.
+//
+// Start reading at Kind, then Engine, then sync.
+package reflection
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// Config describes an engine.
+type Config struct {
+	// Peer is the cluster ID of the remote cluster.
+	Peer string
+	// Node is the virtual node, for metrics; empty if there is none.
+	Node string
+	// Home and Remote are the two sides.
+	Home, Remote *Cluster
+	// Kinds is what is kept equal.
+	Kinds []Kind
+	// Events gives the writer of events of a source; nil = no events.
+	Events func(source string) EventFunc
+	// Released says that home objects need not wait for the peer any more because it was
+	// declared dead; nil = never.
+	Released func(ctx context.Context) bool
+	// Synced is told when a kind of a namespace is being worked on; nil = nobody wants to know.
+	Synced func(kind string)
+
+	metrics *metrics
+}
+
+// EventFunc writes an event on a home object; level is Normal or Warning.
+type EventFunc func(home runtime.Object, level, reason, message string)
+
+// Engine keeps the objects of two clusters equal. See must be called once before anything happens.
+type Engine struct {
+	Config
+	kinds []*worker
+	view  atomic.Pointer[translate.View]
+
+	mu         sync.RWMutex
+	namespaces map[string]*namespace // by home name
+}
+
+// worker is one kind at work.
+type worker struct {
+	Kind
+	engine *Engine
+	queue  queue
+	ledger ledger
+	events EventFunc
+
+	mu       sync.Mutex
+	failures map[types.NamespacedName]string // last message shown, so that it is shown once
+}
+
+// New makes an engine; it does nothing before Run.
+func New(c Config) (*Engine, error) {
+	if c.metrics == nil {
+		m, err := newMetrics(nil)
+		if err != nil {
+			return nil, err
+		}
+		c.metrics = m
+	}
+	e := &Engine{Config: c, namespaces: map[string]*namespace{}}
+	for _, kind := range c.Kinds {
+		if kind.Workers == 0 {
+			continue
+		}
+		w := &worker{Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}}
+		w.events = func(runtime.Object, string, string, string) {}
+		if c.Events != nil {
+			w.events = c.Events(eventSource(kind.Name))
+		}
+		e.kinds = append(e.kinds, w)
+	}
+	return e, nil
+}
+
+// Run works until ctx ends. Everything that exists at the remote stays.
+func (e *Engine) Run(ctx context.Context) error {
+	var stop []func()
+	defer func() {
+		for _, f := range slices.Backward(stop) {
+			f()
+		}
+	}()
+	for _, w := range e.kinds {
+		if w.HomeCache == nil {
+			continue
+		}
+		remove, _, err := w.watch(ctx, w.HomeCache, w.Home, w.sawHome)
+		if err != nil {
+			return err
+		}
+		stop = append(stop, remove)
+	}
+	var running sync.WaitGroup
+	for _, w := range e.kinds {
+		for range w.Workers {
+			running.Go(func() { w.work(ctx) })
+		}
+	}
+	<-ctx.Done()
+	for _, w := range e.kinds {
+		w.queue.ShutDown()
+	}
+	e.mu.Lock()
+	for _, ns := range e.namespaces {
+		ns.close()
+	}
+	clear(e.namespaces)
+	e.mu.Unlock()
+	running.Wait()
+	return nil
+}
+
+// See takes over a new view: namespaces that are new in it are opened, those that left it are
+// closed (their remote objects are the provider's to remove, with the namespace), and every
+// object is looked at again. Calls must not overlap. ctx is that of Run.
+func (e *Engine) See(ctx context.Context, view translate.View) error {
+	before := e.view.Swap(&view)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for home, ns := range e.namespaces {
+		if view.Namespaces[home] != ns.remote {
+			ns.close()
+			delete(e.namespaces, home)
+		}
+	}
+	for home, remote := range view.Namespaces {
+		if e.namespaces[home] != nil || ctx.Err() != nil {
+			continue
+		}
+		ns, err := e.open(ctx, home, remote)
+		if err != nil {
+			return err
+		}
+		e.namespaces[home] = ns
+	}
+	if before != nil || len(view.Namespaces) == 0 {
+		log.FromContext(ctx).Info("view of the peer changed", "peer", e.Peer, "namespaces", len(view.Namespaces))
+	}
+	for _, w := range e.kinds {
+		w.lookAtAll(ctx)
+	}
+	return nil
+}
+
+// namespace gives the mapped namespace, nil if it is not mapped.
+func (e *Engine) namespace(home string) *namespace {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.namespaces[home]
+}
+
+// lookAtAll queues every home object of the kind the caches hold. The engine is locked.
+func (w *worker) lookAtAll(ctx context.Context) {
+	if w.HomeCache != nil {
+		w.lookAt(ctx, w.HomeCache, w.Home, "")
+		return
+	}
+	for _, ns := range w.engine.namespaces {
+		if ns.ready(w) {
+			w.lookAt(ctx, ns.home, w.Home, "")
+		}
+	}
+}
+
+// lookAt queues the objects of a kind that a cache holds; namespace "" = all.
+func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
+	keys, err := keysOf(ctx, r, w.engine.Home.scheme, kind, namespace)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "list objects to look at", "kind", w.Name)
+		return
+	}
+	for _, key := range keys {
+		w.queue.Add(key)
+	}
+}
+
+// sawHome queues a home object.
+func (w *worker) sawHome(obj client.Object) {
+	if !w.concerns(obj) {
+		return
+	}
+	key := client.ObjectKeyFromObject(obj)
+	w.ledger.saw(slot{atHome, key}, obj.GetResourceVersion())
+	w.queue.Add(key)
+}
+
+// watch calls saw for every event of a kind in a cache, until remove is called; synced says
+// whether saw has been called for everything that was there at the beginning.
+func (w *worker) watch(ctx context.Context, c informers, kind client.Object, saw func(client.Object)) (remove func(), synced cache.InformerSynced, err error) {
+	informer, err := c.GetInformer(ctx, kind, notWaiting)
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %s: %w", w.Name, err)
+	}
+	registration, err := informer.AddEventHandler(handler(saw))
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %s: %w", w.Name, err)
+	}
+	remove = func() { _ = informer.RemoveEventHandler(registration) } // fails only for a stopped informer
+	return remove, registration.HasSynced, nil
+}
+
+// handler calls saw for every event, with the last known state of a deleted object.
+func handler(saw func(client.Object)) cache.ResourceEventHandler {
+	see := func(obj any) {
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		if o, ok := obj.(client.Object); ok {
+			saw(o)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: see}
+}
+
+func (w *worker) work(ctx context.Context) {
+	for {
+		key, shutdown := w.queue.Get()
+		if shutdown {
+			return
+		}
+		w.one(ctx, key)
+		w.queue.Done(key)
+	}
+}
+
+func (w *worker) one(ctx context.Context, key types.NamespacedName) {
+	view := w.engine.view.Load()
+	if view == nil || ctx.Err() != nil {
+		return
+	}
+	counters := []string{key.Namespace, w.Name, w.engine.Peer, w.engine.Node}
+	w.engine.metrics.items.WithLabelValues(counters...).Inc()
+	v := *view
+	v.AllowList = w.AllowList
+	after, err := w.sync(ctx, key, v)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
+		w.queue.AddRateLimited(key)
+		return
+	case after > 0:
+		w.queue.AddAfter(key, after)
+	}
+	w.queue.Forget(key)
+}

@@ -1,0 +1,131 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// Kind is one row of the table of what is kept equal. A home object and its remote one have the
+// same name unless RemoteName says otherwise; a field flows in one direction only.
+type Kind struct {
+	// Name is the resource in metrics, logs and the source of events.
+	Name string
+	// Workers is how many objects are worked on at once; 0 switches the kind off.
+	Workers int
+	// AllowList reflects only objects marked for it; false = all but those marked against it.
+	AllowList bool
+
+	// Home and Remote are prototypes of the objects on both sides.
+	Home, Remote client.Object
+	// HomeCache holds the home objects of all namespaces, synced and run by somebody else;
+	// nil = the engine runs a cache for each mapped namespace.
+	HomeCache cache.Cache
+	// Mine says which home objects are to be kept equal; nil = all.
+	Mine func(home client.Object) bool
+	// Marks select the remote objects that are ours; whatever does not match is never touched.
+	Marks labels.Selector
+	// RemoteName and HomeName lead from one name to the other; nil = they are equal.
+	RemoteName, HomeName func(string) string
+	// Report is a second remote kind of the same name whose state is pulled, too; nil = none.
+	// ReportMarks select its objects.
+	Report      client.Object
+	ReportMarks labels.Selector
+	// Beside are home kinds Gather reads in the namespace of an object: when one of them
+	// changes, all objects of this kind in that namespace are looked at again.
+	Beside []client.Object
+
+	// Gather reads what Push needs besides the two objects and puts it into the View; after
+	// is when to look again, 0 = no need. nil = nothing.
+	Gather func(ctx context.Context, r client.Reader, o Objects, v translate.View) (view translate.View, after time.Duration, err error)
+	// Push gives the remote object as it should be, nil for none, starting from o.Remote. An
+	// error is for the user and does not go away by trying again.
+	Push func(o Objects, v translate.View) (client.Object, error)
+	// Pull gives the home object with the status that comes back; nil = nothing comes back.
+	Pull func(o Objects, v translate.View) client.Object
+	// Strategic writes the status as a strategic merge patch, for kinds of Kubernetes whose
+	// status has several writers.
+	Strategic bool
+
+	// Events is what the reasons of events end in; empty = "Reflection".
+	Events string
+	// Quiet: success is no event, as every pod has one already.
+	Quiet bool
+	// Finalizer holds a home object until its remote one is gone; empty = none.
+	Finalizer string
+	// Keeps: what was pushed stays when its origin goes; it ends by itself.
+	Keeps bool
+	// Ends: a home object being deleted is removed by us once nothing is left of it at the
+	// peer, as a kubelet does with pods.
+	Ends bool
+}
+
+// Objects are the objects of one key; nil = it does not exist.
+type Objects struct{ Home, Remote, Report client.Object }
+
+func (k *Kind) remoteName(home string) string {
+	if k.RemoteName == nil {
+		return home
+	}
+	return k.RemoteName(home)
+}
+
+func (k *Kind) homeName(remote string) string {
+	if k.HomeName == nil {
+		return remote
+	}
+	return k.HomeName(remote)
+}
+
+func (k *Kind) mine(home client.Object) bool { return k.Mine == nil || k.Mine(home) }
+
+// concerns says whether a home object is, or may have been, ours.
+func (k *Kind) concerns(home client.Object) bool {
+	return k.mine(home) || k.Finalizer != "" && controllerutil.ContainsFinalizer(home, k.Finalizer)
+}
+
+// Push makes a Kind's Push from a translator of two types.
+func Push[H, R client.Object](translator func(H, R, translate.View) R) func(Objects, translate.View) (client.Object, error) {
+	return func(o Objects, v translate.View) (client.Object, error) {
+		return orNil(translator(as[H](o.Home), as[R](o.Remote), v)), nil
+	}
+}
+
+// PushOrError is Push for a translator that can fail.
+func PushOrError[H, R client.Object](translator func(H, R, translate.View) (R, error)) func(Objects, translate.View) (client.Object, error) {
+	return func(o Objects, v translate.View) (client.Object, error) {
+		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
+		return orNil(out), err
+	}
+}
+
+// as gives the typed object, a typed nil for none.
+func as[T client.Object](obj client.Object) T {
+	typed, _ := obj.(T)
+	return typed
+}
+
+// orNil turns a typed nil into nil.
+func orNil[T client.Object](obj T) client.Object {
+	var none T
+	if client.Object(obj) == client.Object(none) {
+		return nil
+	}
+	return obj
+}
+
+// Pull makes a Kind's Pull from a translator of two types.
+func Pull[H, R client.Object](translator func(H, R, translate.View) H) func(Objects, translate.View) client.Object {
+	return func(o Objects, v translate.View) client.Object {
+		return orNil(translator(as[H](o.Home), as[R](o.Remote), v))
+	}
+}

@@ -1,0 +1,245 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// Reflector tunes the reflection of one kind.
+type Reflector struct {
+	// Workers is how many objects are worked on at once; 0 switches the kind off.
+	Workers int
+	// AllowList reflects only objects marked for it.
+	AllowList bool
+}
+
+// Keys of the reflectors, as in VkOptionsTemplate and in the flags of the virtual kubelet.
+const (
+	ReflectPod            = "pod"
+	ReflectServiceAccount = "serviceaccount"
+	ReflectService        = "service"
+	ReflectEndpointSlice  = "endpointslice"
+	ReflectConfigMap      = "configmap"
+	ReflectSecret         = "secret"
+	ReflectIngress        = "ingress"
+	ReflectEvent          = "event"
+)
+
+// DefaultReflectors are the defaults of the chart.
+func DefaultReflectors() map[string]Reflector {
+	return map[string]Reflector{
+		ReflectPod:            {Workers: 10},
+		ReflectEndpointSlice:  {Workers: 10},
+		ReflectServiceAccount: {Workers: 3},
+		ReflectService:        {Workers: 3},
+		ReflectConfigMap:      {Workers: 3},
+		ReflectSecret:         {Workers: 3},
+		ReflectIngress:        {Workers: 3},
+		ReflectEvent:          {Workers: 3},
+	}
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// podKinds belong to one virtual node: its pods and their tokens. pods is a cache of the pods
+// of that node in all namespaces.
+func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
+	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
+	return []Kind{{
+		Name:        "Pod",
+		Workers:     o.Reflectors[ReflectPod].Workers,
+		Home:        &corev1.Pod{},
+		HomeCache:   pods,
+		Remote:      &offv1beta1.ShadowPod{},
+		Marks:       mine,
+		Report:      &corev1.Pod{},
+		ReportMarks: mine,
+		Push:        Push(translate.Pod),
+		Pull:        pullPod,
+		Strategic:   true,
+		Ends:        true,
+	}, {
+		Name:       "ServiceAccount",
+		Workers:    o.Reflectors[ReflectServiceAccount].Workers,
+		Home:       &corev1.Pod{},
+		HomeCache:  pods,
+		Remote:     &corev1.Secret{},
+		Marks:      mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
+		RemoteName: api.ServiceAccountTokenSecretName,
+		HomeName:   podOfTokens,
+		Gather:     gatherTokens(home),
+		Push:       Push(translate.Tokens),
+		Events:     "SATokensReflection",
+		Quiet:      true,
+	}}
+}
+
+// podOfTokens is the reverse of api.ServiceAccountTokenSecretName.
+func podOfTokens(secret string) string {
+	return secret[:max(0, len(secret)-len(api.ServiceAccountTokenSecretName("")))]
+}
+
+// pullPod pulls the status of the remote pod, if it is the one made from this ShadowPod and
+// not a former one.
+func pullPod(o Objects, v translate.View) client.Object {
+	shadow, remote := as[*offv1beta1.ShadowPod](o.Remote), as[*corev1.Pod](o.Report)
+	if shadow != nil && remote != nil && madeFromAnother(remote, shadow.UID) {
+		remote = nil
+	}
+	return translate.PodStatus(as[*corev1.Pod](o.Home), shadow, remote, v)
+}
+
+func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
+	owner := metav1.GetControllerOf(remote)
+	return owner != nil && owner.Kind == "ShadowPod" && owner.UID != shadow
+}
+
+// +kubebuilder:rbac:groups="",resources=configmaps;secrets;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+
+// eventKinds flow from the provider to home: what is said there about the pods of the virtual
+// node. Their engine sees the two clusters the other way round.
+func eventKinds(o Options, pods client.Reader) []Kind {
+	o.Consumer, o.Provider = o.Provider, o.Consumer
+	return []Kind{{
+		Name:    "Event",
+		Workers: o.Reflectors[ReflectEvent].Workers,
+		Home:    &corev1.Event{},
+		Mine:    aboutPod,
+		Remote:  &corev1.Event{},
+		Marks:   marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node)),
+		Gather:  gatherInvolved(pods),
+		Push:    Push(translate.Event),
+		Quiet:   true,
+		Keeps:   true,
+	}}
+}
+
+// aboutPod says whether an event of the provider is about a pod, or about the request for one.
+func aboutPod(event client.Object) bool {
+	e, ok := event.(*corev1.Event)
+	return ok && (e.InvolvedObject.Kind == "Pod" || e.InvolvedObject.Kind == "ShadowPod")
+}
+
+// gatherInvolved reads the home pod an event is about; there is none for pods of others.
+func gatherInvolved(pods client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+		event := as[*corev1.Event](o.Home)
+		pod := &corev1.Pod{}
+		err := pods.Get(ctx, types.NamespacedName{Namespace: v.Namespaces[event.Namespace], Name: event.InvolvedObject.Name}, pod)
+		if apierrors.IsNotFound(err) {
+			return v, 0, nil
+		}
+		if err != nil {
+			return v, 0, err
+		}
+		v.Involved = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+		return v, 0, nil
+	}
+}
+
+// namespaceKinds belong to a provider: whatever lies in the offloaded namespaces. One of its
+// virtual nodes reflects them.
+func namespaceKinds(o Options) []Kind {
+	mine := marks(o)
+	kinds := []Kind{
+		{
+			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, Marks: mine,
+			Push: Push(translate.Service),
+		}, {
+			Name: "EndpointSlice", Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{}, Marks: mine,
+			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
+			Gather: gatherEndpoints(o.Reflectors[ReflectService].AllowList),
+			Push:   PushOrError(translate.EndpointSlice),
+		}, {
+			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
+			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
+			HomeName:   func(name string) string { return translate.HomeConfigMapName(name, o.Consumer) },
+			Push:       Push(translate.ConfigMap),
+		}, {
+			Name: "Secret", Home: &corev1.Secret{}, Remote: &corev1.Secret{},
+			Marks: marks(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
+			Push:  Push(translate.Secret),
+		}, {
+			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
+			Push: Push(translate.Ingress),
+		},
+	}
+	for i := range kinds {
+		tuning := o.Reflectors[strings.ToLower(kinds[i].Name)]
+		kinds[i].Workers, kinds[i].AllowList = tuning.Workers, tuning.AllowList
+	}
+	return kinds
+}
+
+// gatherEndpoints reads the Service of a slice and the addresses that stand for pods which are
+// neither at home nor at the provider.
+func gatherEndpoints(serviceAllowList bool) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, r client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+		v.ServiceAllowList = serviceAllowList
+		if name := o.Home.GetLabels()[discoveryv1.LabelServiceName]; name != "" {
+			service := &corev1.Service{}
+			err := r.Get(ctx, types.NamespacedName{Namespace: o.Home.GetNamespace(), Name: name}, service)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return v, 0, err
+			}
+			if err == nil {
+				v.Service = service
+			}
+		}
+		var ips ipamv1alpha1.IPList
+		if err := r.List(ctx, &ips, client.InNamespace(o.Home.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			return v, 0, err
+		}
+		v.External = map[netip.Addr]netip.Addr{}
+		for i := range ips.Items {
+			from, fromErr := netip.ParseAddr(ips.Items[i].Spec.IP)
+			to, toErr := netip.ParseAddr(ips.Items[i].Status.IP)
+			if fromErr == nil && toErr == nil {
+				v.External[from] = to
+			}
+		}
+		return v, 0, nil
+	}
+}
+
+// marks select what this home cluster has reflected to this provider.
+func marks(o Options, also ...labels.Requirement) labels.Selector {
+	return labels.NewSelector().Add(
+		requirement(api.LabelOrigin, selection.Equals, o.Consumer),
+		requirement(api.LabelDestination, selection.Equals, o.Provider),
+	).Add(also...)
+}
+
+// requirement is one condition on a label. Keys are constants and values are names of objects,
+// so it cannot fail but by a programming error.
+func requirement(key string, op selection.Operator, values ...string) labels.Requirement {
+	r, err := labels.NewRequirement(key, op, values)
+	utilruntime.Must(err)
+	return *r
+}

@@ -1,0 +1,177 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// namespace is one mapped namespace with a cache on either side. Access at the provider is
+// granted namespace by namespace, so there is one cache for each.
+type namespace struct {
+	remote string
+	home   cache.Cache // of the kinds without a cache of their own
+	peer   cache.Cache
+	synced map[*worker]*atomic.Bool
+	cancel context.CancelFunc
+}
+
+// informers is the part of a cache that is watched.
+type informers = cache.Informers
+
+// notWaiting gets an informer before it has synced.
+func notWaiting(o *cache.InformerGetOptions) { o.BlockUntilSynced = new(false) }
+
+func (ns *namespace) close() { ns.cancel() }
+
+// ready says whether the caches of a kind hold everything.
+func (ns *namespace) ready(w *worker) bool { return ns.synced[w].Load() }
+
+// open starts the caches of a namespace. It does not wait for them: each kind starts to work
+// when its own caches are filled, so a kind the provider refuses does not stop the others.
+func (e *Engine) open(ctx context.Context, home, remote string) (*namespace, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ns := &namespace{remote: remote, synced: map[*worker]*atomic.Bool{}, cancel: cancel}
+	if err := e.fill(ctx, ns, home); err != nil {
+		cancel()
+		return nil, fmt.Errorf("open namespace %s: %w", home, err)
+	}
+	for _, c := range []cache.Cache{ns.home, ns.peer} {
+		go func() {
+			if err := c.Start(ctx); err != nil {
+				log.FromContext(ctx).Error(err, "run caches", "namespace", home, "peer", e.Peer)
+			}
+		}()
+	}
+	return ns, nil
+}
+
+func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err error) {
+	atHome, atPeer := selectors{}, selectors{}
+	for _, w := range e.kinds {
+		atPeer[w.Remote] = w.Marks
+		if w.Report != nil {
+			atPeer[w.Report] = w.ReportMarks
+		}
+		if w.HomeCache == nil {
+			atHome[w.Home] = labels.Everything()
+		}
+	}
+	if ns.home, err = e.Home.cache(home, atHome, cache.TransformStripManagedFields()); err != nil {
+		return err
+	}
+	if ns.peer, err = e.Remote.cache(ns.remote, atPeer, keepOurFields); err != nil {
+		return err
+	}
+	for _, w := range e.kinds {
+		ns.synced[w] = &atomic.Bool{}
+	}
+	for _, w := range e.kinds {
+		if err := w.attach(ctx, ns, home); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach watches all a kind needs in a namespace, and looks at every object once all is there.
+func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
+	key := func(obj client.Object) types.NamespacedName {
+		return types.NamespacedName{Namespace: home, Name: w.homeName(obj.GetName())}
+	}
+	sawRemote := func(obj client.Object) {
+		w.ledger.saw(slot{atRemote, key(obj)}, obj.GetResourceVersion())
+		w.queue.Add(key(obj))
+	}
+	sawReport := func(obj client.Object) { w.queue.Add(key(obj)) }
+	sawBeside := func(client.Object) {
+		if ns.ready(w) {
+			w.lookAt(ctx, ns.home, w.Home, home)
+		}
+	}
+	type watch struct {
+		cache cache.Cache
+		kind  client.Object
+		saw   func(client.Object)
+	}
+	watches := []watch{{ns.peer, w.Remote, sawRemote}}
+	if w.Report != nil {
+		watches = append(watches, watch{ns.peer, w.Report, sawReport})
+	}
+	for _, kind := range w.Beside {
+		watches = append(watches, watch{ns.home, kind, sawBeside})
+	}
+	homeCache := w.HomeCache
+	if homeCache == nil {
+		homeCache = ns.home
+		watches = append(watches, watch{ns.home, w.Home, w.sawHome})
+	}
+	var synced []toolscache.InformerSynced
+	for _, each := range watches {
+		_, s, err := w.watch(ctx, each.cache, each.kind, each.saw)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, s)
+	}
+	go w.begin(ctx, ns, homeCache, home, synced)
+	return nil
+}
+
+// begin lets a kind work in a namespace once its caches are filled. What was seen until then
+// was not looked at, so all of it is.
+func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache, home string, synced []toolscache.InformerSynced) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	ns.synced[w].Store(true)
+	w.lookAt(ctx, homeCache, w.Home, home)
+	remote, err := keysOf(ctx, ns.peer, w.engine.Home.scheme, w.Remote, "")
+	if err != nil {
+		log.FromContext(ctx).Error(err, "list remote objects to look at", "kind", w.Name)
+	}
+	for _, key := range remote {
+		w.queue.Add(types.NamespacedName{Namespace: home, Name: w.homeName(key.Name)})
+	}
+	if w.engine.Synced != nil {
+		w.engine.Synced(w.Name)
+	}
+}
+
+// keysOf lists the keys of a kind in a cache; namespace "" = all.
+func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string) ([]types.NamespacedName, error) {
+	gvk, err := apiutil.GVKForObject(kind, scheme)
+	if err != nil {
+		return nil, err
+	}
+	list, err := scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	objects, ok := list.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("list %s: %T is no list of objects", gvk.Kind, list)
+	}
+	if err := r.List(ctx, objects, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	keys := make([]types.NamespacedName, 0, meta.LenList(objects))
+	err = meta.EachListItem(objects, func(item runtime.Object) error {
+		keys = append(keys, client.ObjectKeyFromObject(item.(client.Object)))
+		return nil
+	})
+	return keys, err
+}

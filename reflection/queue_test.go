@@ -1,0 +1,61 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A single object of another namespace waits for one object, not for a thousand.
+func TestQueueIsFairBetweenNamespaces(t *testing.T) {
+	q := newQueue()
+	for i := range 1000 {
+		q.Add(types.NamespacedName{Namespace: "busy", Name: fmt.Sprint(i)})
+	}
+	q.Add(types.NamespacedName{Namespace: "quiet", Name: "only"})
+	q.Add(types.NamespacedName{Namespace: "busy", Name: "0"}) // waits already
+	var first []string
+	for range 4 {
+		key, _ := q.Get()
+		first = append(first, key.String())
+		q.Done(key)
+	}
+	if diff := cmp.Diff([]string{"busy/0", "quiet/only", "busy/1", "busy/2"}, first); diff != "" {
+		t.Error(diff)
+	}
+	if q.Len() != 997 {
+		t.Errorf("%d keys left, want 997", q.Len())
+	}
+}
+
+// The cache is late from the write to its event, in whatever order answer and event come.
+func TestLedgerKnowsWhichWritesTheCacheLacks(t *testing.T) {
+	s := slot{atRemote, types.NamespacedName{Namespace: "shop", Name: "web"}}
+	for _, story := range []struct {
+		claim string
+		steps func(l *ledger)
+		late  bool
+	}{
+		{"nothing written", func(*ledger) {}, false},
+		{"under way", func(l *ledger) { l.begin(s) }, true},
+		{"written, no event", func(l *ledger) { l.begin(s); l.done(s, "5", "7") }, true},
+		{"an older event", func(l *ledger) { l.begin(s); l.done(s, "5", "7"); l.saw(s, "6") }, true},
+		{"its event", func(l *ledger) { l.begin(s); l.done(s, "5", "7"); l.saw(s, "7") }, false},
+		{"the event came first", func(l *ledger) { l.begin(s); l.saw(s, "8"); l.done(s, "5", "7") }, false},
+		{"nothing changed", func(l *ledger) { l.begin(s); l.done(s, "7", "7") }, false},
+		{"the write failed", func(l *ledger) { l.begin(s); l.drop(s) }, false},
+		{"deleted, no event", func(l *ledger) { l.begin(s); l.deleted(s, "7"); l.saw(s, "7") }, true},
+		{"deleted, its event", func(l *ledger) { l.begin(s); l.deleted(s, "7"); l.saw(s, "9") }, false},
+	} {
+		var l ledger
+		story.steps(&l)
+		if l.late(s) != story.late {
+			t.Errorf("%s: late is %v", story.claim, !story.late)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/reflection"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status;renews/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+
+// kinds is what is replicated to a peer from a tenant namespace.
+func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
+	kinds := []reflection.Kind{
+		{
+			Name: "NamespaceMap", Home: &offv1beta1.NamespaceMap{}, Remote: &offv1beta1.NamespaceMap{},
+			Push: reflection.Push(translate.NamespaceMap), Pull: reflection.Pull(translate.NamespaceMapStatus),
+		}, {
+			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
+			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.Pull(translate.ResourceSliceStatus),
+		}, {
+			Name: "Renew", Home: &authv1beta1.Renew{}, Remote: &authv1beta1.Renew{},
+			Push: reflection.Push(translate.Renew), Pull: reflection.Pull(translate.RenewStatus),
+		},
+	}
+	for i := range kinds {
+		kinds[i].Workers = 1
+		kinds[i].HomeCache = r.mgr.GetCache()
+		kinds[i].Mine = func(obj client.Object) bool { return obj.GetNamespace() == namespace && goesTo(obj, peer) }
+		kinds[i].Marks = labels.SelectorFromSet(labels.Set{api.LabelReplicated: api.True, api.LabelOriginID: r.ClusterID})
+		kinds[i].Finalizer = api.FinalizerReplicated
+	}
+	return kinds
+}
+
+// goesTo says whether an object is to be copied to a peer.
+func goesTo(obj client.Object, peer string) bool {
+	l := obj.GetLabels()
+	return l[api.LabelReplication] == api.True && l[api.LabelRemoteID] == peer
+}
+
+// resource names a kind as users see it in the log.
+func resource(kind reflection.Kind) string {
+	switch kind.Home.(type) {
+	case *offv1beta1.NamespaceMap:
+		return offv1beta1.GroupVersion.WithResource("namespacemaps").String()
+	case *authv1beta1.ResourceSlice:
+		return authv1beta1.GroupVersion.WithResource("resourceslices").String()
+	case *authv1beta1.Renew:
+		return authv1beta1.GroupVersion.WithResource("renews").String()
+	}
+	return kind.Name
+}
+
+// held lists the objects in a tenant namespace that carry our finalizer for a peer.
+func (r *replicator) held(ctx context.Context, peer, namespace string) ([]client.Object, error) {
+	var out []client.Object
+	keep := func(obj client.Object) {
+		if goesTo(obj, peer) && controllerutil.ContainsFinalizer(obj, api.FinalizerReplicated) {
+			out = append(out, obj)
+		}
+	}
+	var maps offv1beta1.NamespaceMapList
+	var slices authv1beta1.ResourceSliceList
+	var renews authv1beta1.RenewList
+	for _, list := range []client.ObjectList{&maps, &slices, &renews} {
+		if err := r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("list %T in %s: %w", list, namespace, err)
+		}
+	}
+	for i := range maps.Items {
+		keep(&maps.Items[i])
+	}
+	for i := range slices.Items {
+		keep(&slices.Items[i])
+	}
+	for i := range renews.Items {
+		keep(&renews.Items[i])
+	}
+	return out, nil
+}

@@ -1,0 +1,310 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replication copies our own kinds to the peers this cluster consumes from: requests
+// (spec) go there, answers (status) come back. For each control-plane kubeconfig Secret one
+// engine of package reflection works between the Secret's namespace and the tenant namespace at
+// the provider.
+//
+//	Secret appears   ──▶ finalizer, engine started
+//	Secret changes   ──▶ engine goes on with the new credentials
+//	Secret deleted   ──▶ engine goes on until the copies of objects being deleted are gone, then
+//	                     what is left is let go, the engine stops, the Secret goes
+//
+// It does not decide what is asked of a peer, and does not reflect the objects of users.
+//
+// Start reading at replicator.Reconcile.
+package replication
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/remote"
+	"github.com/liqo-go/liqo/reflection"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// Options of the replication.
+type Options struct {
+	// ClusterID is the ID of this cluster.
+	ClusterID string
+}
+
+// Controllers lists what replication runs in the controller.
+func Controllers(o Options) []ctl.Registrar {
+	return []ctl.Registrar{&replicator{Options: o, peers: map[types.NamespacedName]*peer{}}}
+}
+
+// replicator starts and stops one engine for each control-plane kubeconfig Secret.
+type replicator struct {
+	Options
+	client client.Client
+	mgr    manager.Manager
+	home   *reflection.Cluster
+
+	mu    sync.Mutex
+	peers map[types.NamespacedName]*peer // by Secret
+}
+
+// peer is one running engine.
+type peer struct {
+	id, remoteNamespace string
+	server              *remote.Peer
+	stop                func() // returns when the engine has ended
+}
+
+// Register adds the replication to the manager.
+func (r *replicator) Register(mgr manager.Manager) error {
+	home, err := reflection.NewCluster(mgr.GetConfig(), mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	r.client, r.mgr, r.home = mgr.GetClient(), mgr, home
+	b := builder.ControllerManagedBy(mgr).Named("replication").
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(controlPlane))).
+		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
+		WithOptions(controller.Options{SkipNameValidation: new(true)})
+	for _, kind := range r.kinds("", "") {
+		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
+	}
+	return b.Complete(r)
+}
+
+// controlPlane says whether a Secret holds the kubeconfig by which this cluster's control plane
+// enters a provider.
+func controlPlane(secret client.Object) bool {
+	l := secret.GetLabels()
+	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
+}
+
+// secretsOf leads from a ForeignCluster, which may have been declared dead, to the Secrets that
+// wait for it.
+func (r *replicator) secretsOf(_ context.Context, fc client.Object) []reconcile.Request {
+	return r.running(func(_ types.NamespacedName, p *peer) bool { return p.id == fc.GetName() })
+}
+
+// secretsIn leads from a replicated object to the Secrets that may wait for its end.
+func (r *replicator) secretsIn(_ context.Context, obj client.Object) []reconcile.Request {
+	if obj.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return r.running(func(key types.NamespacedName, _ *peer) bool { return key.Namespace == obj.GetNamespace() })
+}
+
+func (r *replicator) running(want func(types.NamespacedName, *peer) bool) []reconcile.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []reconcile.Request
+	for key, p := range r.peers {
+		if want(key, p) {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return out
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+
+// Reconcile brings the engine of one Secret in line with it.
+func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	secret := &corev1.Secret{}
+	err := r.client.Get(ctx, req.NamespacedName, secret)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !controlPlane(secret):
+		r.halt(req.NamespacedName)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get secret %s: %w", req, err)
+	case secret.DeletionTimestamp != nil:
+		return reconcile.Result{}, r.finish(ctx, secret)
+	}
+	return reconcile.Result{}, r.ensure(ctx, secret)
+}
+
+// ensure starts the engine of a Secret, or hands it what has changed.
+func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
+	key := client.ObjectKeyFromObject(secret)
+	id, namespace := secret.Labels[api.LabelRemoteClusterID], secret.Annotations[api.AnnotationRemoteTenantNamespace]
+	if namespace == "" {
+		return reconcile.TerminalError(fmt.Errorf("secret %s: annotation %s is missing; set it to the tenant namespace at %s", key, api.AnnotationRemoteTenantNamespace, id))
+	}
+	r.mu.Lock()
+	p := r.peers[key]
+	r.mu.Unlock()
+	if p != nil && p.id == id && p.remoteNamespace == namespace {
+		changed, err := p.server.Update(secret.Data[api.KubeconfigField])
+		if err != nil {
+			return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
+		}
+		if changed {
+			log.FromContext(ctx).Info(fmt.Sprintf("Processing Secret %q", key))
+		}
+		return nil
+	}
+	r.halt(key)
+	log.FromContext(ctx).Info(fmt.Sprintf("Processing Secret %q", key))
+	server, err := remote.New(secret.Data[api.KubeconfigField])
+	if err != nil {
+		return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
+	}
+	if err := r.patchFinalizer(ctx, secret, controllerutil.AddFinalizer); err != nil {
+		return err
+	}
+	return r.start(ctx, key, &peer{id: id, remoteNamespace: namespace, server: server})
+}
+
+// start runs an engine; ctx is that of the controller's run and outlives the reconciliation.
+func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *peer) error {
+	logger := log.FromContext(ctx)
+	there, err := reflection.NewCluster(p.server.Config(), r.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	kinds := r.kinds(p.id, key.Namespace)
+	names := map[string]string{}
+	logger.Info(fmt.Sprintf("[%s] Starting reflection towards remote cluster", p.id))
+	for _, kind := range kinds {
+		names[kind.Name] = resource(kind)
+		logger.Info(fmt.Sprintf("[%s] Starting reflection of %s", p.id, names[kind.Name]))
+	}
+	engine, err := reflection.New(reflection.Config{
+		Peer: p.id, Home: r.home, Remote: there, Kinds: kinds, Events: r.events,
+		Released: func(ctx context.Context) bool { return r.dead(ctx, p.id) },
+		Synced: func(kind string) {
+			logger.Info(fmt.Sprintf("[%s] Reflection of %s correctly started", p.id, names[kind]))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := engine.Run(ctx); err != nil {
+			logger.Error(err, "replicate", "peer", p.id)
+		}
+	}()
+	p.stop = func() { cancel(); <-ended }
+	r.mu.Lock()
+	r.peers[key] = p
+	r.mu.Unlock()
+	return engine.See(ctx, translate.View{
+		Consumer: r.ClusterID, Provider: p.id, Namespaces: map[string]string{key.Namespace: p.remoteNamespace},
+	})
+}
+
+// halt stops the engine of a Secret, if one runs.
+func (r *replicator) halt(secret types.NamespacedName) {
+	r.mu.Lock()
+	p := r.peers[secret]
+	delete(r.peers, secret)
+	r.mu.Unlock()
+	if p != nil {
+		p.stop()
+	}
+}
+
+// finish lets a deleted Secret go once no object being deleted needs it, or the peer is dead.
+// Objects that stay lose our finalizer: nobody could remove it later.
+func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
+	key := client.ObjectKeyFromObject(secret)
+	if !controllerutil.ContainsFinalizer(secret, api.FinalizerReplicator) {
+		r.halt(key)
+		return nil
+	}
+	id := secret.Labels[api.LabelRemoteClusterID]
+	held, err := r.held(ctx, id, secret.Namespace)
+	if err != nil {
+		return err
+	}
+	if !r.dead(ctx, id) && r.hasEngine(key) {
+		for _, obj := range held {
+			if obj.GetDeletionTimestamp() != nil {
+				return nil // its end is watched
+			}
+		}
+	}
+	r.halt(key)
+	for _, obj := range held {
+		if err := r.letGo(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return r.patchFinalizer(ctx, secret, controllerutil.RemoveFinalizer)
+}
+
+func (r *replicator) hasEngine(secret types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers[secret] != nil
+}
+
+func (r *replicator) letGo(ctx context.Context, obj client.Object) error {
+	before := obj.DeepCopyObject().(client.Object)
+	controllerutil.RemoveFinalizer(obj, api.FinalizerReplicated)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+	}
+	return nil
+}
+
+func (r *replicator) patchFinalizer(ctx context.Context, secret *corev1.Secret, change func(client.Object, string) bool) error {
+	after := secret.DeepCopy()
+	if !change(after, api.FinalizerReplicator) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patch finalizers of secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+
+// dead says whether the user has declared the peer dead and it does not answer either.
+func (r *replicator) dead(ctx context.Context, id string) bool {
+	fc := &corev1beta1.ForeignCluster{}
+	if err := r.client.Get(ctx, types.NamespacedName{Name: id}, fc); err != nil {
+		return false
+	}
+	if fc.Annotations[api.AnnotationPermanentlyUnreachable] != api.True {
+		return false
+	}
+	for _, c := range fc.Status.Conditions {
+		if c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionEstablished {
+			return false
+		}
+	}
+	return true
+}
+
+// events writes events with the manager's recorder.
+func (r *replicator) events(source string) reflection.EventFunc {
+	recorder := r.mgr.GetEventRecorder(source)
+	return func(obj runtime.Object, level, reason, message string) {
+		recorder.Eventf(obj, nil, level, reason, "Replicate", "%s", message)
+	}
+}

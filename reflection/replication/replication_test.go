@@ -1,0 +1,272 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/reflection/replication"
+)
+
+const tenant, remoteTenant = "liqo-tenant-milan", "liqo-tenant-rome"
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) contain(line string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !strings.Contains(strings.ReplaceAll(l.text.String(), `\"`, `"`), line) {
+		return fmt.Errorf("log lacks %s:\n%s", line, l.text.String())
+	}
+	return nil
+}
+
+func TestSlicesAreReplicated(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	var logged lines
+	run(t, rome.Config, &logged)
+
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cplane-secret", Namespace: tenant,
+			Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: "milan"},
+			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: remoteTenant},
+		},
+		Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, milan.Config)},
+	}
+	slice := sliceTo("milan", "mypool")
+	create(t, home, slice)
+	create(t, home, secret)
+	var copied authv1beta1.ResourceSlice
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
+	want := map[string]string{"user": "label", api.LabelReplication: "false", api.LabelReplicated: "true", api.LabelOriginID: "rome", api.LabelRemoteClusterID: "rome", api.LabelRemoteID: "milan"}
+	if diff := cmp.Diff(want, copied.Labels); diff != "" {
+		t.Error(diff)
+	}
+	for _, line := range []string{
+		`Processing Secret "liqo-tenant-milan/cplane-secret"`,
+		`[milan] Starting reflection towards remote cluster`,
+		`[milan] Starting reflection of authentication.liqo.io/v1beta1, Resource=resourceslices`,
+		`[milan] Reflection of authentication.liqo.io/v1beta1, Resource=resourceslices correctly started`,
+	} {
+		eventually(t, func() error { return logged.contain(line) })
+	}
+
+	// The answer comes back.
+	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
+	must(t, remote.Status().Update(ctx, &copied))
+	eventually(t, func() error {
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+		if len(slice.Status.Conditions) == 0 {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+
+	// A change of the request goes there; a change there is taken back; a deleted copy is made anew.
+	slice.Spec.Class = "gold"
+	must(t, home.Update(ctx, slice))
+	class := func(want string) func() error {
+		return func() error {
+			if err := remote.Get(ctx, key(remoteTenant, "mypool"), &copied); err != nil || copied.Spec.Class == want {
+				return err
+			}
+			return fmt.Errorf("class is %s", copied.Spec.Class)
+		}
+	}
+	eventually(t, class("gold"))
+	copied.Spec.Class = "lead"
+	must(t, remote.Update(ctx, &copied))
+	eventually(t, class("gold"))
+	must(t, remote.Delete(ctx, &copied))
+	eventually(t, class("gold"))
+
+	// Deletion waits for the copy.
+	copied.Finalizers = []string{"example.com/busy"}
+	must(t, remote.Update(ctx, &copied))
+	must(t, home.Delete(ctx, slice))
+	eventually(t, func() error {
+		must(t, remote.Get(ctx, key(remoteTenant, "mypool"), &copied))
+		if copied.DeletionTimestamp == nil {
+			return errors.New("copy is not being deleted")
+		}
+		return nil
+	})
+	must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+	copied.Finalizers = nil
+	must(t, remote.Update(ctx, &copied))
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+
+	// The Secret goes, and what was not deleted is let go with it.
+	create(t, home, sliceTo("milan", "left"))
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "left"), &copied) })
+	must(t, home.Delete(ctx, secret))
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	must(t, home.Get(ctx, key(tenant, "left"), slice))
+	if len(slice.Finalizers) != 0 {
+		t.Errorf("finalizers of the slice left: %v", slice.Finalizers)
+	}
+}
+
+// A peer that was declared dead holds nothing.
+func TestDeadPeerHoldsNothing(t *testing.T) {
+	rome := apitest.Start(t)
+	home, ctx := clientOf(t, rome.Config), t.Context()
+	create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	run(t, rome.Config, &lines{})
+	slice := sliceTo("milan", "mypool")
+	slice.Finalizers = []string{api.FinalizerReplicated}
+	create(t, home, slice)
+	nowhere := &rest.Config{Host: "https://127.0.0.1:1"} // port 1: nobody listens
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cplane-secret", Namespace: tenant,
+			Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: "milan"},
+			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: remoteTenant},
+		},
+		Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, nowhere)},
+	}
+	create(t, home, secret)
+	eventually(t, func() error {
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+		if len(secret.Finalizers) == 0 {
+			return errors.New("replication has not begun")
+		}
+		return nil
+	})
+	must(t, home.Delete(ctx, slice))
+	must(t, home.Delete(ctx, secret))
+	must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+	create(t, home, &corev1beta1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: "true"}},
+		Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
+	})
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+}
+
+// run runs the replication of rome until the test ends.
+func run(t *testing.T, config *rest.Config, logged *lines) {
+	t.Helper()
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:  scheme.New(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger:  textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged))),
+	})
+	must(t, err)
+	for _, c := range replication.Controllers(replication.Options{ClusterID: "rome"}) {
+		must(t, c.Register(mgr))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+	})
+}
+
+func sliceTo(peer, name string) *authv1beta1.ResourceSlice {
+	return &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: tenant,
+			Labels: map[string]string{"user": "label", api.LabelReplication: "true", api.LabelRemoteID: peer, api.LabelRemoteClusterID: peer},
+		},
+		Spec: authv1beta1.ResourceSliceSpec{Class: "default"},
+	}
+}
+
+// kubeconfig writes a configuration as users keep it in the Secret.
+func kubeconfig(t *testing.T, c *rest.Config) []byte {
+	t.Helper()
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "default-context",
+		Contexts:       map[string]*clientcmdapi.Context{"default-context": {Cluster: "milan", AuthInfo: "rome"}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"milan": {Server: c.Host, CertificateAuthorityData: c.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"rome": {ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}},
+	})
+	must(t, err)
+	return text
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	must(t, err)
+	return c
+}
+
+func create(t *testing.T, c client.Client, obj client.Object) {
+	t.Helper()
+	must(t, c.Create(t.Context(), obj))
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func absent(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("still there (%v)", err)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatal(last)
+	}
+}

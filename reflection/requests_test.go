@@ -1,0 +1,119 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// requests counts what is asked of an API server, by verb and resource; watches do not count.
+type requests struct {
+	mu    sync.Mutex
+	count map[string]int
+	next  http.RoundTripper
+}
+
+// counted makes a configuration whose requests are counted.
+func counted(config *rest.Config) (*rest.Config, *requests) {
+	r := &requests{count: map[string]int{}}
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		r.next = next
+		return r
+	})
+	return config, r
+}
+
+func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("watch") == "" {
+		r.mu.Lock()
+		r.count[req.Method+" "+resourceOf(req.URL.Path)]++
+		r.mu.Unlock()
+	}
+	return r.next.RoundTrip(req)
+}
+
+// resourceOf reads resource and subresource from …/namespaces/<namespace>/<resource>[/<name>[/<subresource>]].
+func resourceOf(path string) string {
+	_, inside, found := strings.Cut(path, "/namespaces/")
+	parts := strings.Split(inside, "/")
+	if !found || len(parts) < 2 {
+		return path
+	}
+	if len(parts) > 3 {
+		return parts[1] + "/" + parts[3]
+	}
+	return parts[1]
+}
+
+func (r *requests) take() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.count
+	r.count = map[string]int{}
+	return out
+}
+
+// aBurstOfPodsCostsFewRequests: from creation to the end a pod costs at home a token, an event,
+// one status (the provider's kubelet speaks once here) and the deletion; at the provider the
+// ShadowPod and the Secret are made and deleted, nothing else.
+func aBurstOfPodsCostsFewRequests(t *testing.T, w *world) {
+	home, atHome := counted(w.options.Home)
+	remote, atRemote := counted(w.options.Remote)
+	w.options.Home, w.options.Remote = home, remote
+	defer w.reflect()()
+	const pods = 50
+	names := make([]string, pods)
+	for i := range names {
+		names[i] = fmt.Sprintf("burst-%d", i)
+	}
+	w.create(w.home, pod("first"))
+	w.runAt("first", "10.20.9.9")
+	w.exists(w.home, &corev1.Pod{}, homeNS, "first")
+	atHome.take()
+	atRemote.take()
+	began := time.Now()
+	w.each(names, func(here *world, name string) { here.create(here.home, pod(name)) })
+	w.each(names, func(here *world, name string) { here.runAt(name, "10.20.2.2") })
+	w.each(names, func(here *world, name string) {
+		var p corev1.Pod
+		here.exists(here.home, &p, homeNS, name, func() error { return equal(corev1.PodRunning, p.Status.Phase) })
+	})
+	t.Logf("%d pods running after %s", pods, time.Since(began))
+	w.each(names, func(here *world, name string) {
+		p, there := pod(name), pod(name)
+		there.Namespace = remoteNS
+		here.must("delete", here.home.Delete(here.Context(), p))
+		here.gone(here.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
+		here.must("end", here.remote.Delete(here.Context(), there, client.GracePeriodSeconds(0)))
+		here.gone(here.home, p, homeNS, name)
+	})
+	t.Logf("all gone after %s", time.Since(began))
+	within(t, pods, atHome.take(), "POST serviceaccounts/token", "POST events", "PATCH pods/status", "DELETE pods")
+	within(t, pods, atRemote.take(), "POST shadowpods", "POST secrets", "DELETE shadowpods", "DELETE secrets")
+}
+
+// within checks that nothing was asked but the named requests, once for each pod. One in ten
+// may come twice: a late event is no error.
+func within(t *testing.T, pods int, count map[string]int, named ...string) {
+	t.Helper()
+	t.Log(count)
+	for request, n := range count {
+		if !slices.Contains(named, request) || n > pods+pods/10 {
+			t.Errorf("%d times %s for %d pods", n, request, pods)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// Options are what the reflection of one virtual node needs to know.
+type Options struct {
+	// Home and Remote reach the API servers; Remote follows its credentials by itself
+	// (remote.Peer.Config).
+	Home, Remote *rest.Config
+	// Consumer and Provider are cluster IDs; Consumer is the home cluster.
+	Consumer, Provider string
+	// Node is the virtual node.
+	Node string
+	// TenantNamespace is that of the provider at home, LiqoNamespace the one of the
+	// installation.
+	TenantNamespace, LiqoNamespace string
+	// PodIP is the address of this process' pod, shown as that of the pods' host; zero = none.
+	PodIP netip.Addr
+	// LocalPodCIDRs of the home cluster; empty = as the Configuration of the provider says.
+	LocalPodCIDRs []netip.Prefix
+	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
+	DisableIPReflection bool
+	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
+	Reflectors map[string]Reflector
+	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
+	LabelsNotReflected, AnnotationsNotReflected []string
+	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
+	// empty = kubernetes.default by the address of the IP object api-server.
+	HomeAPIServerHost, HomeAPIServerPort string
+	// DisableAPIServerSupport leaves remote pods without access to the home API server.
+	DisableAPIServerSupport bool
+	// IngressClass and LoadBalancerClass at the provider; empty = the default the VirtualNode
+	// names.
+	IngressClass, LoadBalancerClass string
+	// NoLease has every virtual node reflect what all those of a provider have in common; false =
+	// when there are several, one of them is elected.
+	NoLease bool
+	// Metrics is where the counters are registered; nil = nowhere.
+	Metrics prometheus.Registerer
+}
+
+// +kubebuilder:rbac:groups="",resources=events,verbs=get;list;watch;create;patch
+
+// Run reflects for one virtual node until ctx ends: its pods and, as the provider's reflector,
+// all other objects of the offloaded namespaces. Several virtual nodes can run in one process.
+// What exists at the provider stays when it ends. Errors are those of the set-up; an API server
+// that is away is waited for.
+func Run(ctx context.Context, o Options) error {
+	if o.Reflectors == nil {
+		o.Reflectors = DefaultReflectors()
+	}
+	r, err := newRunner(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer r.events.Shutdown()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	start := func(f func(context.Context) error) {
+		running.Go(func() {
+			if err := f(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	start(r.pods.Start)
+	start(r.viewer.cache.Start)
+	if r.pods.WaitForCacheSync(ctx) && r.viewer.cache.WaitForCacheSync(ctx) {
+		start(r.own.Run)
+		start(r.back.Run)
+		start(r.shared.run)
+		start(func(ctx context.Context) error { return r.viewer.run(ctx, r.see) })
+	}
+	running.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// runner holds the parts of Run.
+type runner struct {
+	own    *Engine // of the pods of the virtual node
+	back   *Engine // of the events that come back
+	shared *shared // of what the provider's virtual nodes have in common
+	viewer *viewer
+	pods   cache.Cache // the pods of the virtual node
+	events record.EventBroadcaster
+}
+
+func newRunner(ctx context.Context, o Options) (*runner, error) {
+	s := scheme.New()
+	home, err := NewCluster(o.Home, s)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := NewCluster(o.Remote, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{}
+	if r.pods, err = podsOf(home, o.Node); err != nil {
+		return nil, err
+	}
+	if _, err := r.pods.GetInformer(ctx, &corev1.Pod{}, notWaiting); err != nil {
+		return nil, fmt.Errorf("watch pods of node %s: %w", o.Node, err)
+	}
+	if r.viewer, err = newViewer(ctx, home, o); err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfigAndClient(home.config, home.http)
+	if err != nil {
+		return nil, fmt.Errorf("make client of the home cluster: %w", err)
+	}
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.recordEvents(ctx, clients, s), metrics: m}
+	c.Kinds = podKinds(o, home, r.pods)
+	if r.own, err = New(c); err != nil {
+		return nil, err
+	}
+	c.Kinds = eventKinds(o, r.pods)
+	if r.back, err = New(c.reversed()); err != nil {
+		return nil, err
+	}
+	c.Kinds = namespaceKinds(o)
+	r.shared = &shared{
+		make:    func() (*Engine, error) { return New(c) },
+		leases:  clients.CoordinationV1(),
+		Options: o,
+		first:   make(chan struct{}),
+	}
+	return r, nil
+}
+
+func (r *runner) see(ctx context.Context, view translate.View) error {
+	if err := r.own.See(ctx, view); err != nil {
+		return err
+	}
+	if err := r.back.See(ctx, reversed(view)); err != nil {
+		return err
+	}
+	return r.shared.see(ctx, view)
+}
+
+// reversed describes an engine that works the other way round, and writes no events about events.
+func (c Config) reversed() Config {
+	c.Home, c.Remote, c.Events = c.Remote, c.Home, nil
+	return c
+}
+
+// reversed is the view from the provider.
+func reversed(view translate.View) translate.View {
+	out := translate.View{Consumer: view.Provider, Provider: view.Consumer, Node: view.Node, Namespaces: map[string]string{}}
+	for home, remote := range view.Namespaces {
+		out.Namespaces[remote] = home
+	}
+	return out
+}
+
+// podsOf makes a cache of the pods bound to a node.
+func podsOf(home *Cluster, node string) (cache.Cache, error) {
+	c, err := cache.New(home.config, cache.Options{
+		HTTPClient: home.http,
+		Scheme:     home.scheme,
+		Mapper:     home.mapper,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
+		},
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: new(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of the pods of node %s: %w", node, err)
+	}
+	return c, nil
+}
+
+// recordEvents starts to write events at home and gives their writers by source.
+func (r *runner) recordEvents(ctx context.Context, home kubernetes.Interface, s *runtime.Scheme) func(string) EventFunc {
+	r.events = record.NewBroadcaster(record.WithContext(ctx))
+	r.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: home.CoreV1().Events("")})
+	return func(source string) EventFunc {
+		return r.events.NewRecorder(s, corev1.EventSource{Component: source}).Event
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// sync brings one object in line:
+//
+//	home            remote       what happens
+//	none            none         nothing
+//	none            ours         remote deleted
+//	there           –            Push: create, patch, delete or nothing; then Pull
+//	being deleted   ours         remote deleted; Pull goes on
+//	being deleted   none         home released
+//
+// In a namespace that is not mapped there is nothing to push, but Pull may have something to
+// say about it.
+func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
+	ns := w.engine.namespace(key.Namespace)
+	if ns != nil && !ns.ready(w) {
+		return 0, w.releaseBlindly(ctx, ns, key)
+	}
+	if w.ledger.late(slot{atHome, key}) || w.ledger.late(slot{atRemote, key}) {
+		return patience, nil // the event comes before
+	}
+	o, err := w.observe(ctx, ns, key)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case o.Home == nil:
+		w.shown(key, "")
+		if w.Keeps {
+			return 0, nil
+		}
+		return 0, w.removeRemote(ctx, key, o.Remote)
+	case o.Home.GetDeletionTimestamp() != nil:
+		return 0, w.end(ctx, key, o, v)
+	case ns != nil:
+		if o, after, err = w.push(ctx, ns, key, o, v); err != nil {
+			return 0, err
+		}
+	}
+	return after, w.pull(ctx, key, o, v)
+}
+
+// observe reads the objects of a key from the caches. ns is nil if the namespace is not mapped.
+func (w *worker) observe(ctx context.Context, ns *namespace, key types.NamespacedName) (Objects, error) {
+	var o Objects
+	var err error
+	home := client.Reader(w.HomeCache)
+	switch {
+	case w.HomeCache == nil && ns == nil:
+		return o, nil
+	case w.HomeCache == nil:
+		home = ns.home
+	}
+	if o.Home, err = get(ctx, home, key, w.Home); err != nil {
+		return o, err
+	}
+	if o.Home != nil && !w.concerns(o.Home) {
+		o.Home = nil
+	}
+	if ns == nil {
+		return o, nil
+	}
+	there := types.NamespacedName{Namespace: ns.remote, Name: w.remoteName(key.Name)}
+	if o.Remote, err = get(ctx, ns.peer, there, w.Remote); err != nil {
+		return o, err
+	}
+	if w.Report != nil {
+		o.Report, err = get(ctx, ns.peer, there, w.Report)
+	}
+	return o, err
+}
+
+// get reads one object; nil if there is none.
+func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototype client.Object) (client.Object, error) {
+	obj := prototype.DeepCopyObject().(client.Object) // prototypes are empty
+	err := r.Get(ctx, key, obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get %T %s: %w", prototype, key, err)
+	}
+	return obj, nil
+}
+
+// push brings the remote object in line. It returns the objects as they are afterwards, as far
+// as that is known: of a created or deleted one the event tells.
+func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (Objects, time.Duration, error) {
+	if !w.mine(o.Home) { // any more
+		return o, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
+	}
+	var after time.Duration
+	if w.Gather != nil {
+		var err error
+		if v, after, err = w.Gather(ctx, ns.home, o, v); err != nil {
+			return o, 0, w.failed(ctx, o.Home, key, err)
+		}
+	}
+	want, err := w.Push(o, v)
+	if err != nil {
+		w.tell(ctx, o.Home, key, reasonFailed, w.failure(err))
+		return o, 0, nil // only a change helps
+	}
+	switch {
+	case want == nil && (o.Remote == nil || w.Keeps):
+		return o, 0, w.release(ctx, key, o.Home)
+	case want == nil:
+		return o, 0, w.withdraw(ctx, key, o, v)
+	case o.Remote == nil:
+		if err := w.hold(ctx, key, o.Home); err != nil {
+			return o, 0, err
+		}
+		return o, after, w.create(ctx, key, o.Home, want)
+	case o.Remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(o.Remote, want):
+		return o, after, nil
+	}
+	return o, after, w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
+}
+
+// withdraw deletes a remote object that should not be, or not be as it is.
+func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
+	if err := w.removeRemote(ctx, key, o.Remote); err != nil {
+		return w.failed(ctx, o.Home, key, err)
+	}
+	again, err := w.Push(Objects{Home: o.Home}, v)
+	if err == nil && again == nil && o.Remote.GetDeletionTimestamp() == nil {
+		w.tell(ctx, o.Home, key, reasonDisabled, fmt.Sprintf("Reflection to cluster %q disabled", w.engine.Peer))
+	}
+	return nil
+}
+
+// pull brings the status of the home object in line.
+func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
+	if w.Pull == nil {
+		return nil
+	}
+	want := w.Pull(o, v)
+	if want == nil || equality.Semantic.DeepEqual(o.Home, want) {
+		return nil
+	}
+	return w.patchStatus(ctx, key, o.Home, want)
+}
+
+// end takes a home object that is being deleted to its end, once nothing is left at the peer.
+func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
+	if w.Finalizer != "" && w.engine.Released != nil && w.engine.Released(ctx) {
+		return w.release(ctx, key, o.Home)
+	}
+	if o.Remote == nil && o.Report == nil {
+		return w.release(ctx, key, o.Home)
+	}
+	if err := w.removeRemote(ctx, key, o.Remote); apierrors.IsForbidden(err) && w.Finalizer != "" {
+		return w.release(ctx, key, o.Home) // the peer has withdrawn our rights: the object is its to remove
+	} else if err != nil {
+		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
+		return err
+	}
+	return w.pull(ctx, key, o, v)
+}
+
+// releaseBlindly takes a home object that is being deleted to its end while the caches of the
+// remote cluster are not filled, because it is away or refuses us: deletion is bounded.
+func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.NamespacedName) error {
+	if w.Finalizer == "" || w.HomeCache == nil {
+		return nil
+	}
+	home, err := get(ctx, w.HomeCache, key, w.Home)
+	if err != nil || home == nil || home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
+		return err
+	}
+	if w.engine.Released != nil && w.engine.Released(ctx) {
+		return w.release(ctx, key, home)
+	}
+	there := types.NamespacedName{Namespace: ns.remote, Name: w.remoteName(key.Name)}
+	remote, err := get(ctx, w.engine.Remote, there, w.Remote)
+	switch {
+	case apierrors.IsForbidden(err):
+		return w.release(ctx, key, home)
+	case err != nil:
+		return err
+	case remote == nil || !w.ours(remote):
+		return w.release(ctx, key, home)
+	}
+	return nil // the caches will be filled: the peer answers
+}

@@ -1,0 +1,60 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+
+// gatherTokens requests the tokens of a pod at home when the remote Secret lacks them or they
+// have lived 80 % of their life. They are bound to the pod: when it goes they are void.
+func gatherTokens(home client.Client) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
+		sources := translate.TokenSources(pod, v)
+		if len(sources) == 0 {
+			return v, 0, nil
+		}
+		if wait := time.Until(translate.TokenRefresh(pod, secret, sources)); wait > 0 {
+			return v, wait, nil
+		}
+		v.Tokens = map[string]translate.Token{}
+		for _, source := range sources {
+			token, err := requestToken(ctx, home, pod, source)
+			if err != nil {
+				return v, 0, err
+			}
+			v.Tokens[source.Key] = token
+		}
+		return v, 0, nil // the event of the written Secret plans the next request
+	}
+}
+
+func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod, source translate.TokenSource) (translate.Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
+	request := &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{
+		ExpirationSeconds: new(source.Seconds),
+		BoundObjectRef:    &authnv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if source.Audience != "" {
+		request.Spec.Audiences = []string{source.Audience}
+	}
+	if err := home.SubResource("token").Create(ctx, account, request); err != nil {
+		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time}, nil
+}

@@ -1,0 +1,92 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// rootCA is the ConfigMap by which Kubernetes tells the CA of a cluster to each namespace. The
+// provider has its own of that name, so the home one gets a suffix.
+const rootCA = "kube-root-ca.crt"
+
+// ConfigMapName is the name of a ConfigMap at the provider. A name must not end in a dash, as
+// the beginning of an ID may.
+func ConfigMapName(home, consumer string) string {
+	if home != rootCA {
+		return home
+	}
+	return strings.TrimRight(api.RootCAConfigMapName(consumer), "-")
+}
+
+// HomeConfigMapName is the reverse of ConfigMapName.
+func HomeConfigMapName(remote, consumer string) string {
+	if remote == ConfigMapName(rootCA, consumer) {
+		return rootCA
+	}
+	return remote
+}
+
+// ConfigMap pushes a ConfigMap. An immutable one that changed (deleted and made anew at home)
+// is given up first.
+func ConfigMap(home, remote *corev1.ConfigMap, v View) *corev1.ConfigMap {
+	if !reflects(home.Annotations, v.AllowList) {
+		return nil
+	}
+	out := &corev1.ConfigMap{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, ConfigMapName(home.Name, v.Consumer))
+	out.Data, out.BinaryData, out.Immutable = home.Data, home.BinaryData, home.Immutable
+	if remote != nil && is(remote.Immutable) && !sameConfig(remote, out) {
+		return nil
+	}
+	return out
+}
+
+func sameConfig(a, b *corev1.ConfigMap) bool {
+	return maps.Equal(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) && is(a.Immutable) == is(b.Immutable)
+}
+
+// Secret pushes a Secret. The provider has no such service accounts, so their tokens lose their
+// type. An immutable Secret that changed, or one of another type, is given up first.
+func Secret(home, remote *corev1.Secret, v View) *corev1.Secret {
+	if !reflects(home.Annotations, v.AllowList) {
+		return nil
+	}
+	out := &corev1.Secret{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
+	out.Type, out.Data, out.Immutable = home.Type, home.Data, home.Immutable
+	if home.Type == corev1.SecretTypeServiceAccountToken {
+		out.Type = corev1.SecretTypeOpaque
+		maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
+			return strings.HasPrefix(key, "kubernetes.io/service-account.")
+		})
+	}
+	if remote != nil && !changeable(remote, out) {
+		return nil
+	}
+	return out
+}
+
+func changeable(remote, want *corev1.Secret) bool {
+	if remote.Type != want.Type {
+		return false
+	}
+	same := equality.Semantic.DeepEqual(remote.Data, want.Data) && is(remote.Immutable) == is(want.Immutable)
+	return same || !is(remote.Immutable)
+}
+
+// is reads an optional switch; absent is off.
+func is(b *bool) bool { return b != nil && *b }

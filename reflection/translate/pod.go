@@ -1,0 +1,187 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// HomeUIDAnnotation on a ShadowPod is the UID of the home pod it was made from, so that a home
+// pod made anew under the same name is not taken for the former one.
+const HomeUIDAnnotation = "offloading.liqo.io/home-pod-uid"
+
+// Values of the annotation api-server-support.
+const (
+	apiServerRemote   = "remote"
+	apiServerDisabled = "disabled"
+)
+
+// Pod pushes a pod as ShadowPod. Its spec is written once: later only labels and annotations
+// follow. A finished pod is not started again, and the ShadowPod of a former pod of the same
+// name is given up first. While the provider is not reachable nothing changes.
+func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
+	if remote == nil {
+		if finished(home) {
+			return nil
+		}
+		out := &offv1beta1.ShadowPod{ObjectMeta: v.podMetadata(home, metav1.ObjectMeta{})}
+		out.Spec.Pod = podSpec(home, v)
+		return out
+	}
+	if uid := remote.Annotations[HomeUIDAnnotation]; uid != "" && uid != string(home.UID) {
+		return nil
+	}
+	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {
+		return remote
+	}
+	out := remote.DeepCopy()
+	out.ObjectMeta = v.podMetadata(home, out.ObjectMeta)
+	return out
+}
+
+func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.ObjectMeta {
+	dropped := func(keys []string, also map[string]bool) map[string]bool {
+		all := maps.Clone(also)
+		if all == nil {
+			all = map[string]bool{}
+		}
+		for _, key := range keys {
+			all[key] = true
+		}
+		return all
+	}
+	v.LabelsDropped = dropped(v.Patch.LabelsNotReflected, v.LabelsDropped)
+	v.AnnotationsDropped = dropped(v.Patch.AnnotationsNotReflected, v.AnnotationsDropped)
+	out := v.metadata(home.ObjectMeta, remote, home.Name)
+	out.Annotations[HomeUIDAnnotation] = string(home.UID)
+	return out
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// podSpec keeps what describes the workload and drops what describes its place at home.
+func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
+	in := home.Spec.DeepCopy()
+	out := corev1.PodSpec{
+		Volumes:                       in.Volumes,
+		InitContainers:                in.InitContainers,
+		Containers:                    in.Containers,
+		RestartPolicy:                 in.RestartPolicy,
+		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
+		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
+		DNSPolicy:                     in.DNSPolicy,
+		DNSConfig:                     in.DNSConfig,
+		AutomountServiceAccountToken:  new(false),
+		ShareProcessNamespace:         in.ShareProcessNamespace,
+		SecurityContext:               in.SecurityContext,
+		ImagePullSecrets:              in.ImagePullSecrets,
+		Hostname:                      in.Hostname,
+		HostnameOverride:              in.HostnameOverride,
+		Subdomain:                     in.Subdomain,
+		SetHostnameAsFQDN:             in.SetHostnameAsFQDN,
+		HostAliases:                   in.HostAliases,
+		ReadinessGates:                in.ReadinessGates,
+		EnableServiceLinks:            in.EnableServiceLinks,
+		TopologySpreadConstraints:     in.TopologySpreadConstraints,
+		Resources:                     in.Resources,
+		Tolerations:                   slices.DeleteFunc(in.Tolerations, ofVirtualNode),
+		RuntimeClassName:              runtimeClass(home, v.Patch.RuntimeClassName),
+		Affinity:                      affinity(home),
+	}
+	patchPod(&out, v.Patch)
+	supportAPIServer(&out, home, v)
+	return out
+}
+
+func ofVirtualNode(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTaintKey }
+
+// runtimeClass: the annotation, the pod's own unless it is the one that leads to virtual
+// nodes, the virtual node's.
+func runtimeClass(home *corev1.Pod, patch *string) *string {
+	if name := home.Annotations[api.AnnotationRemoteRuntimeClassName]; name != "" {
+		return new(name)
+	}
+	if own := home.Spec.RuntimeClassName; own != nil && *own != api.RuntimeClassName {
+		return own
+	}
+	return patch
+}
+
+func patchPod(out *corev1.PodSpec, patch offv1beta1.OffloadingPatch) {
+	if len(patch.NodeSelector) > 0 {
+		out.NodeSelector = maps.Clone(patch.NodeSelector)
+	}
+	out.Tolerations = append(out.Tolerations, patch.Tolerations...)
+	if patch.Affinity != nil && patch.Affinity.NodeAffinity != nil {
+		if out.Affinity == nil {
+			out.Affinity = &corev1.Affinity{}
+		}
+		out.Affinity.NodeAffinity = patch.Affinity.NodeAffinity.DeepCopy()
+	}
+}
+
+// Values of the annotation anti-affinity-preset.
+const (
+	antiAffinityPropagate = "propagate"
+	antiAffinitySoft      = "soft"
+	antiAffinityHard      = "hard"
+)
+
+// affinity is what the preset of the pod asks for; all other affinity concerns home nodes.
+func affinity(home *corev1.Pod) *corev1.Affinity {
+	var anti *corev1.PodAntiAffinity
+	switch home.Annotations[api.AnnotationAntiAffinityPreset] {
+	case antiAffinityPropagate:
+		if home.Spec.Affinity != nil {
+			anti = home.Spec.Affinity.PodAntiAffinity.DeepCopy()
+		}
+	case antiAffinitySoft:
+		anti = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{Weight: 1, PodAffinityTerm: apart(home)},
+		}}
+	case antiAffinityHard:
+		anti = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{apart(home)}}
+	}
+	if anti == nil {
+		return nil
+	}
+	return &corev1.Affinity{PodAntiAffinity: anti}
+}
+
+// apart keeps pods with the same labels (or the same chosen labels) on different nodes. Labels
+// that tell one replica or one revision from another are no part of the selector.
+func apart(home *corev1.Pod) corev1.PodAffinityTerm {
+	selector := maps.Clone(home.Labels)
+	if chosen, ok := home.Annotations[api.AnnotationAntiAffinityLabels]; ok {
+		keys := map[string]bool{}
+		for key := range strings.SplitSeq(chosen, ",") {
+			keys[strings.TrimSpace(key)] = true
+		}
+		maps.DeleteFunc(selector, func(key, _ string) bool { return !keys[key] })
+	} else {
+		maps.DeleteFunc(selector, func(key, _ string) bool { return stays(key) || perReplica(key) })
+	}
+	return corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: selector},
+		TopologyKey:   corev1.LabelHostname,
+	}
+}
+
+func perReplica(key string) bool {
+	switch key {
+	case "controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,236 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"encoding/json"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// Reasons shown in the status of a home pod.
+const (
+	// reasonBackOff: the pod is on a virtual node but its namespace is not offloaded there;
+	// offload the namespace or keep the pod off virtual nodes.
+	reasonBackOff = "OffloadingBackOff"
+	// reasonAborted: it ran, and its namespace is no longer offloaded there; its controller
+	// makes a new pod.
+	reasonAborted = "OffloadingAborted"
+	// reasonRemoteTerminated: it had finished when the provider removed it.
+	reasonRemoteTerminated = "RemotePodTerminated"
+	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
+	reasonUnavailable = "RemoteUnavailable"
+)
+
+// EarlierRestartsAnnotation on a home pod holds the restarts of former remote pods, once the
+// provider has made the remote pod anew. See earlierRestarts.
+const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
+
+// PodStatus pulls the status of a remote pod into the home pod:
+//
+//	home pod        namespace   remote pod      ShadowPod says   home status
+//	finished        –           –               –                stays
+//	waiting         not mapped  –               –                Pending, OffloadingBackOff
+//	had started     not mapped  –               –                Failed, OffloadingAborted
+//	any             mapped      kubelet spoke   –                the remote status, translated
+//	any             mapped      none            finished         that phase, RemotePodTerminated
+//	any             mapped      none or silent  anything else    stays
+//
+// remote is the pod made from shadow; either may be nil.
+func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.Pod {
+	if finished(home) {
+		return home
+	}
+	out := home.DeepCopy()
+	switch {
+	case v.Namespaces[home.Namespace] == "":
+		notOffloaded(&out.Status)
+	case remote != nil && told(remote):
+		pullStatus(out, remote, v)
+	case remote == nil && shadow != nil && ended(shadow.Status.Phase):
+		out.Status.Phase, out.Status.Reason = shadow.Status.Phase, reasonRemoteTerminated
+		negate(out.Status.Conditions, reasonRemoteTerminated)
+	case out.Status.Reason == reasonBackOff:
+		out.Status.Reason = ""
+	}
+	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {
+		negateReady(out.Status.Conditions)
+	}
+	return out
+}
+
+func ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// told says whether a remote status holds more than that the pod exists and has a node, which
+// the home pod shows already.
+func told(remote *corev1.Pod) bool {
+	if remote.Status.StartTime != nil || remote.Status.Phase != corev1.PodPending {
+		return remote.Status.Phase != ""
+	}
+	scheduled := condition(remote.Status.Conditions, corev1.PodScheduled)
+	return scheduled != nil && scheduled.Status == corev1.ConditionFalse
+}
+
+// notOffloaded is the status of a pod whose namespace does not exist at the provider.
+func notOffloaded(s *corev1.PodStatus) {
+	s.Phase, s.Reason = corev1.PodPending, reasonBackOff
+	if s.StartTime != nil {
+		s.Phase, s.Reason = corev1.PodFailed, reasonAborted
+	}
+	negate(s.Conditions, s.Reason)
+}
+
+// negate makes true conditions false, for a pod that does not run. That it has a node stays true.
+func negate(conditions []corev1.PodCondition, reason string) {
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Status == corev1.ConditionTrue && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget {
+			c.Status, c.Reason = corev1.ConditionFalse, reason
+		}
+	}
+}
+
+func negateReady(conditions []corev1.PodCondition) {
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reasonUnavailable, "the provider cannot be reached"
+		}
+	}
+}
+
+// pullStatus copies what the kubelet at the provider reports. What the home cluster knows
+// better (quality of service, nomination, generation) stays.
+func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
+	home, in := out.Status, remote.Status.DeepCopy()
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	out.Labels[api.LabelShadowPod] = api.True
+	s := &out.Status
+	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
+	s.ContainerStatuses, s.InitContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses
+	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
+	s.Conditions = mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration)
+	s.HostIP, s.HostIPs = "", nil
+	if v.HostIP.IsValid() {
+		s.HostIP, s.HostIPs = v.HostIP.String(), []corev1.HostIP{{IP: v.HostIP.String()}}
+	}
+	s.PodIP, s.PodIPs = podIPs(in, v)
+	addRestarts(out, &home)
+}
+
+func podIPs(in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
+	if v.HideIPs || in.PodIP == "" {
+		return "", nil
+	}
+	all := make([]corev1.PodIP, 0, len(in.PodIPs))
+	for _, ip := range in.PodIPs {
+		all = append(all, corev1.PodIP{IP: addrText(v.PeerPods, ip.IP)})
+	}
+	return addrText(v.PeerPods, in.PodIP), all
+}
+
+// mergeConditions takes the remote conditions and keeps those only home knows (readiness gates
+// set by home controllers). The moment of scheduling is home's, as long as the pod is scheduled
+// at the provider, too. Generations are counted apart in each cluster.
+func mergeConditions(home, remote []corev1.PodCondition, generation int64) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	for _, c := range remote {
+		was := condition(home, c.Type)
+		if c.Type == corev1.PodScheduled && was != nil && was.Status == c.Status {
+			c = *was
+		}
+		if c.ObservedGeneration != 0 {
+			c.ObservedGeneration = generation
+		}
+		out = append(out, c)
+	}
+	for _, c := range home {
+		if condition(remote, c.Type) == nil && !ofKubelet(c.Type) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ofKubelet says which conditions exist only as long as the kubelet reports them.
+func ofKubelet(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodReadyToStartContainers,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
+		return true
+	}
+	return false
+}
+
+func condition(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range all {
+		if all[i].Type == t {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// earlierRestarts is what the counts of former remote pods add up to, kept in an annotation of
+// the home pod because a counter must not go back:
+//
+//	remote pod started at   annotation                       home count
+//	t1                      –                                remote count
+//	t2 (made anew)          {since: t2, counts: home at t1}  counts + remote count
+//	t3                      {since: t3, counts: home at t2}  counts + remote count
+type earlierRestarts struct {
+	Since  metav1.Time      `json:"since"`
+	Counts map[string]int32 `json:"counts"`
+}
+
+// addRestarts adds the restarts of former remote pods to the counts in out, whose status before
+// was home.
+func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
+	started := out.Status.StartTime
+	if started == nil {
+		return
+	}
+	var earlier earlierRestarts
+	known := json.Unmarshal([]byte(out.Annotations[EarlierRestartsAnnotation]), &earlier) == nil
+	switch {
+	case known && earlier.Since.Equal(started):
+	case home.StartTime == nil || home.StartTime.Equal(started):
+		return // the first remote pod
+	default:
+		earlier = earlierRestarts{Since: *started, Counts: counts(home)}
+		text, err := json.Marshal(earlier)
+		if err != nil {
+			return // a time and numbers always encode
+		}
+		out.Annotations = maps.Clone(out.Annotations)
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[EarlierRestartsAnnotation] = string(text)
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses, out.Status.ContainerStatuses} {
+		for i := range statuses {
+			statuses[i].RestartCount += earlier.Counts[statuses[i].Name]
+		}
+	}
+}
+
+func counts(s *corev1.PodStatus) map[string]int32 {
+	out := map[string]int32{}
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for _, c := range statuses {
+			out[c.Name] = c.RestartCount
+		}
+	}
+	return out
+}

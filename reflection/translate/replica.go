@@ -1,0 +1,102 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// replica is the metadata of a copy of one of our own kinds. Labels and annotations are written
+// once: later they are the peer's.
+func (v View) replica(home, remote metav1.ObjectMeta) metav1.ObjectMeta {
+	if remote.Name != "" {
+		return remote
+	}
+	local := func(key string) bool { return strings.HasPrefix(key, "ctl.liqo.io/") || staysAnnotation(key) }
+	labels := without(home.Labels, local)
+	maps.Copy(labels, map[string]string{
+		api.LabelReplication:     "false",
+		api.LabelReplicated:      api.True,
+		api.LabelOriginID:        v.Consumer,
+		api.LabelRemoteClusterID: v.Consumer,
+	})
+	return metav1.ObjectMeta{
+		Name:        home.Name,
+		Namespace:   v.Namespaces[home.Namespace],
+		Labels:      labels,
+		Annotations: without(home.Annotations, local),
+	}
+}
+
+// ResourceSlice pushes the request of a slice.
+func ResourceSlice(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1.ResourceSlice {
+	out := &authv1beta1.ResourceSlice{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
+	home.Spec.DeepCopyInto(&out.Spec)
+	return out
+}
+
+// ResourceSliceStatus pulls the answer. A copy the peer has not answered yet (just made anew)
+// does not take back an earlier answer.
+func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, _ View) *authv1beta1.ResourceSlice {
+	if remote == nil || len(remote.Status.Conditions) == 0 {
+		return home
+	}
+	out := home.DeepCopy()
+	remote.Status.DeepCopyInto(&out.Status)
+	return out
+}
+
+// Renew pushes the request of a renewal.
+func Renew(home, remote *authv1beta1.Renew, v View) *authv1beta1.Renew {
+	out := &authv1beta1.Renew{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
+	home.Spec.DeepCopyInto(&out.Spec)
+	return out
+}
+
+// RenewStatus pulls the fresh credentials; an unanswered copy does not take them back.
+func RenewStatus(home, remote *authv1beta1.Renew, _ View) *authv1beta1.Renew {
+	if remote == nil || remote.Status.AuthParams == nil {
+		return home
+	}
+	out := home.DeepCopy()
+	remote.Status.DeepCopyInto(&out.Status)
+	return out
+}
+
+// NamespaceMap pushes the namespaces wanted at the provider.
+func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
+	out := &offv1beta1.NamespaceMap{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
+	home.Spec.DeepCopyInto(&out.Spec)
+	return out
+}
+
+// NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when
+// there is no map: whoever deletes the map there (a drain) deletes the namespaces.
+func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, _ View) *offv1beta1.NamespaceMap {
+	out := home.DeepCopy()
+	out.Status = offv1beta1.NamespaceMapStatus{}
+	if remote != nil {
+		remote.Status.DeepCopyInto(&out.Status)
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// Service pushes a Service. Addresses and node ports are the provider's to assign, except for
+// headless Services and where a user insists on the same node ports. The Service of the API
+// server is never pushed.
+func Service(home, remote *corev1.Service, v View) *corev1.Service {
+	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
+		return nil
+	}
+	out := &corev1.Service{}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
+	in, s := home.Spec.DeepCopy(), &out.Spec
+	s.Type = in.Type
+	s.Selector = in.Selector
+	s.Ports = servicePorts(in.Ports, s.Ports, marked(home.Annotations, api.AnnotationForceRemoteNodePort))
+	s.ExternalName = in.ExternalName
+	s.LoadBalancerSourceRanges = in.LoadBalancerSourceRanges
+	s.PublishNotReadyAddresses = in.PublishNotReadyAddresses
+	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
+	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
+	s.IPFamilyPolicy = in.IPFamilyPolicy
+	s.LoadBalancerClass = loadBalancerClass(in, v)
+	switch {
+	case in.ClusterIP == corev1.ClusterIPNone:
+		s.ClusterIP = corev1.ClusterIPNone
+	case s.ClusterIP == corev1.ClusterIPNone:
+		return nil // a headless Service cannot get an address: give up, then push anew
+	}
+	return out
+}
+
+func apiServerService(s *corev1.Service) bool {
+	return s.Namespace == corev1.NamespaceDefault && s.Name == "kubernetes"
+}
+
+// servicePorts are home's ports with the node ports the provider assigned to them.
+func servicePorts(home, remote []corev1.ServicePort, force bool) []corev1.ServicePort {
+	type id struct {
+		protocol corev1.Protocol
+		port     int32
+	}
+	assigned := map[id]int32{}
+	for _, p := range remote {
+		assigned[id{p.Protocol, p.Port}] = p.NodePort
+	}
+	for i := range home {
+		if p := &home[i]; !force || p.NodePort == 0 {
+			p.NodePort = assigned[id{p.Protocol, p.Port}]
+		}
+	}
+	return home
+}
+
+func loadBalancerClass(home *corev1.ServiceSpec, v View) *string {
+	if home.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	if v.LoadBalancerClass != "" {
+		return new(v.LoadBalancerClass)
+	}
+	return home.LoadBalancerClass
+}

@@ -1,0 +1,102 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// TokenSource is a token a pod asks for.
+type TokenSource struct {
+	// Key is where the token lies in the Secret.
+	Key string
+	// Audience of the token; empty = the API server.
+	Audience string
+	// Seconds the token lives.
+	Seconds int64
+}
+
+// defaultTokenSeconds is what the API server fills in for a projection without expiration.
+const defaultTokenSeconds = 3600
+
+// TokenSources are the tokens a pod needs from home; none if it does not speak to the home API
+// server.
+func TokenSources(home *corev1.Pod, v View) []TokenSource {
+	mode := home.Annotations[api.AnnotationAPIServerSupport]
+	if mode == apiServerRemote || mode == apiServerDisabled || v.APIServer.Unsupported || finished(home) {
+		return nil
+	}
+	var out []TokenSource
+	eachToken(home.Spec.Volumes, func(volume string, source *corev1.VolumeProjection) {
+		t := source.ServiceAccountToken
+		seconds := int64(defaultTokenSeconds)
+		if t.ExpirationSeconds != nil {
+			seconds = *t.ExpirationSeconds
+		}
+		out = append(out, TokenSource{Key: tokenKey(volume, t.Path), Audience: t.Audience, Seconds: seconds})
+	})
+	return out
+}
+
+// tokenKey is the key of a token in the Secret: one token per volume and path.
+func tokenKey(volume, path string) string {
+	return volume + "." + strings.ReplaceAll(path, "/", "_")
+}
+
+// TokenRefresh is when the tokens of a Secret are to be requested anew: when 80 % of the
+// shortest life has passed. The zero time means at once.
+func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource) time.Time {
+	if remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID) {
+		return time.Time{}
+	}
+	expires, err := time.Parse(time.RFC3339, remote.Annotations[api.AnnotationServiceAccountExpiration])
+	if err != nil {
+		return time.Time{}
+	}
+	shortest := sources[0].Seconds
+	for _, s := range sources {
+		if _, ok := remote.Data[s.Key]; !ok {
+			return time.Time{}
+		}
+		shortest = min(shortest, s.Seconds)
+	}
+	return expires.Add(-time.Duration(shortest) * time.Second / 5)
+}
+
+// Tokens pushes the service account tokens of a pod as a Secret, from which the remote pod reads
+// them. Without new tokens in the View it keeps those that are there.
+func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
+	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 {
+		return nil
+	}
+	out := &corev1.Secret{Type: corev1.SecretTypeOpaque}
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	meta := home.ObjectMeta
+	meta.Labels, meta.Annotations = nil, nil
+	out.ObjectMeta = v.metadata(meta, out.ObjectMeta, api.ServiceAccountTokenSecretName(home.Name))
+	out.Labels[api.LabelServiceAccountName] = home.Spec.ServiceAccountName
+	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
+	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
+	if len(v.Tokens) == 0 {
+		out.Annotations[api.AnnotationServiceAccountExpiration] = remote.Annotations[api.AnnotationServiceAccountExpiration]
+		return out
+	}
+	out.Data = map[string][]byte{}
+	var first time.Time
+	for key, token := range v.Tokens {
+		out.Data[key] = []byte(token.Value)
+		if first.IsZero() || token.Expires.Before(first) {
+			first = token.Expires
+		}
+	}
+	out.Annotations[api.AnnotationServiceAccountExpiration] = first.UTC().Format(time.RFC3339)
+	return out
+}

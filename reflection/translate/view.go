@@ -1,0 +1,153 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package translate says, kind by kind, how an object of the home cluster looks at a provider
+// and how what happens there is shown at home. It is pure: everything it needs to know is in
+// the View, and the same input gives the same output.
+//
+// A function that pushes (ConfigMap, Pod, …) gets the home object and the remote object as it
+// is (nil if there is none) and returns the remote object as it should be: nil when there
+// should be none, the same when nothing is to be done. It starts from the remote object, so
+// fields set at the provider stay, and fields that flow from home are replaced whole. A remote
+// object that cannot be changed into what is wanted is given up (nil); the caller pushes again
+// when it is gone. A function that pulls (PodStatus) is the reverse: it starts from the home
+// object and fills in its status. A field flows in one direction only.
+//
+// It does not decide who owns a remote object, and does not read or write anything.
+//
+// Start reading at View, then ConfigMap, then Pod and PodStatus.
+package translate
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// View is what a translation may know. It is never changed once made: a changed cluster gives
+// a new View.
+type View struct {
+	// Consumer and Provider are cluster IDs; Consumer is the home cluster.
+	Consumer, Provider string
+	// Node is the virtual node that reflects.
+	Node string
+	// Namespaces maps a home namespace to its remote one. Only namespaces that exist at the
+	// provider are in it.
+	Namespaces map[string]string
+	// ProviderNodes are all virtual nodes that stand for the provider.
+	ProviderNodes map[string]bool
+	// PeerPods leads from the provider's pod addresses to the addresses by which they are
+	// reached from home; empty = they are the same.
+	PeerPods []Remap
+	// HomePods are the pod CIDRs of the home cluster; empty = every address is a home pod's.
+	HomePods []netip.Prefix
+	// HideIPs leaves pods at the provider without addresses at home, and home endpoints
+	// without reflection.
+	HideIPs bool
+	// HostIP is the address of the virtual kubelet, shown as that of the pods' host; zero = none.
+	HostIP netip.Addr
+	// APIServer is where remote pods find the API server of the home cluster.
+	APIServer APIServer
+	// Patch is what the virtual node changes in every pod.
+	Patch offv1beta1.OffloadingPatch
+	// LabelsDropped and AnnotationsDropped are keys that are never reflected.
+	LabelsDropped, AnnotationsDropped map[string]bool
+	// IngressClass and LoadBalancerClass are the provider's default classes; empty = the
+	// provider offers none, and nothing is replaced.
+	IngressClass, LoadBalancerClass string
+
+	// AllowList reflects only objects marked for it; false = all but those marked against it.
+	// It belongs to the kind being translated.
+	AllowList bool
+	// Service is the Service an EndpointSlice belongs to; nil = none. Set for that kind only,
+	// together with ServiceAllowList, the AllowList of Services.
+	Service          *corev1.Service
+	ServiceAllowList bool
+	// External leads from addresses outside HomePods to the addresses by which the home
+	// cluster makes them reachable for its peers. Set for EndpointSlices only.
+	External map[netip.Addr]netip.Addr
+	// Involved is the home object an event of the provider is about; nil = none. Set for
+	// events only.
+	Involved *corev1.ObjectReference
+	// Tokens are freshly requested service account tokens by key of the Secret; nil = go on
+	// with those the remote Secret has. Set for service accounts only.
+	Tokens map[string]Token
+}
+
+// APIServer says how a remote pod reaches the API server of the home cluster.
+type APIServer struct {
+	// Host and Port, if set, are used as they are.
+	Host, Port string
+	// Addr is the address of the API server as peers see it, used when Host is empty;
+	// zero = it is not reachable and pods get no host name for it.
+	Addr netip.Addr
+	// Unsupported: remote pods know nothing of the home API server.
+	Unsupported bool
+}
+
+// Token is one service account token.
+type Token struct {
+	Value   string
+	Expires time.Time
+}
+
+// Remap leads the addresses of one prefix to another of the same length, bit by bit.
+type Remap struct{ From, To netip.Prefix }
+
+// Addr leads addr through the first Remap that contains it; others stay as they are.
+func Addr(remaps []Remap, addr netip.Addr) netip.Addr {
+	for _, r := range remaps {
+		if r.From.Contains(addr) {
+			return move(addr, r.From.Bits(), r.To)
+		}
+	}
+	return addr
+}
+
+// move puts the bits of addr behind the first n after those of to. Of different families or
+// lengths nothing can be made, and addr stays.
+func move(addr netip.Addr, n int, to netip.Prefix) netip.Addr {
+	host, net := addr.AsSlice(), to.Addr().AsSlice()
+	if len(host) != len(net) || to.Bits() != n {
+		return addr
+	}
+	for i := range host {
+		keep := byte(0xff) // bits of this byte that belong to the prefix
+		if fixed := n - 8*i; fixed <= 0 {
+			keep = 0
+		} else if fixed < 8 {
+			keep <<= 8 - fixed
+		}
+		host[i] = net[i]&keep | host[i]&^keep
+	}
+	moved, _ := netip.AddrFromSlice(host)
+	return moved
+}
+
+// addrText is Addr for an address in an object; what is no address stays.
+func addrText(remaps []Remap, text string) string {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	return Addr(remaps, addr).String()
+}
+
+// reflects says whether an object with these annotations is reflected.
+func reflects(annotations map[string]string, allowList bool) bool {
+	if allowList {
+		return marked(annotations, api.AnnotationAllowReflection)
+	}
+	return !marked(annotations, api.AnnotationSkipReflection)
+}
+
+// marked says whether an annotation is there; only the value "false" (in any case) takes it back.
+func marked(annotations map[string]string, key string) bool {
+	value, ok := annotations[key]
+	return ok && !strings.EqualFold(value, "false")
+}

@@ -1,0 +1,232 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+
+// viewer makes Views out of the objects that describe the peering: the namespaces that exist at
+// the provider, the virtual nodes that stand for it, the addresses exchanged with it.
+type viewer struct {
+	Options
+	cache   cache.Cache
+	changed chan struct{} // something was seen; one place, so that bursts become one view
+}
+
+// newViewer watches the tenant namespace and the address of the API server.
+func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
+	tenant := cache.ByObject{Namespaces: map[string]cache.Config{o.TenantNamespace: {}}}
+	c, err := cache.New(home.config, cache.Options{
+		HTTPClient: home.http,
+		Scheme:     home.scheme,
+		Mapper:     home.mapper,
+		ByObject: map[client.Object]cache.ByObject{
+			&offv1beta1.NamespaceMap{}:  tenant,
+			&offv1beta1.VirtualNode{}:   tenant,
+			&netv1beta1.Configuration{}: tenant,
+			&ipamv1alpha1.IP{}: {
+				Namespaces: map[string]cache.Config{o.LiqoNamespace: {}},
+				Field:      fields.OneTermEqualSelector("metadata.name", api.IPAPIServer),
+			},
+		},
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: new(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of the peering: %w", err)
+	}
+	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
+	kinds := []client.Object{&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{}}
+	for _, kind := range kinds {
+		informer, err := c.GetInformer(ctx, kind, notWaiting)
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(handler(func(client.Object) { v.wake() })); err != nil {
+			return nil, fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return v, nil
+}
+
+func (v *viewer) wake() {
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run gives every new view to see, until ctx ends. The cache is synced.
+func (v *viewer) run(ctx context.Context, see func(context.Context, translate.View) error) error {
+	var before *translate.View
+	for {
+		view, err := v.view(ctx)
+		if err != nil {
+			return err
+		}
+		if before == nil || !reflect.DeepEqual(*before, view) {
+			if err := see(ctx, view); err != nil {
+				return err
+			}
+			before = &view
+		}
+		select {
+		case <-v.changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// view reads the caches. What does not exist is left out.
+func (v *viewer) view(ctx context.Context) (translate.View, error) {
+	out := translate.View{
+		Consumer:           v.Consumer,
+		Provider:           v.Provider,
+		Node:               v.Node,
+		HomePods:           v.LocalPodCIDRs,
+		HideIPs:            v.DisableIPReflection,
+		HostIP:             v.PodIP,
+		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, Unsupported: v.DisableAPIServerSupport},
+		LabelsDropped:      set(v.LabelsNotReflected),
+		AnnotationsDropped: set(v.AnnotationsNotReflected),
+		IngressClass:       v.IngressClass,
+		LoadBalancerClass:  v.LoadBalancerClass,
+		ProviderNodes:      map[string]bool{v.Node: true},
+		Namespaces:         map[string]string{},
+	}
+	for _, part := range []func(context.Context, *translate.View) error{v.namespaces, v.nodes, v.addresses, v.apiServer} {
+		if err := part(ctx, &out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
+	var maps offv1beta1.NamespaceMapList
+	if err := v.cache.List(ctx, &maps, client.InNamespace(v.TenantNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list namespace maps: %w", err)
+	}
+	for _, m := range maps.Items {
+		if m.Labels[api.LabelReplicated] == api.True {
+			continue // the peer's own, when it consumes from us, too
+		}
+		for home, remote := range m.Status.CurrentMapping {
+			if _, wanted := m.Spec.DesiredMapping[home]; wanted && remote.Phase == offv1beta1.NamespaceAccepted {
+				out.Namespaces[home] = remote.RemoteNamespace
+			}
+		}
+	}
+	return nil
+}
+
+func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
+	var nodes offv1beta1.VirtualNodeList
+	if err := v.cache.List(ctx, &nodes, client.InNamespace(v.TenantNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list virtual nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		if n.Spec.ClusterID != v.Provider {
+			continue
+		}
+		out.ProviderNodes[n.Name] = true
+		if n.Name != v.Node {
+			continue
+		}
+		if n.Spec.OffloadingPatch != nil {
+			out.Patch = *n.Spec.OffloadingPatch
+		}
+		for _, class := range n.Spec.IngressClasses {
+			if class.Default && out.IngressClass == "" {
+				out.IngressClass = class.IngressClassName
+			}
+		}
+		for _, class := range n.Spec.LoadBalancerClasses {
+			if class.Default && out.LoadBalancerClass == "" {
+				out.LoadBalancerClass = class.LoadBalancerClassName
+			}
+		}
+	}
+	return nil
+}
+
+// addresses reads how the provider's pod CIDRs are seen from here, pair by pair.
+func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
+	var configurations netv1beta1.ConfigurationList
+	err := v.cache.List(ctx, &configurations, client.InNamespace(v.TenantNamespace),
+		client.MatchingLabels{api.LabelRemoteClusterID: v.Provider}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list configurations: %w", err)
+	}
+	for _, c := range configurations.Items {
+		if len(out.HomePods) == 0 && c.Spec.Local != nil {
+			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
+		}
+		if c.Spec.Remote == nil || c.Status.Remote == nil {
+			continue
+		}
+		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)
+		for i := range min(len(from), len(to)) {
+			out.PeerPods = append(out.PeerPods, translate.Remap{From: from[i], To: to[i]})
+		}
+	}
+	return nil
+}
+
+// apiServer reads the address by which peers reach our API server.
+func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
+	var ip ipamv1alpha1.IP
+	err := v.cache.Get(ctx, types.NamespacedName{Namespace: v.LiqoNamespace, Name: api.IPAPIServer}, &ip)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get ip %s/%s: %w", v.LiqoNamespace, api.IPAPIServer, err)
+	}
+	if addr, err := netip.ParseAddr(ip.Status.IP); err == nil {
+		out.APIServer.Addr = addr // until it is granted there is none
+	}
+	return nil
+}
+
+// prefixes parses CIDRs; the schema lets nothing else in.
+func prefixes(cidrs []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range cidrs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+func set(keys []string) map[string]bool {
+	out := map[string]bool{}
+	for _, key := range keys {
+		out[key] = true
+	}
+	return out
+}

@@ -1,0 +1,285 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// Reasons of the events on home objects. The first two end in what the kind says.
+const (
+	reasonSuccessful     = "Successful"
+	reasonFailed         = "Failed"
+	reasonFailedDeletion = "FailedDeletion"
+	reasonDisabled       = "ReflectionDisabled"
+)
+
+// writeTimeout bounds one request to either API server.
+const writeTimeout = 30 * time.Second
+
+// errNameTaken: the remote name belongs to somebody else.
+var errNameTaken = errors.New("remote object already exists")
+
+func eventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
+
+// ours says whether a remote object carries our marks.
+func (w *worker) ours(remote client.Object) bool {
+	return w.Marks.Matches(labels.Set(remote.GetLabels()))
+}
+
+// create makes the remote object. The API server refuses if the name is taken.
+func (w *worker) create(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s := slot{atRemote, key}
+	w.ledger.begin(s)
+	made := want.DeepCopyObject().(client.Object) // the answer is decoded into it
+	err := w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
+	if err != nil {
+		w.ledger.drop(s)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		err = w.taken(ctx, want, err)
+	}
+	if err != nil {
+		return w.failed(ctx, home, key, err)
+	}
+	w.ledger.done(s, "", made.GetResourceVersion())
+	w.shown(key, "")
+	if !w.Quiet {
+		w.tell(ctx, home, key, reasonSuccessful, fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
+	}
+	return nil
+}
+
+// taken finds out who has the name: if it is ours, the cache was late and conflict stands for
+// trying again.
+func (w *worker) taken(ctx context.Context, want client.Object, conflict error) error {
+	there, err := get(ctx, w.engine.Remote, client.ObjectKeyFromObject(want), w.Remote)
+	switch {
+	case err != nil:
+		return err
+	case there != nil && !w.ours(there):
+		return errNameTaken
+	}
+	return conflict
+}
+
+// patchRemote sends what differs, for the object of that UID only.
+func (w *worker) patchRemote(ctx context.Context, key types.NamespacedName, remote, want client.Object) error {
+	data, err := client.MergeFrom(withoutUID(remote)).Data(want)
+	if err != nil {
+		return fmt.Errorf("compute patch of %T %s: %w", remote, key, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s := slot{atRemote, key}
+	w.ledger.begin(s)
+	patched := w.named(w.Remote, remote)
+	err = w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManagerReflection))
+	if err != nil {
+		w.ledger.drop(s)
+		return err
+	}
+	w.ledger.done(s, remote.GetResourceVersion(), patched.GetResourceVersion())
+	return nil
+}
+
+// patchStatus sends what differs in the status of a home object, and its labels and
+// annotations with it.
+func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
+	patch, kind := client.MergeFrom(withoutUID(home)), types.MergePatchType
+	if w.Strategic {
+		patch, kind = client.StrategicMergeFrom(withoutUID(home)), types.StrategicMergePatchType
+	}
+	data, err := patch.Data(want)
+	if err != nil {
+		return fmt.Errorf("compute patch of the status of %T %s: %w", home, key, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s := slot{atHome, key}
+	w.ledger.begin(s)
+	patched := w.named(w.Home, home)
+	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data), client.FieldOwner(api.FieldManagerReflection))
+	if err != nil {
+		w.ledger.drop(s)
+		if apierrors.IsNotFound(err) {
+			return nil // the event tells
+		}
+		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))
+	}
+	w.ledger.done(s, home.GetResourceVersion(), patched.GetResourceVersion())
+	return nil
+}
+
+// named is an empty object with the name of another, for an answer.
+func (w *worker) named(prototype, like client.Object) client.Object {
+	out := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.Object)
+	out.SetNamespace(like.GetNamespace())
+	out.SetName(like.GetName())
+	return out
+}
+
+// withoutUID is the base of a patch: what differs from it names the UID, which the API server
+// takes as a precondition.
+func withoutUID(obj client.Object) client.Object {
+	base := obj.DeepCopyObject().(client.Object)
+	base.SetUID("")
+	return base
+}
+
+// removeRemote deletes a remote object, the one of that UID only; nil is nothing to delete.
+func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, remote client.Object) error {
+	if remote == nil || remote.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if err := w.delete(ctx, w.engine.Remote, slot{atRemote, key}, remote); err != nil {
+		return err
+	}
+	w.shown(key, "")
+	return nil
+}
+
+// delete deletes the object of that UID only. Options say more.
+func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	w.ledger.begin(s)
+	options = append(options, client.Preconditions{UID: new(obj.GetUID())})
+	err := c.Delete(ctx, w.named(obj, obj), options...)
+	switch {
+	case err == nil:
+		w.ledger.deleted(s, obj.GetResourceVersion())
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		w.ledger.drop(s)
+		return nil // already another one or none: the event tells
+	}
+	w.ledger.drop(s)
+	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+}
+
+// hold adds our finalizer to a home object before its remote one exists.
+func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client.Object) error {
+	if w.Finalizer == "" || controllerutil.ContainsFinalizer(home, w.Finalizer) {
+		return nil
+	}
+	held := home.DeepCopyObject().(client.Object)
+	controllerutil.AddFinalizer(held, w.Finalizer)
+	return w.patchFinalizers(ctx, key, home, held)
+}
+
+// release lets a home object go: our finalizer is removed, or the object itself where that is
+// ours to do.
+func (w *worker) release(ctx context.Context, key types.NamespacedName, home client.Object) error {
+	if w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer) {
+		free := home.DeepCopyObject().(client.Object)
+		controllerutil.RemoveFinalizer(free, w.Finalizer)
+		return w.patchFinalizers(ctx, key, home, free)
+	}
+	if !w.Ends || home.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	if grace := home.GetDeletionGracePeriodSeconds(); grace != nil && *grace == 0 {
+		return nil // done before; finalizers of others hold it
+	}
+	if err := w.delete(ctx, w.engine.Home, slot{atHome, key}, home, client.GracePeriodSeconds(0)); err != nil {
+		return w.logged(ctx, key, err)
+	}
+	return nil
+}
+
+// patchFinalizers writes a changed list of finalizers, if nobody else changed the object meanwhile.
+func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s := slot{atHome, key}
+	w.ledger.begin(s)
+	patch := client.MergeFromWithOptions(home, client.MergeFromWithOptimisticLock{})
+	if err := w.engine.Home.Patch(ctx, want, patch); err != nil {
+		w.ledger.drop(s)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return w.logged(ctx, key, fmt.Errorf("patch finalizers of %T %s: %w", home, key, err))
+	}
+	w.ledger.done(s, home.GetResourceVersion(), want.GetResourceVersion())
+	return nil
+}
+
+// failed tells the user about a failure he can do something about (the peer answered, and
+// refused) and gives the error back for another try; nil stays nil.
+func (w *worker) failed(ctx context.Context, home client.Object, key types.NamespacedName, err error) error {
+	var answered apierrors.APIStatus
+	switch {
+	case err == nil:
+		w.shown(key, "")
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		// the cache was late; its event settles it
+	case errors.Is(err, errNameTaken), errors.As(err, &answered):
+		w.tell(ctx, home, key, reasonFailed, w.failure(err))
+	default:
+		return w.logged(ctx, key, err)
+	}
+	return err
+}
+
+func (w *worker) failure(err error) string {
+	return fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err)
+}
+
+// tell shows an event on the home object and a log line, once until something else happens.
+func (w *worker) tell(ctx context.Context, home client.Object, key types.NamespacedName, reason, message string) {
+	if !w.shown(key, message) {
+		return
+	}
+	level := corev1.EventTypeWarning
+	if reason == reasonSuccessful || reason == reasonDisabled {
+		level = corev1.EventTypeNormal
+		w.shown(key, "") // nothing is wrong
+	}
+	if reason == reasonSuccessful || reason == reasonFailed {
+		reason += cmp.Or(w.Events, "Reflection")
+	}
+	w.events(home, level, reason, message)
+	log.FromContext(ctx).Info(message, "kind", w.Name, "object", key.String())
+}
+
+// logged logs an error once until something else happens, and gives it back.
+func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error) error {
+	if w.shown(key, err.Error()) {
+		log.FromContext(ctx).Error(err, "sync object", "kind", w.Name, "object", key.String(), "peer", w.engine.Peer)
+	}
+	return err
+}
+
+// shown notes the message last shown for a key ("" = all is well) and says whether it is new.
+func (w *worker) shown(key types.NamespacedName, message string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, known := w.failures[key]
+	if message == "" {
+		delete(w.failures, key)
+		return known
+	}
+	w.failures[key] = message
+	return !known || before != message
+}
