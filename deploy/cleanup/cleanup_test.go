@@ -1,0 +1,120 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanup_test
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/deploy/cleanup"
+	"github.com/liqo-go/liqo/internal/apitest"
+)
+
+// TestCleanup: while a namespace is offloaded nothing is touched and the reason is named; then all
+// goes, also what a finalizer nobody serves holds.
+func TestCleanup(t *testing.T) {
+	c := cluster(t)
+	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: api.Namespace, Name: name} }
+	offloaded := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: api.NamespaceOffloadingName}}
+	network := &ipamv1alpha1.Network{ObjectMeta: inLiqo(api.NetworkPodCIDR), Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.10.0.0/16"}}
+	network.Finalizers = []string{api.FinalizerNetwork}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}}, controller(inLiqo(api.ControllerManagerName)), offloaded, network,
+		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
+		&ipamv1alpha1.IP{ObjectMeta: inLiqo(api.IPAPIServer), Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.1"}},
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if _, err := run(t, 2*time.Second); err == nil || !strings.Contains(err.Error(), "default/offloading") {
+		t.Fatalf("with an offloaded namespace: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(network), network); err != nil || network.DeletionTimestamp != nil {
+		t.Fatalf("network was touched: %v", err)
+	}
+
+	if err := c.Delete(t.Context(), offloaded); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, time.Minute); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, list := range []client.ObjectList{&ipamv1alpha1.NetworkList{}, &ipamv1alpha1.IPList{}, &corev1beta1.ForeignClusterList{}, &netv1beta1.InternalNodeList{}} {
+		if err := c.List(t.Context(), list); err != nil || meta.LenList(list) > 0 {
+			t.Errorf("%T: %d left, %v", list, meta.LenList(list), err)
+		}
+	}
+	marked := &appsv1.Deployment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: api.Namespace, Name: api.ControllerManagerName}, marked); err != nil ||
+		marked.Annotations[api.AnnotationUninstalling] != api.True {
+		t.Errorf("the controller is not marked: %v", err)
+	}
+}
+
+func run(t *testing.T, timeout time.Duration) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := cleanup.Command()
+	cmd.SetArgs([]string{})
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+// cluster starts a server and points the role at it.
+func cluster(t *testing.T) client.Client {
+	t.Helper()
+	server := apitest.Start(t)
+	tls := server.Config.TLSClientConfig
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: server.Config.Host, CertificateAuthorityData: tls.CAData}
+	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: tls.CertData, ClientKeyData: tls.KeyData}
+	kubeconfig.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	kubeconfig.CurrentContext = "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	t.Setenv("POD_NAMESPACE", api.Namespace)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func controller(at metav1.ObjectMeta) *appsv1.Deployment {
+	labels := map[string]string{"app": at.Name}
+	return &appsv1.Deployment{ObjectMeta: at, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		},
+	}}
+}

@@ -1,0 +1,60 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy holds what an installation applies: the Helm chart and the definitions of the
+// kinds. It only hands the files out; package cli applies them.
+package deploy
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed all:liqo crds
+var files embed.FS
+
+// ChartFiles returns the files of the chart by their path inside it.
+func ChartFiles() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	err := fs.WalkDir(files, "liqo", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := files.ReadFile(name)
+		out[name[len("liqo/"):]] = data
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	return out, nil
+}
+
+// CRDs returns the definitions of the kinds, ordered by name.
+func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	entries, err := files.ReadDir("crds")
+	if err != nil {
+		return nil, fmt.Errorf("read the definitions: %w", err)
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, entry := range entries {
+		if path.Ext(entry.Name()) != ".yaml" {
+			continue
+		}
+		data, err := files.ReadFile(path.Join("crds", entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read definition %s: %w", entry.Name(), err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(data, crd); err != nil {
+			return nil, fmt.Errorf("parse definition %s: %w", entry.Name(), err)
+		}
+		crds = append(crds, crd)
+	}
+	return crds, nil
+}

@@ -1,0 +1,147 @@
+{{/*
+Copyright The Liqo Authors.
+SPDX-License-Identifier: Apache-2.0
+*/}}
+
+{{/* The image of every workload. */}}
+{{- define "liqo.image" -}}
+{{ .Values.image.name }}:{{ .Values.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Labels of every object of the chart. */}}
+{{- define "liqo.labels" -}}
+app.kubernetes.io/part-of: liqo
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with .Values.common.globalLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that select the pods of a component. Call with (dict "root" $ "name" "proxy" "module" "networking"). */}}
+{{- define "liqo.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}-{{ .name }}
+{{- end }}
+
+{{/* Labels of the objects of a component; arguments as above. */}}
+{{- define "liqo.component" -}}
+{{ include "liqo.selector" . }}
+app.kubernetes.io/component: {{ .module }}
+{{ include "liqo.labels" .root }}
+{{- end }}
+
+{{/*
+The cluster ID: given, else the one installed, else a random one. It is decided once: later
+includes of the same rendering read what the first one stored in the values.
+*/}}
+{{- define "liqo.clusterID" -}}
+{{- $config := .Values.discovery.config -}}
+{{- $installed := "" -}}
+{{- with lookup "v1" "ConfigMap" .Release.Namespace "liqo-clusterid-configmap" -}}
+{{- $installed = dig "data" "CLUSTER_ID" "" . -}}
+{{- end -}}
+{{- if and $installed $config.clusterID (ne $installed $config.clusterID) -}}
+{{- fail (printf "the cluster ID is %q and cannot be changed to %q: peers know the cluster by it; uninstall first, or leave discovery.config.clusterID empty" $installed $config.clusterID) -}}
+{{- end -}}
+{{- $_ := set $config "clusterID" ($config.clusterID | default $installed | default uuidv4) -}}
+{{ $config.clusterID }}
+{{- end }}
+
+{{/* Pod CIDRs as a JSON list in "list", also from the deprecated single value. */}}
+{{- define "liqo.podCIDRs" -}}
+{{- $cidrs := .Values.ipam.podCIDRs | default (list .Values.ipam.podCIDR | compact) -}}
+{{- if not $cidrs -}}
+{{- fail "ipam.podCIDRs is required: the address ranges of this cluster's pods" -}}
+{{- end -}}
+{{ dict "list" $cidrs | toJson }}
+{{- end }}
+
+{{/* A map as k=v,k=v in the order of its keys. */}}
+{{- define "liqo.pairs" -}}
+{{- $pairs := list -}}
+{{- range $k, $v := . }}{{ $pairs = append $pairs (printf "%s=%v" $k $v) }}{{ end -}}
+{{ join "," $pairs }}
+{{- end }}
+
+{{/* "name" or "name;default" per class, from a list of {name, default}. */}}
+{{- define "liqo.classes" -}}
+{{- $classes := list -}}
+{{- range . }}{{ $classes = append $classes (ternary (printf "%s;default" .name) .name (dig "default" false .)) }}{{ end -}}
+{{ join "," $classes }}
+{{- end }}
+
+{{/* group/version/resource per entry, from a list of {apiVersion, resource}. */}}
+{{- define "liqo.resources" -}}
+{{- $resources := list -}}
+{{- range . }}{{ $resources = append $resources (printf "%s/%s" .apiVersion .resource) }}{{ end -}}
+{{ join "," $resources }}
+{{- end }}
+
+{{/* Rules of a process, generated from the markers beside its code. Call with (dict "root" $ "role" "controller"). */}}
+{{- define "liqo.rules" -}}
+{{- $role := .root.Files.Get (printf "files/rbac/%s.yaml" .role) | fromYaml -}}
+rules: {{- $role.rules | default list | toYaml | nindent 2 }}
+{{- end }}
+
+{{/* Security context of a container that needs no right at all. */}}
+{{- define "liqo.unprivileged" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Pod template metadata. Call with (dict "root" $ "name" … "module" … "pod" .Values.x.pod). */}}
+{{- define "liqo.podmeta" -}}
+{{- with .pod.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+labels:
+  {{- include "liqo.component" . | nindent 2 }}
+  {{- with .pod.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* Further arguments of a container, as list items. Call with (dict "root" $ "pod" .Values.x.pod). */}}
+{{- define "liqo.extraargs" -}}
+{{- range concat .root.Values.common.extraArgs .pod.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Fields of a pod that all Deployments share; arguments as above. */}}
+{{- define "liqo.podspec" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pod.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Where Deployments run. */}}
+{{- define "liqo.placement" -}}
+{{- with .Values.common.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.common.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+{{- if .Values.common.affinity }}
+  {{- toYaml .Values.common.affinity | nindent 2 }}
+{{- else }}
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - {key: liqo.io/type, operator: NotIn, values: [virtual-node]}
+{{- end }}
+{{- end }}
