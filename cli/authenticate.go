@@ -1,0 +1,223 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
+)
+
+// authOptions are the flags of an authentication.
+type authOptions struct {
+	inBand   bool
+	proxyURL string
+}
+
+func (e *env) authenticateCommand() *cobra.Command {
+	var o authOptions
+	var timeout time.Duration
+	cmd := &cobra.Command{Use: "authenticate", Aliases: []string{"auth"}, Short: "Let the local cluster use the remote one's API", Args: cobra.NoArgs}
+	p := addPairFlags(cmd)
+	addAuthFlags(cmd, &o)
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, stop := e.newScript(cmd.Context(), timeout)
+		defer stop()
+		consumer, provider, err := e.connect(s.ctx, p)
+		if err != nil {
+			return err
+		}
+		a := newAuthentication(s, consumer, provider, o)
+		a.start()
+		return a.report()
+	}
+	return cmd
+}
+
+func addAuthFlags(cmd *cobra.Command, o *authOptions) {
+	cmd.Flags().BoolVar(&o.inBand, "in-band", false, "Reach the provider's API server through the tunnel")
+	cmd.Flags().StringVar(&o.proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
+}
+
+// authentication is the handshake: the provider's challenge, the consumer's answer, the Tenant with
+// it, and the Identity with what the Tenant got.
+type authentication struct {
+	*script
+	consumer, provider *cluster
+	authOptions
+
+	consumerNS, providerNS                        *task
+	nonceMade, nonceFilled                        *task
+	signedMade, signedFilled                      *task
+	tenantMade, tenantApplied, tenantFilled       *task
+	identityMade, identityApplied, identityFilled *task
+}
+
+func newAuthentication(s *script, consumer, provider *cluster, o authOptions) *authentication {
+	return &authentication{script: s, consumer: consumer, provider: provider, authOptions: o}
+}
+
+// start begins all work; report prints it. The tasks before must be done first.
+func (a *authentication) start(before ...*task) {
+	a.consumerNS = a.script.start(func(ctx context.Context) error { return a.consumer.ensureTenant(ctx, a.provider.id) }, before...)
+	a.providerNS = a.script.start(func(ctx context.Context) error { return a.provider.ensureTenant(ctx, a.consumer.id) }, before...)
+	a.nonceMade = a.script.start(func(ctx context.Context) error {
+		return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
+	}, a.providerNS)
+	var challenge, signature []byte
+	a.nonceFilled = a.script.start(func(ctx context.Context) (err error) {
+		challenge, err = a.provider.awaitField(ctx, a.provider.tenant, api.NonceSecret, api.NonceField)
+		return err
+	}, a.nonceMade)
+	a.signedMade = a.script.start(func(ctx context.Context) error {
+		return a.consumer.askSignature(ctx, a.provider.id, challenge)
+	}, a.nonceFilled, a.consumerNS)
+	a.signedFilled = a.script.start(func(ctx context.Context) (err error) {
+		signature, err = a.consumer.awaitField(ctx, a.consumer.tenant, api.SignedNonceSecret, api.SignedNonceField)
+		return err
+	}, a.signedMade)
+	var wanted *authv1beta1.Tenant
+	a.tenantMade = a.script.start(func(ctx context.Context) (err error) {
+		if err := a.findProxy(ctx); err != nil {
+			return err
+		}
+		wanted, err = a.consumer.tenantFor(ctx, a.provider.tenant, signature, a.proxyURL)
+		return err
+	}, a.signedFilled)
+	a.tenantApplied = a.script.start(func(ctx context.Context) error { return a.provider.apply(ctx, wanted) }, a.tenantMade)
+	a.tenantFilled = a.script.start(func(ctx context.Context) error {
+		return a.provider.await(ctx, wanted, func() bool { return wanted.Status.AuthParams != nil })
+	}, a.tenantApplied)
+	a.giveIdentity(&wanted)
+}
+
+func (a *authentication) giveIdentity(from **authv1beta1.Tenant) {
+	var given *authv1beta1.Identity
+	a.identityMade = a.script.start(func(context.Context) error {
+		given = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, (*from).Status.AuthParams)
+		return nil
+	}, a.tenantFilled)
+	a.identityApplied = a.script.start(func(ctx context.Context) error { return a.consumer.apply(ctx, given) }, a.identityMade)
+	a.identityFilled = a.script.start(func(ctx context.Context) error {
+		return a.consumer.await(ctx, given, func() bool { return given.Status.KubeconfigSecretRef != nil })
+	}, a.identityApplied)
+}
+
+func (a *authentication) report() error {
+	return a.say(
+		row{a.consumerNS, local, "Ensuring tenant namespace", "Tenant namespace correctly ensured"},
+		row{a.providerNS, remote, "Ensuring tenant namespace", "Tenant namespace correctly ensured"},
+		row{a.nonceMade, remote, "Creating nonce", "Nonce secret ensured"},
+		row{a.nonceFilled, remote, "Waiting for nonce to be generated", "Nonce generated successfully"},
+		row{a.nonceFilled, remote, "Retrieving nonce", "Nonce retrieved"},
+		row{a.signedMade, local, "Ensuring signed nonce secret", "Signed nonce secret ensured"},
+		row{a.signedFilled, local, "Waiting for nonce to be signed", "Nonce is signed"},
+		row{a.signedFilled, local, "Retrieving signed nonce", "Signed nonce retrieved"},
+		row{a.tenantMade, local, "Generating tenant", "Tenant correctly generated"},
+		row{a.tenantApplied, remote, "Applying tenant on provider cluster", "Tenant correctly applied on provider cluster"},
+		row{a.tenantFilled, remote, "Waiting for tenant status to be filled", "Tenant status is filled"},
+		row{a.identityMade, remote, "Generating identity", "Identity correctly generated"},
+		row{a.identityApplied, local, "Applying identity on consumer cluster", "Identity correctly applied on consumer cluster"},
+		row{a.identityFilled, local, "Waiting for identity status to be filled", "Identity status is filled"},
+	)
+}
+
+// awaitField waits for a key of a Secret to be filled.
+func (c *cluster) awaitField(ctx context.Context, namespace, name, field string) ([]byte, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := c.await(ctx, secret, func() bool { return len(secret.Data[field]) > 0 })
+	return secret.Data[field], err
+}
+
+// askSignature asks the controller to sign the challenge. An answer to an older one is thrown away.
+func (c *cluster) askSignature(ctx context.Context, provider string, challenge []byte) error {
+	wanted, have := signedNonce(c.tenant, provider, challenge), &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(wanted), have)
+	if err == nil && string(have.Data[api.NonceField]) != string(challenge) {
+		if _, err := c.remove(ctx, have); err != nil {
+			return err
+		}
+	}
+	return c.apply(ctx, wanted)
+}
+
+// tenantFor builds the Tenant of this cluster from its key and its answer to the challenge.
+func (c *cluster) tenantFor(ctx context.Context, namespace string, signature []byte, proxyURL string) (*authv1beta1.Tenant, error) {
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.AuthenticationKeysSecret}}
+	if err := c.read(ctx, keys); err != nil {
+		return nil, hint(err, "it is made by %s; check that it runs", api.ControllerManagerName)
+	}
+	key, err := plan.ParsePrivateKey(keys.Data[api.PrivateKeyField])
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", c.nameOf(keys), err)
+	}
+	request, err := plan.NewRequest(key, plan.ControlPlaneSubject(c.id))
+	if err != nil {
+		return nil, err
+	}
+	return tenant(namespace, c.id, credentials{publicKey: keys.Data[api.PublicKeyField], request: request, signature: signature, proxyURL: proxyURL}), nil
+}
+
+// findProxy sets the proxy URL of an in-band peering: the provider's proxy as this cluster sees it
+// through the tunnel.
+func (a *authentication) findProxy(ctx context.Context) error {
+	if !a.inBand || a.proxyURL != "" {
+		return nil
+	}
+	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: a.provider.namespace, Name: api.IPAPIServerProxy}}
+	if err := a.provider.await(ctx, proxy, func() bool { return proxy.Status.IP != "" }); err != nil {
+		return hint(err, "an in-band peering needs proxy.enabled in the provider")
+	}
+	configurations := &netv1beta1.ConfigurationList{}
+	if err := a.consumer.listOf(ctx, a.consumer.tenant, a.provider.id, configurations); err != nil {
+		return err
+	}
+	for _, c := range configurations.Items {
+		if c.Status.Remote == nil || len(c.Status.Remote.CIDR.External) == 0 {
+			continue
+		}
+		address, err := remapped(proxy.Status.IP, c.Status.Remote.CIDR.External[0])
+		if err != nil {
+			return err
+		}
+		a.proxyURL = "http://" + netip.AddrPortFrom(address, api.ProxyPort).String()
+		return nil
+	}
+	return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first", a.consumer.id, a.provider.id, a.consumer.env.name)
+}
+
+// remapped is an address of the peer's external range as seen in ours: our prefix, its host bits.
+func remapped(address, prefix string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return a, fmt.Errorf("read address: %w", err)
+	}
+	p, err := netip.ParsePrefix(prefix)
+	if err != nil {
+		return a, fmt.Errorf("read address range: %w", err)
+	}
+	if a.BitLen() != p.Addr().BitLen() {
+		return a, fmt.Errorf("address %s does not fit the range %s", a, p)
+	}
+	host, network := a.AsSlice(), p.Masked().Addr().AsSlice()
+	for i := range host {
+		mask := byte(0xff << (8 - min(max(p.Bits()-8*i, 0), 8)))
+		host[i] = network[i] | host[i]&^mask
+	}
+	out, _ := netip.AddrFromSlice(host)
+	return out, nil
+}

@@ -1,0 +1,58 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// lines are the lines of a box.
+type lines []string
+
+// text adds a line, indented by depth.
+func (l *lines) text(depth int, text string) { *l = append(*l, strings.Repeat("    ", depth)+text) }
+
+// add adds a key and its value.
+func (l *lines) add(depth int, key, value string) { l.text(depth, key+": "+value) }
+
+// addMap adds a key and below it the pairs, ordered; nothing when there are none.
+func (l *lines) addMap(depth int, key string, pairs map[string]string) {
+	if len(pairs) == 0 {
+		return
+	}
+	l.text(depth, key)
+	for _, k := range slices.Sorted(maps.Keys(pairs)) {
+		l.add(depth+1, k, pairs[k])
+	}
+}
+
+// addList adds a key and below it the items; nothing when there are none.
+func (l *lines) addList(depth int, key string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	l.text(depth, key)
+	for _, item := range items {
+		l.text(depth+1, item)
+	}
+}
+
+// box draws a frame with a title around the lines.
+func box(title string, content lines) string {
+	width := utf8.RuneCountInString(title) + 2
+	for _, line := range content {
+		width = max(width, utf8.RuneCountInString(line))
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "┌─ %s %s┐\n", title, strings.Repeat("─", width-utf8.RuneCountInString(title)-1))
+	for _, line := range content {
+		fmt.Fprintf(&out, "| %s%s |\n", line, strings.Repeat(" ", width-utf8.RuneCountInString(line)))
+	}
+	fmt.Fprintf(&out, "└%s┘\n", strings.Repeat("─", width+2))
+	return out.String()
+}

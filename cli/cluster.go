@@ -1,0 +1,322 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+const (
+	// reachTimeout bounds the first request to a cluster: later ones have the verb's own timeout.
+	reachTimeout = 15 * time.Second
+
+	// Client-side limits of requests; the server has its own, better ones. A peering needs about
+	// 100 requests per cluster.
+	clientQPS   = 100
+	clientBurst = 300
+)
+
+// cluster is one of the clusters a verb works on.
+type cluster struct {
+	client.WithWatch
+	side   side
+	config *rest.Config
+	// namespace is where Liqo is installed.
+	namespace string
+	// id is the cluster ID; empty where Liqo need not be installed.
+	id string
+	// tenant is the tenant namespace for the other cluster; empty until ensured.
+	tenant string
+	env    *env
+}
+
+// hideFlags hides the connection flags that few users need.
+func hideFlags(flags *pflag.FlagSet, prefix string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix)) {
+			f.Hidden = true
+		}
+	})
+}
+
+// addRemoteFlags adds the connection flags of the second cluster and of its Liqo namespace.
+func addRemoteFlags(cmd *cobra.Command) *genericclioptions.ConfigFlags {
+	const prefix = "remote-"
+	remoteFlags := genericclioptions.NewConfigFlags(true)
+	remoteFlags.Namespace = nil
+	all := pflag.NewFlagSet("remote", pflag.ContinueOnError)
+	remoteFlags.AddFlags(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		f.Name, f.Shorthand, f.Usage = prefix+f.Name, "", f.Usage+" (remote cluster)"
+		f.Hidden = !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix))
+		cmd.PersistentFlags().AddFlag(f)
+	})
+	return remoteFlags
+}
+
+// pair are the flags of verbs that work on two clusters.
+type pair struct {
+	remote                           *genericclioptions.ConfigFlags
+	liqoNamespace, remoteLiqo        string
+	objectNamespace, remoteNamespace string
+}
+
+// addPairFlags is for verbs whose namespace flags mean where Liqo is installed.
+func addPairFlags(cmd *cobra.Command) *pair {
+	p := &pair{remote: addRemoteFlags(cmd)}
+	cmd.Flags().StringVarP(&p.liqoNamespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	cmd.Flags().StringVar(&p.remoteLiqo, "remote-namespace", api.Namespace, "Namespace Liqo is installed in (remote cluster)")
+	return p
+}
+
+// connect reaches both clusters and learns who they are.
+func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
+	here, err = e.cluster(e.local, local, p.liqoNamespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err = e.cluster(p.remote, remote, p.remoteLiqo)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sameServer(here.config, there.config) {
+		return nil, nil, errSameCluster
+	}
+	e.busy(nowhere, "Contacting the clusters")
+	err = together(func() error { return here.identify(ctx) }, func() error { return there.identify(ctx) })
+	e.quiet()
+	if err != nil {
+		return nil, nil, err
+	}
+	if here.id == there.id {
+		return nil, nil, errSameCluster
+	}
+	here.tenant, there.tenant = p.objectNamespace, p.remoteNamespace
+	return here, there, nil
+}
+
+var errSameCluster = errors.New("local and remote clusters must be different")
+
+// sameServer reports whether two configurations lead to one API server.
+func sameServer(a, b *rest.Config) bool {
+	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil && bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
+}
+
+// here reaches the only cluster of a verb and learns who it is.
+func (e *env) here(ctx context.Context, namespace string) (*cluster, error) {
+	c, err := e.cluster(e.local, nowhere, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.identify(ctx)
+}
+
+// cluster makes a client from connection flags; nothing is contacted.
+func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace string) (*cluster, error) {
+	config, err := flags.ToRESTConfig()
+	if err == nil && config.Host == noServer {
+		err = errNoKubeconfig
+	}
+	if err != nil {
+		return nil, kubeconfigError(err, at)
+	}
+	config.QPS, config.Burst = clientQPS, clientBurst
+	config.WarningHandler = rest.NoWarnings{}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: e.scheme})
+	if err != nil {
+		return nil, kubeconfigError(err, at)
+	}
+	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, env: e}, nil
+}
+
+// named is "local ", "remote " or nothing, to stand before "cluster".
+func (s side) named() string {
+	if s == nowhere {
+		return ""
+	}
+	return string(s) + " "
+}
+
+// flag is the name of a connection flag for this side.
+func (s side) flag(name string) string {
+	if s == remote {
+		return "--remote-" + name
+	}
+	return "--" + name
+}
+
+// noServer is what kubectl's flags lead to when there is no kubeconfig at all.
+const noServer = "http://localhost:8080"
+
+var errNoKubeconfig = errors.New("none found")
+
+func kubeconfigError(err error, at side) error {
+	if clientcmd.IsEmptyConfig(err) || errors.Is(err, genericclioptions.ErrEmptyConfig) {
+		err = errNoKubeconfig
+	}
+	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s and %s", at.flag("kubeconfig"), at.flag("context"))
+}
+
+// identify reads the cluster ID, which tells whether Liqo is installed.
+func (c *cluster) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
+	defer cancel()
+	stored := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored)
+	switch {
+	case apierrors.IsNotFound(err):
+		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
+		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or name its namespace with %s",
+			c.namespace, c.side.named(), c.env.name, c.side.flag("namespace"))
+	case err != nil:
+		return c.unreachable(ctx, err)
+	}
+	c.id = stored.Data[api.ClusterIDConfigMapKey]
+	if err := api.ValidateClusterID(c.id); err != nil {
+		return fmt.Errorf("read ConfigMap %s/%s of the %scluster: %w", c.namespace, api.ClusterIDConfigMap, c.side.named(), err)
+	}
+	return nil
+}
+
+// unreachable tells in one line why the first request failed.
+func (c *cluster) unreachable(ctx context.Context, err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s and %s", c.side.flag("kubeconfig"), c.side.flag("context"))
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
+		"check that its API server runs and %s is right", c.side.flag("kubeconfig"))
+}
+
+// apply makes the object exist with at least the fields given; fields others filled in stay, and
+// nothing is written when all is there. It uses get, create and update only: the rights of a
+// peering user do not reach further.
+func (c *cluster) apply(ctx context.Context, desired client.Object) error {
+	want, err := c.env.manifest(desired)
+	if err != nil {
+		return err
+	}
+	return retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+		have := &unstructured.Unstructured{}
+		have.SetGroupVersionKind(want.GroupVersionKind())
+		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
+		if apierrors.IsNotFound(err) {
+			return c.describe("create", want, c.Create(ctx, want.DeepCopy()))
+		}
+		if err != nil {
+			return c.describe("read", want, err)
+		}
+		merged := have.DeepCopy()
+		merge(merged.Object, want.Object)
+		if equality.Semantic.DeepEqual(have.Object, merged.Object) {
+			return nil
+		}
+		return c.describe("update", want, c.Update(ctx, merged))
+	})
+}
+
+// manifest is the object as it is sent and printed: with kind, stamped, without empty status.
+func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", object, err)
+	}
+	out := &unstructured.Unstructured{Object: content}
+	gvk, err := kindOf(object, e.scheme)
+	if err != nil {
+		return nil, err
+	}
+	out.SetGroupVersionKind(gvk)
+	unstructured.RemoveNestedField(out.Object, "status")
+	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
+	ownLabels, ownAnnotations := out.GetLabels(), out.GetAnnotations()
+	stamp(&ownLabels, e.labels)
+	stamp(&ownAnnotations, e.annotations)
+	if len(ownLabels) > 0 {
+		out.SetLabels(ownLabels)
+	}
+	if len(ownAnnotations) > 0 {
+		out.SetAnnotations(ownAnnotations)
+	}
+	return out, nil
+}
+
+// merge lays the fields of src over dst, map by map; lists are replaced.
+func merge(dst, src map[string]any) {
+	for key, value := range src {
+		from, isMap := value.(map[string]any)
+		into, wasMap := dst[key].(map[string]any)
+		if isMap && wasMap {
+			merge(into, from)
+			continue
+		}
+		dst[key] = value
+	}
+}
+
+// describe says which object of which cluster a request was about.
+func (c *cluster) describe(verb string, object client.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	gvk, _ := kindOf(object, c.Scheme())
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(), gvk.Kind, c.env.name)
+	}
+	return fmt.Errorf("%s %s of the %scluster: %w", verb, c.nameOf(object), c.side.named(), err)
+}
+
+// nameOf is kind and name as kubectl takes them.
+func (c *cluster) nameOf(object client.Object) string {
+	gvk, _ := kindOf(object, c.Scheme())
+	name := strings.ToLower(gvk.Kind) + " "
+	if object.GetNamespace() != "" {
+		name += object.GetNamespace() + "/"
+	}
+	return name + object.GetName()
+}
+
+// read fetches an object.
+func (c *cluster) read(ctx context.Context, object client.Object) error {
+	return c.describe("read", object, c.Get(ctx, client.ObjectKeyFromObject(object), object))
+}
+
+// remove deletes an object and tells whether it was there.
+func (c *cluster) remove(ctx context.Context, object client.Object) (bool, error) {
+	err := c.Delete(ctx, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, c.describe("delete", object, err)
+}

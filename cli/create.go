@@ -1,0 +1,272 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+func (e *env) createCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "create", Short: "Create one of the objects of a peering", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	e.createConfiguration(cmd)
+	e.createGatewayServer(cmd)
+	e.createGatewayClient(cmd)
+	e.createPublicKey(cmd)
+	e.createNonce(cmd)
+	e.createResourceSlice(cmd)
+	e.createVirtualNode(cmd)
+	return cmd
+}
+
+const usageOutput = "Print the object as json or yaml and create nothing"
+
+func (e *env) createConfiguration(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "configuration NAME", "Tell the cluster the address ranges of a peer", "config", "configurations")
+	var pods, external cidrs
+	o.needPeer(cmd, "Cluster ID of the peer")
+	o.outputFlag(cmd, "", usageOutput)
+	cmd.Flags().Var(&pods, "pod-cidr", "Address ranges of the peer's pods")
+	cmd.Flags().Var(&external, "external-cidr", "External address range of the peer")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until it is in force")
+	require(cmd, "pod-cidr", "external-cidr")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r := ranges{pod: pods, external: external}
+		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+			return configuration(c.tenant, args[0], string(o.peer), r), nil
+		}, "Configuration created", func(s *script, c *cluster, object client.Object) error {
+			conf := object.(*netv1beta1.Configuration)
+			return s.ready(o.wait, "Configuration is ready", func(ctx context.Context) error {
+				return c.await(ctx, conf, func() bool { return configured(conf, r) })
+			})
+		})
+	}
+}
+
+// ready waits if asked to and then prints the line.
+func (s *script) ready(wait bool, line string, work func(context.Context) error) error {
+	if !wait {
+		return nil
+	}
+	return s.say(row{s.start(work), nowhere, "Waiting until it is ready", line})
+}
+
+func (e *env) createGatewayServer(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "gatewayserver NAME", "Create the server end of a tunnel", "gatewayservers", "server", "servers", "gws")
+	var t template
+	var mtu int
+	service, kind := serverService{}, choice("LoadBalancer", "NodePort", "ClusterIP")
+	o.needPeer(cmd, "Cluster ID of the peer")
+	o.outputFlag(cmd, "", usageOutput)
+	flags := cmd.Flags()
+	flags.StringVar(&t.resource, "type", serverTemplates, "Kind of the template: group/version/resource")
+	flags.StringVar(&t.name, "template-name", api.WgGatewayServerTemplateName, "Template of the server")
+	flags.StringVar(&t.namespace, "template-namespace", "", "Namespace of the template (default: Liqo's)")
+	flags.Var(kind, "service-type", "Type of the Service")
+	flags.Int32Var(&service.port, "port", api.WireGuardPort, "Port of the Service")
+	flags.Int32Var(&service.nodePort, "node-port", 0, "Node port of the Service; 0 = any")
+	flags.StringVar(&service.loadBalancerIP, "load-balancer-ip", "", "Address of the load balancer; empty = any")
+	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
+	flags.BoolVar(&o.wait, "wait", false, "Wait until clients can connect")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		service.kind = kind.value
+		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+			t.namespace = orDefault(t.namespace, c.namespace)
+			return gatewayServer(metaFor(c.tenant, args[0], string(o.peer)), t, service, mtu), nil
+		}, "Gatewayserver created", func(s *script, c *cluster, object client.Object) error {
+			server := object.(*netv1beta1.GatewayServer)
+			return s.ready(o.wait, "gatewayserver is ready", func(ctx context.Context) error {
+				return c.await(ctx, server, func() bool { return dialable(server.Status.Endpoint) })
+			})
+		})
+	}
+}
+
+func orDefault(value, other string) string {
+	if value == "" {
+		return other
+	}
+	return value
+}
+
+func (e *env) createGatewayClient(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "gatewayclient NAME", "Create the client end of a tunnel", "gatewayclients", "client", "clients", "gwc")
+	var t template
+	var mtu int
+	endpoint, protocol := netv1beta1.EndpointStatus{}, choice("UDP", "TCP")
+	o.needPeer(cmd, "Cluster ID of the peer")
+	o.outputFlag(cmd, "", usageOutput)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&endpoint.Addresses, "addresses", nil, "Addresses or names of the server")
+	flags.Int32Var(&endpoint.Port, "port", 0, "Port of the server")
+	flags.Var(protocol, "protocol", "Protocol of the tunnel's packets")
+	flags.StringVar(&t.resource, "type", clientTemplates, "Kind of the template: group/version/resource")
+	flags.StringVar(&t.name, "template-name", api.WgGatewayClientTemplateName, "Template of the client")
+	flags.StringVar(&t.namespace, "template-namespace", "", "Namespace of the template (default: Liqo's)")
+	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
+	flags.BoolVar(&o.wait, "wait", false, "Wait until its pod runs")
+	require(cmd, "addresses", "port")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		endpoint.Protocol = netv1beta1.Protocol(protocol.value)
+		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+			t.namespace = orDefault(t.namespace, c.namespace)
+			return gatewayClient(metaFor(c.tenant, args[0], string(o.peer)), t, endpoint, mtu), nil
+		}, "Gatewayclient created", func(s *script, c *cluster, object client.Object) error {
+			return s.ready(o.wait, "gatewayclient is ready", func(ctx context.Context) error {
+				return c.awaitGateway(ctx, object.GetNamespace(), args[0], object)
+			})
+		})
+	}
+}
+
+func (e *env) createPublicKey(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "publickey NAME", "Give the gateway the public key of a peer", "publickeys", "publickeies")
+	var key base64Bytes
+	o.needPeer(cmd, "Cluster ID of the peer")
+	o.outputFlag(cmd, "", usageOutput)
+	cmd.Flags().Var(&key, "public-key", "The key, 32 bytes in base64")
+	require(cmd, "public-key")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+			return publicKey(c.tenant, args[0], string(o.peer), key), nil
+		}, "Publickey created", nil)
+	}
+}
+
+func (e *env) createNonce(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "nonce", "Create the challenge a consumer must sign")
+	o.needPeer(cmd, "Cluster ID of the consumer")
+	o.outputFlag(cmd, "", usageOutput)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		peer := string(o.peer)
+		if o.output != "" {
+			namespace := orDefault(o.namespace, api.TenantNamespace(peer))
+			return e.print(o.output, tenantNamespace(namespace, peer), nonce(namespace, peer))
+		}
+		s, stop := e.newScript(cmd.Context(), o.timeout)
+		defer stop()
+		c, err := e.here(s.ctx, o.liqoNamespace)
+		if err != nil {
+			return err
+		}
+		c.tenant = o.namespace
+		if err := c.ensureTenant(s.ctx, peer); err != nil {
+			return err
+		}
+		if err := c.apply(s.ctx, nonce(c.tenant, peer)); err != nil {
+			return err
+		}
+		s.info(nowhere, "Nonce created")
+		challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
+		if err != nil {
+			return err
+		}
+		s.info(nowhere, "Nonce generated successfully")
+		s.info(nowhere, "Nonce retrieved: %s", challenge)
+		return nil
+	}
+}
+
+func (e *env) createResourceSlice(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "resourceslice NAME", "Ask a provider for resources", "rs", "resourceslices")
+	var q quantities
+	var class string
+	var noNode bool
+	o.needPeer(cmd, "Cluster ID of the provider")
+	o.outputFlag(cmd, "", usageOutput)
+	addQuantityFlags(cmd.Flags(), &q, quantities{})
+	cmd.Flags().StringVar(&class, "class", api.DefaultResourceSliceClass, "Class of the resources")
+	cmd.Flags().BoolVar(&noNode, "no-virtual-node", false, "Make no virtual node from the resources")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		resources, err := q.list()
+		if err != nil {
+			return err
+		}
+		s, stop := e.newScript(cmd.Context(), o.timeout)
+		defer stop()
+		c, err := o.cluster(s.ctx)
+		if err != nil {
+			return err
+		}
+		wanted := slice{name: args[0], class: class, resources: resources, virtualNode: !noNode}
+		if o.output != "" {
+			return e.print(o.output, resourceSlice(c.tenant, string(o.peer), wanted))
+		}
+		w := &wish{script: s, consumer: c, provider: string(o.peer), slice: wanted}
+		w.start()
+		return w.report()
+	}
+}
+
+func (e *env) createVirtualNode(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "virtualnode NAME", "Make a virtual node from resources of a provider", "vn", "virtualnodes")
+	var v virtual
+	var q quantities
+	var sliceName, options string
+	o.needPeer(cmd, "Cluster ID of the provider")
+	o.outputFlag(cmd, "", usageOutput)
+	flags := cmd.Flags()
+	flags.StringVar(&sliceName, "resource-slice-name", "", "Slice to take resources and credentials from")
+	flags.StringVar(&v.secret, "kubeconfig-secret-name", "", "Secret with the kubeconfig for the provider")
+	flags.BoolVar(&v.createNode, "create-node", true, "Make a Node; false: only reflect")
+	flags.BoolVar(&v.skipNetworkCheck, "disable-network-check", false, "Be ready without a network")
+	addQuantityFlags(flags, &q, quantities{cpu: "2", memory: "4Gi", pods: "110"})
+	flags.StringToStringVar(&v.labels, "labels", nil, "Labels of the Node")
+	flags.StringToStringVar(&v.nodeSelector, "node-selector", nil, "Node selector of the pods at the provider")
+	flags.StringVar(&v.runtimeClass, "runtime-class-name", "", "Runtime class of the pods at the provider")
+	flags.StringSliceVar(&v.storage, "storage-classes", nil, "Storage classes at the provider, the default one first")
+	flags.StringSliceVar(&v.ingress, "ingress-classes", nil, "Ingress classes at the provider, the default one first")
+	flags.StringSliceVar(&v.balancers, "load-balancer-classes", nil, "Load balancer classes at the provider, the default one first")
+	flags.StringVar(&options, "vk-options-template", "", "Template of the virtual kubelet: namespace/name")
+	cmd.MarkFlagsMutuallyExclusive("resource-slice-name", "kubeconfig-secret-name")
+	cmd.MarkFlagsOneRequired("resource-slice-name", "kubeconfig-secret-name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		v.name = args[0]
+		if v.resources, err = q.list(); err != nil {
+			return err
+		}
+		if v.optionsNamespace, v.options, err = namespacedName(options); err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+			if sliceName == "" {
+				return virtualNode(c.tenant, string(o.peer), v), nil
+			}
+			from := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: sliceName}}
+			if err := c.read(cmd.Context(), from); err != nil {
+				return nil, err
+			}
+			if len(from.Status.Resources) == 0 {
+				return nil, fmt.Errorf("resourceslice %q was not granted resources yet; see 'kubectl -n %s describe resourceslice %s'", sliceName, c.tenant, sliceName)
+			}
+			return virtualNode(c.tenant, string(o.peer), virtualNodeOf(v, from)), nil
+		}, "Virtual node created", func(s *script, c *cluster, _ client.Object) error {
+			return s.ready(v.createNode, fmt.Sprintf("Node %s is Ready", v.name), func(ctx context.Context) error { return c.awaitNode(ctx, v.name) })
+		})
+	}
+}
+
+var errTemplateName = errors.New("--vk-options-template is not of the form namespace/name")
+
+func namespacedName(text string) (namespace, name string, err error) {
+	if text == "" {
+		return "", "", nil
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" {
+		return "", "", errTemplateName
+	}
+	return namespace, name, nil
+}

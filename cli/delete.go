@@ -1,0 +1,59 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+func (e *env) deleteCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "delete", Short: "Delete one of the objects of a peering", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	e.deleteNoun(cmd, &netv1beta1.Configuration{}, "configuration", "Configuration", "config", "configurations")
+	e.deleteNoun(cmd, &netv1beta1.GatewayServer{}, "gatewayserver", "GatewayServer", "gatewayservers", "server", "servers", "gws")
+	e.deleteNoun(cmd, &netv1beta1.GatewayClient{}, "gatewayclient", "GatewayClient", "gatewayclients", "client", "clients", "gwc")
+	e.deleteNoun(cmd, &netv1beta1.PublicKey{}, "publickey", "PublicKey", "publickeys", "publickeies")
+	e.deleteNoun(cmd, &offv1beta1.VirtualNode{}, "virtualnode", "Virtual node", "vn", "virtualnodes")
+	return cmd
+}
+
+// deleteNoun adds the deletion of one kind. Without a namespace the object is looked for in all.
+func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said string, aliases ...string) {
+	cmd, o := e.noun(parent, noun+" NAME", "Delete a "+noun, aliases...)
+	cmd.Flags().Var(&o.peer, "remote-cluster-id", "Cluster ID of the peer")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, stop := e.newScript(cmd.Context(), o.timeout)
+		defer stop()
+		c, err := o.cluster(s.ctx)
+		if err != nil {
+			return err
+		}
+		object := kind.DeepCopyObject().(client.Object)
+		object.SetName(args[0])
+		object.SetNamespace(c.tenant)
+		if c.tenant == "" {
+			if err := c.locate(s.ctx, object); err != nil {
+				return err
+			}
+		}
+		found, err := c.remove(s.ctx, object)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("%s not found", c.nameOf(object))
+		}
+		if err := c.awaitGone(s.ctx, object); err != nil {
+			return err
+		}
+		s.info(nowhere, "%s deleted", said)
+		return nil
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// explainTimeout bounds the search for a reason, after the time of the verb is up.
+const explainTimeout = 5 * time.Second
+
+// timedOut adds to a passed deadline why the objects are not what was waited for: what the first of
+// them says that says something, else which of those behind it is missing. The controller is
+// behind everything.
+func (c *cluster) timedOut(err error, objects ...client.Object) error {
+	if !errors.Is(err, errTimeout) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	objects = append(objects, c.controllerManager())
+	var missing client.Object
+	for i, object := range objects {
+		reason, found := c.reason(ctx, object)
+		if reason != "" {
+			return fmt.Errorf("%w: %s%s: %s", err, c.side, c.nameOf(object), reason)
+		}
+		if !found && i > 0 {
+			missing = object
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("%w: %s%s: %s does not exist", err, c.side, c.nameOf(objects[0]), c.nameOf(missing))
+	}
+	return fmt.Errorf("%w: %s%s; look at its state with kubectl describe", err, c.side, c.nameOf(objects[0]))
+}
+
+// reason says what is wrong with an object, as far as the object, its pods or its events tell, and
+// whether it exists.
+func (c *cluster) reason(ctx context.Context, object client.Object) (reason string, found bool) {
+	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return c.eventOf(ctx, object), false
+	}
+	if err != nil {
+		return oneLine(err.Error()), true
+	}
+	if reason = c.stateOf(ctx, object); reason == "" {
+		reason = c.eventOf(ctx, object)
+	}
+	if reason == "" && object.GetDeletionTimestamp() != nil {
+		reason = fmt.Sprintf("still being deleted, held by %v", object.GetFinalizers())
+	}
+	return reason, true
+}
+
+func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		for _, condition := range o.Status.Conditions {
+			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+				return condition.Message
+			}
+		}
+		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+	case *appsv1.DaemonSet:
+		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+	case *authv1beta1.ResourceSlice:
+		for _, condition := range o.Status.Conditions {
+			if condition.Status != authv1beta1.ResourceSliceAccepted {
+				return condition.Message
+			}
+		}
+	case *offv1beta1.VirtualNode:
+		for _, condition := range o.Status.Conditions {
+			if condition.Status != offv1beta1.VirtualNodeRunning {
+				return condition.Message
+			}
+		}
+	case *corev1.Node:
+		for _, condition := range o.Status.Conditions {
+			if bad := condition.Type == corev1.NodeReady != (condition.Status == corev1.ConditionTrue); bad {
+				return condition.Reason + ": " + condition.Message
+			}
+		}
+	case interface{ GetConditions() *[]metav1.Condition }:
+		if ready := meta.FindStatusCondition(*o.GetConditions(), "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
+			return ready.Message
+		}
+	}
+	return ""
+}
+
+// podsOf says why the pods of a workload are not ready.
+func (c *cluster) podsOf(ctx context.Context, namespace string, of *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(of)
+	if err != nil {
+		return err.Error()
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return oneLine(err.Error())
+	}
+	if len(pods.Items) == 0 {
+		return "no pod was made; check that the cluster's controllers run"
+	}
+	for i := range pods.Items {
+		if reason := c.podReason(ctx, &pods.Items[i]); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+// podReason says why a pod is not ready; empty when it is.
+func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
+	const look = "see 'kubectl -n %s logs %s'"
+	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+		switch last, now := s.LastTerminationState.Terminated, s.State; {
+		case now.Waiting != nil && last != nil:
+			return fmt.Sprintf("container %s ended with code %d (%s); "+look, s.Name, last.ExitCode, now.Waiting.Reason, pod.Namespace, pod.Name+" --previous")
+		case now.Waiting != nil && now.Waiting.Message != "":
+			return fmt.Sprintf("container %s: %s: %s", s.Name, now.Waiting.Reason, now.Waiting.Message)
+		case now.Terminated != nil && now.Terminated.ExitCode != 0:
+			return fmt.Sprintf("container %s ended with code %d; "+look, s.Name, now.Terminated.ExitCode, pod.Namespace, pod.Name)
+		case now.Running != nil && !s.Ready:
+			return fmt.Sprintf("container %s runs but is not ready; "+look, s.Name, pod.Namespace, pod.Name)
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
+			return condition.Message
+		}
+	}
+	if pod.Status.Phase == corev1.PodPending {
+		return c.eventOf(ctx, pod)
+	}
+	return ""
+}
+
+// eventOf is the latest warning about an object.
+func (c *cluster) eventOf(ctx context.Context, object client.Object) string {
+	gvk, err := kindOf(object, c.Scheme())
+	if err != nil {
+		return ""
+	}
+	namespace := object.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	events := &corev1.EventList{}
+	if err := c.List(ctx, events, client.InNamespace(namespace), client.MatchingFields{
+		"involvedObject.kind": gvk.Kind, "involvedObject.name": object.GetName(), "type": corev1.EventTypeWarning,
+	}); err != nil {
+		return ""
+	}
+	var latest corev1.Event
+	for _, event := range events.Items {
+		if !event.LastTimestamp.Before(&latest.LastTimestamp) {
+			latest = event
+		}
+	}
+	return oneLine(latest.Message)
+}

@@ -1,0 +1,305 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+)
+
+// infoFlags are common to info and info peer.
+type infoFlags struct {
+	namespace, output, get string
+}
+
+// localInfo is who this cluster is.
+type localInfo struct {
+	ClusterID     string            `json:"clusterID"`
+	Version       string            `json:"version"`
+	Labels        map[string]string `json:"labels"`
+	APIServerAddr string            `json:"APIServerAddr"`
+}
+
+// podInfo is a pod that is not well.
+type podInfo struct {
+	Status          string `json:"status"`
+	ReadyContainers int    `json:"readyContainers"`
+	TotalContainers int    `json:"totalContainers"`
+	Restarts        int    `json:"restarts"`
+}
+
+type healthInfo struct {
+	Healthy       bool               `json:"healthy"`
+	UnhealthyPods map[string]podInfo `json:"unhealthyPods"`
+}
+
+type networkInfo struct {
+	PodCIDRs     []string `json:"podCIDRs"`
+	ServiceCIDR  string   `json:"serviceCIDR"`
+	ExternalCIDR string   `json:"externalCIDR"`
+	InternalCIDR string   `json:"internalCIDR"`
+}
+
+// moduleStatus is Healthy, Unhealthy or Disabled.
+type moduleStatus string
+
+const (
+	healthy   moduleStatus = "Healthy"
+	unhealthy moduleStatus = "Unhealthy"
+	disabled  moduleStatus = "Disabled"
+)
+
+type peering struct {
+	ClusterID            string           `json:"clusterID"`
+	Role                 corev1beta1.Role `json:"role"`
+	NetworkingStatus     moduleStatus     `json:"networkingStatus"`
+	AuthenticationStatus moduleStatus     `json:"authenticationStatus"`
+	OffloadingStatus     moduleStatus     `json:"offloadingStatus"`
+}
+
+type peerings struct {
+	Peers []peering `json:"peers"`
+}
+
+// installation is all info shows.
+type installation struct {
+	Local    localInfo   `json:"local"`
+	Health   healthInfo  `json:"health"`
+	Network  networkInfo `json:"network"`
+	Peerings peerings    `json:"peerings"`
+}
+
+func (e *env) infoCommand() *cobra.Command {
+	f := &infoFlags{}
+	cmd := &cobra.Command{Use: "info", Short: "Show the installation and its peerings", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd.Context(), f) }}
+	flags := cmd.PersistentFlags()
+	flags.StringVarP(&f.namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	flags.StringVarP(&f.output, "output", "o", "", "Print all as json or yaml")
+	flags.StringVarP(&f.get, "get", "g", "", "Print one field, e.g. local.clusterID")
+	cmd.AddCommand(e.infoPeerCommand(f))
+	return cmd
+}
+
+func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
+	c, err := e.here(ctx, f.namespace)
+	if err != nil {
+		return err
+	}
+	have := &installation{}
+	if err := c.inspect(ctx, have); err != nil {
+		return err
+	}
+	query := f.get
+	if strings.EqualFold(query, "clusterid") {
+		query = "local.clusterid"
+	}
+	if f.output != "" || query != "" {
+		return e.printQuery(have, query, f.output)
+	}
+	for _, b := range installationBoxes(have, e.verbose) {
+		fmt.Fprint(e.Out, b)
+	}
+	return nil
+}
+
+// inspect reads everything info shows.
+func (c *cluster) inspect(ctx context.Context, into *installation) error {
+	return together(
+		func() (err error) { into.Local, err = c.localInfo(ctx); return err },
+		func() (err error) { into.Health, err = c.healthInfo(ctx); return err },
+		func() (err error) { into.Network, err = c.networkInfo(ctx); return err },
+		func() (err error) { into.Peerings, err = c.peerings(ctx); return err },
+	)
+}
+
+func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
+	d, err := c.controller(ctx)
+	if err != nil {
+		return localInfo{}, err
+	}
+	out := localInfo{ClusterID: c.id, Version: d.Labels[labelVersion], Labels: map[string]string{}, APIServerAddr: c.config.Host}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
+			if pairs, ok := strings.CutPrefix(arg, "--cluster-labels="); ok {
+				for _, pair := range strings.Split(pairs, ",") {
+					k, v, _ := strings.Cut(pair, "=")
+					out.Labels[k] = v
+				}
+			}
+			if url, ok := strings.CutPrefix(arg, "--api-server-address-override="); ok {
+				out.APIServerAddr = url
+			}
+		}
+	}
+	return out, nil
+}
+
+// healthInfo looks at the pods of the installation and of the tenants' gateways and virtual
+// kubelets.
+func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {
+		return healthInfo{}, fmt.Errorf("list pods in namespace %s: %w", c.namespace, err)
+	}
+	out := healthInfo{Healthy: true, UnhealthyPods: map[string]podInfo{}}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; !well(pod) {
+			out.Healthy = false
+			out.UnhealthyPods[pod.Name] = infoOf(pod)
+		}
+	}
+	if len(pods.Items) == 0 {
+		out.Healthy = false
+	}
+	return out, nil
+}
+
+// well reports whether a pod has ended as it should or has all containers ready.
+func well(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func infoOf(pod *corev1.Pod) podInfo {
+	out := podInfo{Status: string(pod.Status.Phase), TotalContainers: len(pod.Spec.Containers)}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Ready {
+			out.ReadyContainers++
+		}
+		out.Restarts += int(s.RestartCount)
+		if s.State.Waiting != nil {
+			out.Status = s.State.Waiting.Reason
+		}
+	}
+	return out
+}
+
+func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
+	list, out := &ipamv1alpha1.NetworkList{}, networkInfo{PodCIDRs: []string{}}
+	if err := c.List(ctx, list, client.InNamespace(c.namespace), hasNetworkType); err != nil {
+		return out, fmt.Errorf("list networks: %w", err)
+	}
+	for _, n := range list.Items {
+		cidr := orDefault(n.Status.CIDR, n.Spec.CIDR)
+		switch n.Labels[api.LabelNetworkType] {
+		case api.NetworkTypePodCIDR:
+			out.PodCIDRs = append(out.PodCIDRs, cidr)
+		case api.NetworkTypeServiceCIDR:
+			out.ServiceCIDR = cidr
+		case api.NetworkTypeExternalCIDR:
+			out.ExternalCIDR = cidr
+		case api.NetworkTypeInternalCIDR:
+			out.InternalCIDR = cidr
+		}
+	}
+	return out, nil
+}
+
+func (c *cluster) peerings(ctx context.Context) (peerings, error) {
+	list, out := &corev1beta1.ForeignClusterList{}, peerings{Peers: []peering{}}
+	if err := c.List(ctx, list); err != nil {
+		return out, fmt.Errorf("list foreignclusters: %w", err)
+	}
+	for i := range list.Items {
+		if f := &list.Items[i]; active(f) {
+			out.Peers = append(out.Peers, peeringOf(f))
+		}
+	}
+	return out, nil
+}
+
+// active reports whether some module is on with a peer.
+func active(f *corev1beta1.ForeignCluster) bool { return enabledPeer(f) }
+
+func peeringOf(f *corev1beta1.ForeignCluster) peering {
+	modules := f.Status.Modules
+	return peering{
+		ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
+		NetworkingStatus:     statusOf(modules.Networking),
+		AuthenticationStatus: statusOf(modules.Authentication),
+		OffloadingStatus:     statusOf(modules.Offloading),
+	}
+}
+
+func statusOf(m corev1beta1.Module) moduleStatus {
+	switch {
+	case !m.Enabled:
+		return disabled
+	case len(alertsOf(m)) > 0:
+		return unhealthy
+	}
+	return healthy
+}
+
+// alertsOf are the conditions of a module that are not as they should be.
+func alertsOf(m corev1beta1.Module) []string {
+	alerts := []string{}
+	for _, c := range m.Conditions {
+		if m.Enabled && c.Status != corev1beta1.ConditionReady && c.Status != corev1beta1.ConditionEstablished {
+			alerts = append(alerts, fmt.Sprintf("%s: %s (%s)", c.Type, c.Message, c.Status))
+		}
+	}
+	slices.Sort(alerts)
+	return alerts
+}
+
+// installationBoxes are the boxes info prints; the network is shown on request.
+func installationBoxes(i *installation, verbose bool) []string {
+	var who, health, net, peers lines
+	who.add(0, "Cluster ID", i.Local.ClusterID)
+	who.add(0, "Version", i.Local.Version)
+	who.add(0, "K8s API server", i.Local.APIServerAddr)
+	who.addMap(0, "Cluster labels", i.Local.Labels)
+	health.text(0, "✔    Liqo is healthy")
+	if !i.Health.Healthy {
+		health = nil
+		health.text(0, "✖    Liqo is unhealthy")
+		health.addMap(0, "Unhealthy pods", describePods(i.Health.UnhealthyPods))
+	}
+	net.add(0, "Pod CIDRs", strings.Join(i.Network.PodCIDRs, ", "))
+	net.add(0, "Service CIDR", i.Network.ServiceCIDR)
+	net.add(0, "External CIDR", i.Network.ExternalCIDR)
+	net.add(0, "Internal CIDR", i.Network.InternalCIDR)
+	for _, p := range i.Peerings.Peers {
+		peers.text(0, p.ClusterID)
+		peers.add(1, "Role", string(p.Role))
+		peers.add(1, "Networking status", string(p.NetworkingStatus))
+		peers.add(1, "Authentication status", string(p.AuthenticationStatus))
+		peers.add(1, "Offloading status", string(p.OffloadingStatus))
+	}
+	out := []string{box("Local installation info", who), box("Installation health", health)}
+	if verbose {
+		out = append(out, box("Network", net))
+	}
+	if len(peers) > 0 {
+		out = append(out, box("Active peerings", peers))
+	}
+	return out
+}
+
+func describePods(pods map[string]podInfo) map[string]string {
+	out := map[string]string{}
+	for name, p := range pods {
+		out[name] = fmt.Sprintf("%s, containers ready: %d/%d, restarts: %d", p.Status, p.ReadyContainers, p.TotalContainers, p.Restarts)
+	}
+	return out
+}

@@ -1,0 +1,330 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+type whoInfo struct {
+	ClusterID string           `json:"clusterID"`
+	Role      corev1beta1.Role `json:"role"`
+}
+
+type cidrPair struct {
+	Pod      []string `json:"pod"`
+	External []string `json:"external"`
+}
+
+type cidrInfo struct {
+	Remote   cidrPair  `json:"remote"`
+	Remapped *cidrPair `json:"remapped,omitempty"`
+}
+
+// gatewayInfo is where the tunnel's server is; Role is that of the peer's gateway.
+type gatewayInfo struct {
+	Address []string `json:"address"`
+	Port    int32    `json:"port"`
+	Role    string   `json:"role"`
+}
+
+type peerNetwork struct {
+	Status  moduleStatus `json:"status"`
+	Alerts  []string     `json:"alerts,omitempty"`
+	CIDRs   cidrInfo     `json:"CIDRs"`
+	Gateway gatewayInfo  `json:"gateway"`
+}
+
+// sliceInfo is a slice we consume or provide.
+type sliceInfo struct {
+	Name      string              `json:"name"`
+	Action    string              `json:"action"`
+	Accepted  bool                `json:"accepted"`
+	Alerts    []string            `json:"alerts,omitempty"`
+	Resources corev1.ResourceList `json:"resources"`
+}
+
+type peerAuth struct {
+	Status         moduleStatus `json:"status"`
+	Alerts         []string     `json:"alerts,omitempty"`
+	APIServerAddr  string       `json:"APIServerAddr,omitempty"`
+	ResourceSlices []sliceInfo  `json:"resourceSlices,omitempty"`
+}
+
+type nodeInfo struct {
+	Name          string              `json:"name"`
+	Status        moduleStatus        `json:"status"`
+	Secret        string              `json:"secret"`
+	ResourceSlice string              `json:"resourceSlice,omitempty"`
+	Resources     corev1.ResourceList `json:"resources"`
+}
+
+type peerOffloading struct {
+	Status       moduleStatus `json:"status"`
+	Alerts       []string     `json:"alerts,omitempty"`
+	VirtualNodes []nodeInfo   `json:"virtualNodes,omitempty"`
+}
+
+// peerInfo is all info peer shows of one peer.
+type peerInfo struct {
+	Info           whoInfo        `json:"info"`
+	Network        peerNetwork    `json:"network"`
+	Authentication peerAuth       `json:"authentication"`
+	Offloading     peerOffloading `json:"offloading"`
+}
+
+func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
+	return &cobra.Command{Use: "peer [cluster-id…]", Short: "Show the peerings with some or all clusters",
+		RunE: func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd.Context(), ids, f) }}
+}
+
+func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
+	c, err := e.here(ctx, f.namespace)
+	if err != nil {
+		return err
+	}
+	found, err := c.peers(ctx, ids)
+	if err != nil {
+		return err
+	}
+	infos := map[string]*peerInfo{}
+	var work []func() error
+	for i := range found {
+		info := &peerInfo{}
+		infos[found[i].Spec.ClusterID] = info
+		work = append(work, func() error { return c.inspectPeer(ctx, &found[i], info) })
+	}
+	if err := together(work...); err != nil {
+		return err
+	}
+	switch {
+	case f.get != "" && len(ids) == 1:
+		return e.printQuery(infos[ids[0]], f.get, f.output)
+	case f.get != "" || f.output != "":
+		return e.printQuery(infos, f.get, f.output)
+	}
+	for _, id := range slices.Sorted(maps.Keys(infos)) {
+		for _, b := range peerBoxes(infos[id]) {
+			fmt.Fprint(e.Out, b)
+		}
+	}
+	return nil
+}
+
+// peers finds the active peerings with the clusters, or all.
+func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.ForeignCluster, error) {
+	list := &corev1beta1.ForeignClusterList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list foreignclusters: %w", err)
+	}
+	missing := slices.Clone(ids)
+	var out []corev1beta1.ForeignCluster
+	for _, f := range list.Items {
+		if active(&f) && (len(ids) == 0 || slices.Contains(ids, f.Spec.ClusterID)) {
+			out = append(out, f)
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == f.Spec.ClusterID })
+		}
+	}
+	if len(missing) > 0 {
+		//lint:ignore ST1005 scripts look for this sentence
+		return nil, fmt.Errorf("Peer clusters %q not found in active peerings", strings.Join(missing, ", "))
+	}
+	return out, nil
+}
+
+func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster, into *peerInfo) error {
+	modules, peer := f.Status.Modules, f.Spec.ClusterID
+	into.Info = whoInfo{ClusterID: peer, Role: f.Status.Role}
+	into.Network.Status, into.Network.Alerts = statusOf(modules.Networking), alertsOf(modules.Networking)
+	into.Authentication = peerAuth{Status: statusOf(modules.Authentication), Alerts: alertsOf(modules.Authentication), APIServerAddr: f.Status.APIServerURL}
+	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
+	namespace := ""
+	if f.Status.TenantNamespace != nil {
+		namespace = f.Status.TenantNamespace.Local
+	}
+	if namespace == "" {
+		return nil
+	}
+	return together(
+		func() error { return c.inspectRanges(ctx, namespace, peer, &into.Network.CIDRs) },
+		func() error { return c.inspectGateway(ctx, namespace, peer, &into.Network.Gateway) },
+		func() (err error) {
+			into.Authentication.ResourceSlices, err = c.slices(ctx, namespace, peer)
+			return err
+		},
+		func() (err error) {
+			into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, namespace, peer)
+			return err
+		},
+	)
+}
+
+func (c *cluster) inspectRanges(ctx context.Context, namespace, peer string, into *cidrInfo) error {
+	list := &netv1beta1.ConfigurationList{}
+	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+		return err
+	}
+	for _, item := range list.Items {
+		if r := item.Spec.Remote; r != nil {
+			into.Remote = cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
+		}
+		if r := item.Status.Remote; r != nil {
+			into.Remapped = &cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
+		}
+	}
+	return nil
+}
+
+func (c *cluster) inspectGateway(ctx context.Context, namespace, peer string, into *gatewayInfo) error {
+	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
+	if err := c.listOf(ctx, namespace, peer, servers); err != nil {
+		return err
+	}
+	if err := c.listOf(ctx, namespace, peer, clients); err != nil {
+		return err
+	}
+	for _, g := range servers.Items {
+		if e := g.Status.Endpoint; e != nil {
+			*into = gatewayInfo{Address: e.Addresses, Port: e.Port, Role: string(netv1beta1.ConnectionTypeClient)}
+		}
+	}
+	for _, g := range clients.Items {
+		if e := g.Spec.Endpoint; e != nil {
+			*into = gatewayInfo{Address: e.Addresses, Port: e.Port, Role: string(netv1beta1.ConnectionTypeServer)}
+		}
+	}
+	return nil
+}
+
+func (c *cluster) slices(ctx context.Context, namespace, peer string) ([]sliceInfo, error) {
+	list := &authv1beta1.ResourceSliceList{}
+	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+		return nil, err
+	}
+	var out []sliceInfo
+	for _, s := range list.Items {
+		info := sliceInfo{Name: s.Name, Action: "Providing", Accepted: len(s.Status.Conditions) > 1, Resources: s.Status.Resources}
+		if s.Labels[api.LabelReplication] == api.True {
+			info.Action = "Consuming"
+		}
+		for _, condition := range s.Status.Conditions {
+			if condition.Status != authv1beta1.ResourceSliceAccepted {
+				info.Accepted = false
+				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
+			}
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+func (c *cluster) virtualNodes(ctx context.Context, namespace, peer string) ([]nodeInfo, error) {
+	list := &offv1beta1.VirtualNodeList{}
+	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+		return nil, err
+	}
+	var out []nodeInfo
+	for _, v := range list.Items {
+		info := nodeInfo{Name: v.Name, Status: unhealthy, ResourceSlice: v.Labels[api.LabelResourceSliceName], Resources: v.Spec.ResourceQuota.Hard}
+		if v.Spec.KubeconfigSecretRef != nil {
+			info.Secret = v.Spec.KubeconfigSecretRef.Name
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(node), node); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return nil, c.describe("read", node, err)
+		}
+		if nodeReady(node) {
+			info.Status = healthy
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// peerBoxes are the boxes of one peer.
+func peerBoxes(p *peerInfo) []string {
+	var who, net, auth, off lines
+	who.add(0, "Cluster ID", p.Info.ClusterID)
+	who.add(0, "Role", string(p.Info.Role))
+
+	net.add(0, "Status", string(p.Network.Status))
+	net.addList(0, "Alerts", p.Network.Alerts)
+	if p.Network.Status != disabled {
+		net.text(0, "CIDR")
+		net.addRanges("Remote", &p.Network.CIDRs.Remote)
+		net.addRanges("Remapped", p.Network.CIDRs.Remapped)
+		net.text(0, "Gateway")
+		net.add(1, "Role", p.Network.Gateway.Role)
+		net.add(1, "Address", strings.Join(p.Network.Gateway.Address, ", "))
+		net.add(1, "Port", fmt.Sprint(p.Network.Gateway.Port))
+	}
+
+	auth.add(0, "Status", string(p.Authentication.Status))
+	auth.addList(0, "Alerts", p.Authentication.Alerts)
+	if p.Authentication.APIServerAddr != "" {
+		auth.add(0, "API server", p.Authentication.APIServerAddr)
+	}
+	for _, s := range p.Authentication.ResourceSlices {
+		auth.text(0, "Resource slice "+s.Name)
+		auth.add(1, "Action", s.Action)
+		auth.add(1, "Accepted", fmt.Sprint(s.Accepted))
+		auth.addList(1, "Alerts", s.Alerts)
+		auth.addMap(1, "Resources", amounts(s.Resources))
+	}
+
+	off.add(0, "Status", string(p.Offloading.Status))
+	off.addList(0, "Alerts", p.Offloading.Alerts)
+	for _, v := range p.Offloading.VirtualNodes {
+		off.text(0, "Virtual node "+v.Name)
+		off.add(1, "Status", string(v.Status))
+		off.add(1, "Secret", v.Secret)
+		if v.ResourceSlice != "" {
+			off.add(1, "Resource slice", v.ResourceSlice)
+		}
+		off.addMap(1, "Resources", amounts(v.Resources))
+	}
+	return []string{box("Peer cluster info", who), box("Network", net), box("Authentication", auth), box("Offloading", off)}
+}
+
+func (l *lines) addRanges(key string, r *cidrPair) {
+	if r == nil {
+		return
+	}
+	l.text(1, key)
+	l.add(2, "Pod CIDR", strings.Join(r.Pod, ", "))
+	l.add(2, "External CIDR", strings.Join(r.External, ", "))
+}
+
+func amounts(r corev1.ResourceList) map[string]string {
+	out := map[string]string{}
+	for name, amount := range r {
+		out[string(name)] = amount.String()
+	}
+	return out
+}

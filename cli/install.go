@@ -1,0 +1,350 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/cli/values"
+	"helm.sh/helm/v3/pkg/getter"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/deploy"
+)
+
+// installOptions are the flags of install.
+type installOptions struct {
+	provider       string
+	namespace      string
+	id             clusterID
+	labels         map[string]string
+	version        string
+	chartPath      string
+	values         values.Options
+	onlyValues     bool
+	dumpPath       string
+	dryRun         bool
+	timeout        time.Duration
+	reserved, pods cidrs
+	services       cidr
+	apiServerURL   string
+	metrics        bool
+	noTelemetry    bool
+	anyAPIServer   bool
+	anyKernel      bool
+	skipValidation bool
+	repoURL        string
+}
+
+// providers are the environments install knows; the empty one is any cluster.
+var providers = [...]string{"", "kubeadm", "kind", "k3s", "generic"}
+
+func (e *env) installCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"}, Short: "Install Liqo in the cluster, or upgrade it", Args: cobra.NoArgs}
+	shorts := map[string]string{"": "", "kubeadm": "a kubeadm cluster", "kind": "a kind cluster", "k3s": "a K3s cluster", "generic": "any cluster"}
+	for _, name := range providers {
+		sub := cmd
+		if name != "" {
+			sub = &cobra.Command{Use: name, Short: "Install Liqo in " + shorts[name], Args: cobra.NoArgs}
+			cmd.AddCommand(sub)
+		}
+		o := &installOptions{provider: name}
+		o.addFlags(sub)
+		sub.RunE = func(cmd *cobra.Command, _ []string) error { return e.install(cmd.Context(), o) }
+	}
+	return cmd
+}
+
+func (o *installOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&o.namespace, "namespace", "n", api.Namespace, "Namespace to install in")
+	flags.Var(&o.id, "cluster-id", "Name of this cluster at its peers (default: the installed one, else a random one)")
+	flags.StringToStringVar(&o.labels, "cluster-labels", nil, "Labels of the virtual nodes that stand for this cluster")
+	flags.StringVar(&o.version, "version", "", "Version to install (default: liqoctl's own)")
+	flags.StringVar(&o.repoURL, "repo-url", "", "Accepted for compatibility; nothing is downloaded")
+	flags.StringVar(&o.chartPath, "local-chart-path", "", "Chart on disk instead of the one in liqoctl")
+	flags.StringArrayVar(&o.values.Values, "set", nil, "Chart values: key=value,…")
+	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "Chart values that are text: key=value,…")
+	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "Files or URLs with chart values")
+	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the chart values and install nothing")
+	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "Where --only-output-values writes")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything but install")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
+	if takesCIDRs(o.provider) {
+		flags.Var(&o.pods, "pod-cidr", "Address ranges of the cluster's pods")
+		flags.Var(&o.services, "service-cidr", "Address range of the cluster's Services")
+	}
+	flags.StringVar(&o.apiServerURL, "api-server-url", "", "URL at which peers reach this cluster's API server")
+	flags.BoolVar(&o.metrics, "enable-metrics", false, "Let the processes serve metrics")
+	flags.BoolVar(&o.noTelemetry, "disable-telemetry", false, "Accepted for compatibility; there is no telemetry")
+	flags.BoolVar(&o.anyAPIServer, "disable-api-server-sanity-check", false, "Accept any URL of the API server")
+	flags.BoolVar(&o.anyKernel, "disable-kernel-version-check", false, "Run on kernels older than supported")
+	flags.BoolVar(&o.skipValidation, "skip-validation", false, "Do not compare the address ranges with pods and Services")
+}
+
+func takesCIDRs(provider string) bool {
+	return provider == "" || provider == "generic" || provider == "k3s"
+}
+
+// install computes the values, applies the kinds and then the chart.
+func (e *env) install(ctx context.Context, o *installOptions) error {
+	s, stop := e.newScript(ctx, o.timeout)
+	defer stop()
+	chart, err := o.chart()
+	if err != nil {
+		return err
+	}
+	c, err := e.cluster(e.local, nowhere, o.namespace)
+	if err != nil {
+		return err
+	}
+	s.info(nowhere, "Installer initialized")
+	s.busy(nowhere, "Retrieving cluster configuration")
+	facts, err := c.facts(s.ctx, o)
+	if err != nil {
+		return err
+	}
+	s.info(nowhere, "Cluster configuration correctly retrieved")
+	vals, err := o.merged(facts)
+	if err != nil {
+		return err
+	}
+	if err := o.check(s.ctx, c, vals, chart); err != nil {
+		return err
+	}
+	s.info(nowhere, "Installation parameters correctly generated")
+	switch {
+	case o.onlyValues:
+		return e.dumpValues(o.dumpPath, vals)
+	case o.dryRun:
+		return e.dryRun(s.ctx, o.namespace, chart, vals)
+	}
+	s.busy(nowhere, "Applying the kinds")
+	if err := c.applyCRDs(s.ctx); err != nil {
+		return err
+	}
+	s.busy(nowhere, "Installing or upgrading Liqo")
+	rel, err := (&installer{cluster: c, options: o, chart: chart, values: vals}).run(s.ctx)
+	if err != nil {
+		return err
+	}
+	for _, line := range ignoredValues(rel.Info.Notes) {
+		s.warn(nowhere, "%s", line)
+	}
+	s.info(nowhere, "All Set! You can now proceed establishing a peering (%s peer --help for more information)", e.name)
+	s.info(nowhere, "Make sure to use the same version of Liqo on all remote clusters")
+	return nil
+}
+
+// chart loads the chart from disk, or the one liqoctl carries.
+func (o *installOptions) chart() (*chart.Chart, error) {
+	if o.chartPath != "" {
+		c, err := loader.Load(o.chartPath)
+		if err != nil {
+			return nil, fmt.Errorf("load chart %s: %w", o.chartPath, err)
+		}
+		return c, nil
+	}
+	c, err := embeddedChart()
+	if err != nil {
+		return nil, err
+	}
+	if o.version != "" && o.version != c.Metadata.AppVersion {
+		return nil, fmt.Errorf("this liqoctl installs %s, not %s; use the liqoctl of that version, or its chart with --local-chart-path", c.Metadata.AppVersion, o.version)
+	}
+	return c, nil
+}
+
+func embeddedChart() (*chart.Chart, error) {
+	files, err := deploy.ChartFiles()
+	if err != nil {
+		return nil, err
+	}
+	var buffered []*loader.BufferedFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: files[name]})
+	}
+	c, err := loader.LoadFiles(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("load the chart: %w", err)
+	}
+	return c, nil
+}
+
+// merged lays the user's values over ours: files, then --set, then --set-string.
+func (o *installOptions) merged(f facts) (map[string]any, error) {
+	users, err := o.values.MergeValues(getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
+	if err != nil {
+		return nil, fmt.Errorf("read the values: %w", err)
+	}
+	vals := o.chartValues(f)
+	merge(vals, users)
+	return vals, nil
+}
+
+// check refuses values that would not work.
+func (o *installOptions) check(ctx context.Context, c *cluster, vals map[string]any, chart *chart.Chart) error {
+	if err := chartutil.ValidateAgainstSchema(chart, coalesced(chart, vals)); err != nil {
+		return err
+	}
+	if !o.anyAPIServer {
+		if err := c.checkAPIServer(ctx, valueAt(vals, "apiServer", "address")); err != nil {
+			return err
+		}
+	}
+	if o.skipValidation {
+		return nil
+	}
+	return c.checkRanges(ctx, vals)
+}
+
+// coalesced is a copy of the chart's values with vals over them.
+func coalesced(chart *chart.Chart, vals map[string]any) map[string]any {
+	out, err := chartutil.CoalesceValues(chart, vals)
+	if err != nil {
+		return vals
+	}
+	return out
+}
+
+func (e *env) dumpValues(path string, vals map[string]any) error {
+	text, err := yaml.Marshal(vals)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the values: %w", err)
+	}
+	e.info(nowhere, "All Set! Chart values written to %q", path)
+	return nil
+}
+
+// dryRun renders the chart without asking the cluster.
+func (e *env) dryRun(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) error {
+	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
+	run.DryRun, run.ClientOnly, run.KubeVersion = true, true, &chartutil.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
+	rel, err := run.RunWithContext(ctx, chart, vals)
+	if err != nil {
+		return fmt.Errorf("render the chart: %w", err)
+	}
+	if e.verbose {
+		fmt.Fprint(e.Out, rel.Manifest)
+	}
+	e.info(nowhere, "Installation completed (dry-run)")
+	return nil
+}
+
+// oldestKubernetes is the oldest version the chart accepts.
+const oldestKubernetes = "v1.32.0"
+
+// helm makes Helm work on the local cluster.
+func (e *env) helm(namespace string) (*action.Configuration, error) {
+	e.local.Namespace = &namespace
+	config := &action.Configuration{}
+	if err := config.Init(e.local, namespace, "secret", func(string, ...any) {}); err != nil {
+		return nil, fmt.Errorf("start Helm: %w", err)
+	}
+	return config, nil
+}
+
+// installer applies the chart.
+type installer struct {
+	*cluster
+	options *installOptions
+	chart   *chart.Chart
+	values  map[string]any
+}
+
+// run installs or upgrades and undoes what failed.
+func (i *installer) run(ctx context.Context) (*release.Release, error) {
+	helm, err := i.env.helm(i.namespace)
+	if err != nil {
+		return nil, err
+	}
+	last, err := helm.Releases.Last(api.ReleaseName)
+	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, fmt.Errorf("read the release: %w", err)
+	}
+	if last == nil || last.Info.Status == release.StatusUninstalled {
+		return i.first(ctx, helm)
+	}
+	if last.Info.Status.IsPending() {
+		return nil, fmt.Errorf("release %s is %s: another installation runs or was interrupted; if none runs, delete secret %s/sh.helm.release.v1.%s.v%d and try again",
+			api.ReleaseName, last.Info.Status, i.namespace, api.ReleaseName, last.Version)
+	}
+	run := action.NewUpgrade(helm)
+	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.options.timeout, true
+	run.MaxHistory = 10
+	rel, err := run.RunWithContext(ctx, api.ReleaseName, i.chart, i.values)
+	if err == nil {
+		return rel, nil
+	}
+	err = i.releaseError("upgrade", err)
+	back := action.NewRollback(helm)
+	back.Timeout = i.options.timeout
+	if undo := back.Run(api.ReleaseName); undo != nil {
+		return nil, errors.Join(err, fmt.Errorf("roll back: %w", undo))
+	}
+	return nil, err
+}
+
+func (i *installer) first(ctx context.Context, helm *action.Configuration) (*release.Release, error) {
+	run := action.NewInstall(helm)
+	run.ReleaseName, run.Namespace, run.CreateNamespace = api.ReleaseName, i.namespace, true
+	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, i.options.timeout, true, true
+	rel, err := run.RunWithContext(ctx, i.chart, i.values)
+	if err == nil {
+		return rel, nil
+	}
+	err = i.releaseError("install", err)
+	undo := action.NewUninstall(helm)
+	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, i.options.timeout
+	if _, failed := undo.Run(api.ReleaseName); failed != nil {
+		return nil, errors.Join(err, fmt.Errorf("undo the installation: %w", failed))
+	}
+	return nil, err
+}
+
+// releaseError adds what the workloads say, before they are taken away.
+func (c *cluster) releaseError(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return hint(fmt.Errorf("%s Liqo: %w", verb, err), "an installation needs the rights of a cluster administrator")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	workloads := []client.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ControllerManagerName}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.FabricName}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ProxyName}},
+	}
+	for _, workload := range workloads {
+		if reason, found := c.reason(ctx, workload); found && reason != "" {
+			return fmt.Errorf("%s Liqo: %w: %s: %s", verb, err, c.nameOf(workload), reason)
+		}
+	}
+	return fmt.Errorf("%s Liqo: %w", verb, err)
+}

@@ -1,0 +1,318 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// facts is what the installation needs to know of the cluster.
+type facts struct {
+	id           string
+	pods         []string
+	services     string
+	apiServerURL string
+}
+
+const (
+	// Ranges kubeadm clusters without a readable controller manager are taken to have.
+	kubeadmPods     = "172.16.0.0/16"
+	kubeadmServices = "10.96.0.0/12"
+	// K3s' own defaults.
+	k3sPods     = "10.42.0.0/16"
+	k3sServices = "10.43.0.0/16"
+)
+
+// facts reads the cluster; flags win.
+func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
+	f := facts{id: string(o.id), pods: o.pods, services: string(o.services), apiServerURL: o.apiServerURL}
+	installed, err := c.installedID(ctx)
+	if err != nil {
+		return f, err
+	}
+	if f.id == "" {
+		f.id = installed
+	}
+	if f.id == "" {
+		f.id = randomID()
+	}
+	switch o.provider {
+	case "kubeadm", "kind":
+		if f.pods, f.services, err = c.kubeadmRanges(ctx); err != nil {
+			return f, err
+		}
+	case "k3s":
+		if len(f.pods) == 0 {
+			f.pods = []string{k3sPods}
+		}
+		if f.services == "" {
+			f.services = k3sServices
+		}
+	}
+	if len(f.pods) == 0 && !o.givesValue("ipam.podCIDR") {
+		return f, errors.New("the address range of the pods is not known; give --pod-cidr")
+	}
+	if f.services == "" && !o.givesValue("ipam.serviceCIDR") {
+		return f, errors.New("the address range of the Services is not known; give --service-cidr")
+	}
+	if host := c.config.Host; f.apiServerURL == "" && o.provider != "kind" && !insideOnly(host) {
+		f.apiServerURL = host
+	}
+	return f, nil
+}
+
+// givesValue reports whether the user sets a chart value, by --set or in a file.
+func (o *installOptions) givesValue(key string) bool {
+	for _, set := range append(o.values.Values, o.values.StringValues...) {
+		if strings.Contains(set, key) {
+			return true
+		}
+	}
+	return len(o.values.ValueFiles) > 0
+}
+
+// installedID is the cluster ID of an earlier installation, empty when there is none.
+func (c *cluster) installedID(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
+	defer cancel()
+	stored := &corev1.ConfigMap{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored); client.IgnoreNotFound(err) != nil {
+		return "", c.unreachable(ctx, err)
+	}
+	return stored.Data[api.ClusterIDConfigMapKey], nil
+}
+
+// randomID is a name people can say.
+func randomID() string {
+	adjectives := strings.Fields("amber bold brisk calm clear coral crisp dawn deep dry early fair fresh gentle golden green keen light lively lucid mellow misty noble pale quick quiet rapid red round sharp silent silver soft still sunny swift warm wild winter young")
+	nouns := strings.Fields("bay beach bird breeze brook canyon cliff cloud dune dust falls feather field fire fjord forest glade grove harbor haze hill island lake leaf meadow mist moon moor ocean paper pine pond rain reef ridge river sea shore sky snow spring star stone stream sun surf tide valley water wave wind wood")
+	return adjectives[rand.IntN(len(adjectives))] + "-" + nouns[rand.IntN(len(nouns))]
+}
+
+// kubeadmRanges reads the arguments of the controller manager's pod.
+func (c *cluster) kubeadmRanges(ctx context.Context) (pods []string, services string, err error) {
+	found := &corev1.PodList{}
+	err = c.List(ctx, found, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"})
+	if err != nil {
+		return nil, "", fmt.Errorf("list pods of the controller manager: %w", err)
+	}
+	pods, services = []string{kubeadmPods}, kubeadmServices
+	for _, pod := range found.Items {
+		for _, container := range pod.Spec.Containers {
+			for _, arg := range append(container.Command, container.Args...) {
+				if value, ok := strings.CutPrefix(arg, "--cluster-cidr="); ok {
+					pods = strings.Split(value, ",")
+				}
+				if value, ok := strings.CutPrefix(arg, "--service-cluster-ip-range="); ok {
+					services, _, _ = strings.Cut(value, ",")
+				}
+			}
+		}
+	}
+	return pods, services, nil
+}
+
+// chartValues are the values of an installation, without what the user sets.
+func (o *installOptions) chartValues(f facts) map[string]any {
+	labels := map[string]any{}
+	if o.provider != "" && o.provider != "generic" {
+		labels["liqo.io/provider"] = o.provider
+	}
+	for k, v := range o.labels {
+		labels[k] = v
+	}
+	fabric := map[string]any{}
+	switch o.provider {
+	case "kind":
+		fabric["gatewayMasqueradeBypass"] = true
+	case "k3s":
+		fabric["nftablesMonitor"] = false
+	}
+	vals := map[string]any{
+		"discovery":  map[string]any{"config": map[string]any{"clusterID": f.id, "clusterLabels": labels}},
+		"ipam":       map[string]any{"reservedSubnets": anys(o.reserved)},
+		"apiServer":  map[string]any{"address": f.apiServerURL},
+		"metrics":    map[string]any{"enabled": o.metrics},
+		"networking": map[string]any{"fabric": map[string]any{"config": fabric}},
+	}
+	ipam := vals["ipam"].(map[string]any)
+	if len(f.pods) > 0 {
+		ipam["podCIDRs"] = anys(f.pods)
+	}
+	if f.services != "" {
+		ipam["serviceCIDR"] = f.services
+	}
+	if o.anyKernel {
+		vals["requirements"] = map[string]any{"kernel": map[string]any{"enabled": false}}
+	}
+	return vals
+}
+
+func anys(list []string) []any {
+	out := []any{}
+	for _, item := range list {
+		out = append(out, item)
+	}
+	return out
+}
+
+// valueAt reads a text in nested values; empty when it is not there.
+func valueAt(vals map[string]any, path ...string) string {
+	for _, key := range path[:len(path)-1] {
+		vals, _ = vals[key].(map[string]any)
+	}
+	text, _ := vals[path[len(path)-1]].(string)
+	return text
+}
+
+// listAt reads a list of texts in nested values.
+func listAt(vals map[string]any, path ...string) []string {
+	for _, key := range path[:len(path)-1] {
+		vals, _ = vals[key].(map[string]any)
+	}
+	list, _ := vals[path[len(path)-1]].([]any)
+	var out []string
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// insideOnly reports whether an API server's URL means something in this cluster or on this
+// machine only.
+func insideOnly(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return true
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast()
+	}
+	return host == "" || host == "localhost" || host == "kubernetes" || strings.HasPrefix(host, "kubernetes.default") || strings.HasSuffix(host, ".svc") ||
+		strings.HasSuffix(host, ".cluster.local")
+}
+
+// checkAPIServer refuses to tell peers a URL they cannot use. Without a URL the controller takes
+// the address of a control-plane node, so there must be one.
+func (c *cluster) checkAPIServer(ctx context.Context, address string) error {
+	const remedy = "give the URL at which peers reach this cluster with --api-server-url"
+	if address != "" {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || u.Scheme != "https" || u.Host == "":
+			return fmt.Errorf("the API server's URL %q is not an https URL; %s", address, remedy)
+		case insideOnly(address):
+			return fmt.Errorf("the API server's URL %s cannot be used from other clusters; %s", address, remedy)
+		case c.isServiceAddress(ctx, u.Hostname()):
+			return fmt.Errorf("the API server's URL %s is a Service address of this cluster; %s", address, remedy)
+		}
+		return nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	for _, node := range nodes.Items {
+		for _, role := range []string{"control-plane", "master", "controlplane"} {
+			if _, ok := node.Labels["node-role.kubernetes.io/"+role]; ok {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a control plane; %s", c.config.Host, remedy)
+}
+
+func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {
+	service := &corev1.Service{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kubernetes"}, service)
+	return err == nil && service.Spec.ClusterIP == host
+}
+
+// checkRanges compares the ranges with the addresses in use: a wrong range breaks the network
+// silently.
+func (c *cluster) checkRanges(ctx context.Context, vals map[string]any) error {
+	podRanges, err := prefixes(append(listAt(vals, "ipam", "podCIDRs"), valueAt(vals, "ipam", "podCIDR")))
+	if err != nil {
+		return fmt.Errorf("ipam.podCIDRs: %w", err)
+	}
+	serviceRanges, err := prefixes([]string{valueAt(vals, "ipam", "serviceCIDR")})
+	if err != nil {
+		return fmt.Errorf("ipam.serviceCIDR: %w", err)
+	}
+	pods, services := &corev1.PodList{}, &corev1.ServiceList{}
+	if err := c.List(ctx, pods); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.HostNetwork || pod.Status.Phase != corev1.PodRunning || pod.Labels[api.LabelShadowPod] != "" || pod.Status.PodIP == "" {
+			continue
+		}
+		if !inside(pod.Status.PodIP, podRanges) {
+			return fmt.Errorf("pod %s/%s has address %s, outside the pod range %v; correct --pod-cidr, or use --skip-validation", pod.Namespace, pod.Name, pod.Status.PodIP, podRanges)
+		}
+	}
+	if err := c.List(ctx, services); err != nil {
+		return fmt.Errorf("list services: %w", err)
+	}
+	for _, service := range services.Items {
+		if address := service.Spec.ClusterIP; address != "" && address != corev1.ClusterIPNone && !inside(address, serviceRanges) {
+			return fmt.Errorf("service %s/%s has address %s, outside the Service range %v; correct --service-cidr, or use --skip-validation",
+				service.Namespace, service.Name, address, serviceRanges)
+		}
+	}
+	return nil
+}
+
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		p, err := parseCIDR(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func inside(address string, ranges []netip.Prefix) bool {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return false
+	}
+	for _, r := range ranges {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return len(ranges) == 0
+}
+
+// ignoredValues are the lines of the chart's notes that name values without effect.
+func ignoredValues(notes string) []string {
+	var out []string
+	for _, line := range strings.Split(notes, "\n") {
+		if text, ok := strings.CutPrefix(line, "Ignored: "); ok {
+			out = append(out, "Value "+text)
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
+	return &cobra.Command{Use: "disconnect", Short: "Remove the tunnel between two clusters", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return e.part(cmd, f, func(n *network) error { return n.disconnect() })
+		}}
+}
+
+func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
+	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return e.part(cmd, f, func(n *network) error { return n.reset() })
+		}}
+}
+
+// part asks, connects and undoes.
+func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) error) error {
+	if err := e.confirm(cmd.Name()); err != nil {
+		return err
+	}
+	s, stop := e.newScript(cmd.Context(), f.timeout)
+	defer stop()
+	n, err := e.networkOf(s, f)
+	if err != nil {
+		return err
+	}
+	if err := findTenants(s.ctx, n.here, n.there); err != nil {
+		return err
+	}
+	return undo(n)
+}
+
+// disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
+// said of the end a cluster never had, unless there was none at all. The public keys that were
+// exchanged go too: the next gateways make new ones.
+func (n *network) disconnect() error {
+	if err := n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, &netv1beta1.GatewayClientList{}, "Gateway client"); err != nil {
+		return err
+	}
+	if err := n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayServerList{}, "Gateway server"); err != nil {
+		return err
+	}
+	return together(
+		func() error { return n.removePublicKeys(n.here) },
+		func() error { return n.removePublicKeys(n.there) },
+	)
+}
+
+// removeGateways removes the gateways of one kind from both clusters; usually they are on the
+// first one.
+func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, what string) error {
+	found := map[side]bool{}
+	var onUsual, onOther bool
+	err := together(
+		func() (err error) { onUsual, err = n.removeAll(n.clearanceOf(usual, here, "")); return err },
+		func() (err error) { onOther, err = n.removeAll(n.clearanceOf(n.other(usual), there, "")); return err },
+	)
+	if err != nil {
+		return err
+	}
+	found[usual.side], found[n.other(usual).side] = onUsual, onOther
+	for _, c := range []*cluster{n.here, n.there} {
+		switch {
+		case found[c.side]:
+			n.info(c.side, "%s correctly deleted", what)
+		case c == usual && !onOther:
+			n.info(c.side, "%s already deleted", what)
+		}
+	}
+	return nil
+}
+
+func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) clearance {
+	return clearance{cluster: c, peer: n.other(c).id, list: list, wait: n.networkOptions.wait, doing: doing}
+}
+
+func (n *network) removePublicKeys(c *cluster) error {
+	_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, ""))
+	return err
+}
+
+// reset also removes the Configurations.
+func (n *network) reset() error {
+	if err := n.disconnect(); err != nil {
+		return err
+	}
+	for _, c := range []*cluster{n.here, n.there} {
+		undo := n.clearanceOf(c, &netv1beta1.ConfigurationList{}, "Deleting network configuration")
+		undo.gone, undo.none = "Network configuration correctly deleted", "Network configuration already deleted"
+		if err := n.clear(undo); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// The functions of this file build every object liqoctl makes, from values alone: what a verb
+// applies and what -o prints are the same.
+
+// metaFor is the metadata of an object that concerns a peer.
+func metaFor(namespace, name, peer string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: peer}}
+}
+
+// tenantNamespace holds what concerns one peer. Gateways need rights that Pod Security must grant.
+func tenantNamespace(name, peer string) *corev1.Namespace {
+	out := &corev1.Namespace{ObjectMeta: metaFor("", name, peer)}
+	out.Labels[api.LabelTenantNamespace] = api.True
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		out.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
+	}
+	return out
+}
+
+// ranges are the address ranges a cluster announces.
+type ranges struct {
+	pod, external []string
+}
+
+// configuration tells a cluster the ranges of its peer.
+func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configuration {
+	return &netv1beta1.Configuration{
+		ObjectMeta: metaFor(namespace, name, peer),
+		Spec:       netv1beta1.ConfigurationSpec{Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: r.pod, External: r.external}}},
+	}
+}
+
+// template names a gateway template by group/version/plural, name and namespace.
+type template struct {
+	resource, name, namespace string
+}
+
+const (
+	serverTemplates = "networking.liqo.io/v1beta1/wggatewayservertemplates"
+	clientTemplates = "networking.liqo.io/v1beta1/wggatewayclienttemplates"
+)
+
+// ref is the reference gateways hold. A kind is needed where users give a plural: the shipped ones
+// are known, others are made singular as Kubernetes does by default.
+func (t template) ref() *corev1.ObjectReference {
+	version, plural := "", t.resource
+	if i := strings.LastIndex(t.resource, "/"); i >= 0 {
+		version, plural = t.resource[:i], t.resource[i+1:]
+	}
+	kind := strings.TrimSuffix(plural, "s")
+	switch t.resource {
+	case serverTemplates:
+		kind = "WgGatewayServerTemplate"
+	case clientTemplates:
+		kind = "WgGatewayClientTemplate"
+	}
+	return &corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: t.namespace, Name: t.name}
+}
+
+// serverService is how a gateway server is exposed.
+type serverService struct {
+	kind           string
+	port, nodePort int32
+	loadBalancerIP string
+}
+
+func gatewayServer(at metav1.ObjectMeta, t template, s serverService, mtu int) *netv1beta1.GatewayServer {
+	return &netv1beta1.GatewayServer{
+		ObjectMeta: at,
+		Spec: netv1beta1.GatewayServerSpec{
+			ServerTemplateRef: t.ref(),
+			MTU:               mtu,
+			Endpoint: &netv1beta1.Endpoint{
+				ServiceType: corev1.ServiceType(s.kind), Port: s.port, NodePort: s.nodePort, LoadBalancerIP: s.loadBalancerIP,
+			},
+		},
+	}
+}
+
+func gatewayClient(at metav1.ObjectMeta, t template, e netv1beta1.EndpointStatus, mtu int) *netv1beta1.GatewayClient {
+	return &netv1beta1.GatewayClient{
+		ObjectMeta: at,
+		Spec:       netv1beta1.GatewayClientSpec{ClientTemplateRef: t.ref(), MTU: mtu, Endpoint: &e},
+	}
+}
+
+func publicKey(namespace, name, peer string, key []byte) *netv1beta1.PublicKey {
+	out := &netv1beta1.PublicKey{ObjectMeta: metaFor(namespace, name, peer), Spec: netv1beta1.PublicKeySpec{PublicKey: key}}
+	out.Labels[api.LabelGatewayResource] = api.True
+	return out
+}
+
+// nonce asks the provider's controller for a challenge.
+func nonce(namespace, consumer string) *corev1.Secret {
+	out := &corev1.Secret{ObjectMeta: metaFor(namespace, api.NonceSecret, consumer), Type: corev1.SecretTypeOpaque}
+	out.Labels[api.LabelNonce] = api.True
+	return out
+}
+
+// signedNonce asks the consumer's controller to sign the challenge.
+func signedNonce(namespace, provider string, challenge []byte) *corev1.Secret {
+	out := &corev1.Secret{
+		ObjectMeta: metaFor(namespace, api.SignedNonceSecret, provider), Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{api.NonceField: challenge},
+	}
+	out.Labels[api.LabelSignedNonce] = api.True
+	return out
+}
+
+// credentials prove who a consumer is.
+type credentials struct {
+	publicKey, request, signature []byte
+	proxyURL                      string
+}
+
+// tenant asks a provider to admit a consumer. The namespace is the provider's.
+func tenant(namespace, consumer string, c credentials) *authv1beta1.Tenant {
+	return &authv1beta1.Tenant{
+		ObjectMeta: metaFor(namespace, consumer, consumer),
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: consumer, PublicKey: c.publicKey, CSR: c.request, Signature: c.signature, ProxyURL: c.proxyURL,
+		},
+	}
+}
+
+// identity gives a consumer the credentials its Tenant got; remote is the tenant namespace at the
+// provider.
+func identity(namespace, provider, remote string, params *authv1beta1.AuthParams) *authv1beta1.Identity {
+	return &authv1beta1.Identity{
+		ObjectMeta: metaFor(namespace, api.ControlPlaneIdentityName(provider), provider),
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: provider, Type: authv1beta1.IdentityControlPlane, Namespace: remote, AuthParams: params,
+		},
+	}
+}
+
+// slice describes a ResourceSlice.
+type slice struct {
+	name, class string
+	resources   corev1.ResourceList
+	virtualNode bool
+}
+
+func resourceSlice(namespace, provider string, s slice) *authv1beta1.ResourceSlice {
+	out := &authv1beta1.ResourceSlice{
+		ObjectMeta: metaFor(namespace, s.name, provider),
+		Spec:       authv1beta1.ResourceSliceSpec{Class: s.class, ProviderClusterID: provider, Resources: s.resources},
+	}
+	out.Labels[api.LabelReplication] = api.True
+	out.Labels[api.LabelRemoteID] = provider
+	out.Annotations = map[string]string{api.AnnotationCreateVirtualNode: api.True}
+	if !s.virtualNode {
+		out.Annotations[api.AnnotationCreateVirtualNode] = "false"
+	}
+	return out
+}
+
+// virtual describes a VirtualNode.
+type virtual struct {
+	name, secret                 string
+	createNode, skipNetworkCheck bool
+	resources                    corev1.ResourceList
+	labels, nodeSelector         map[string]string
+	runtimeClass                 string
+	storage, ingress, balancers  []string
+	// options is namespace and name of a VkOptionsTemplate; empty means the default one.
+	optionsNamespace, options string
+}
+
+func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode {
+	out := &offv1beta1.VirtualNode{
+		ObjectMeta: metaFor(namespace, v.name, provider),
+		Spec: offv1beta1.VirtualNodeSpec{
+			ClusterID:           provider,
+			CreateNode:          &v.createNode,
+			DisableNetworkCheck: &v.skipNetworkCheck,
+			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: v.secret},
+			ResourceQuota:       corev1.ResourceQuotaSpec{Hard: v.resources},
+			Labels:              v.labels,
+		},
+	}
+	if v.options != "" {
+		out.Spec.VkOptionsTemplateRef = &corev1.ObjectReference{
+			APIVersion: offv1beta1.GroupVersion.String(), Kind: "VkOptionsTemplate", Namespace: v.optionsNamespace, Name: v.options,
+		}
+	}
+	if len(v.nodeSelector) > 0 || v.runtimeClass != "" {
+		out.Spec.OffloadingPatch = &offv1beta1.OffloadingPatch{NodeSelector: v.nodeSelector}
+		if v.runtimeClass != "" {
+			out.Spec.OffloadingPatch.RuntimeClassName = &v.runtimeClass
+		}
+	}
+	for i, class := range v.storage {
+		out.Spec.StorageClasses = append(out.Spec.StorageClasses, authv1beta1.StorageType{StorageClassName: class, Default: i == 0})
+	}
+	for i, class := range v.ingress {
+		out.Spec.IngressClasses = append(out.Spec.IngressClasses, authv1beta1.IngressType{IngressClassName: class, Default: i == 0})
+	}
+	for i, class := range v.balancers {
+		out.Spec.LoadBalancerClasses = append(out.Spec.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: class, Default: i == 0})
+	}
+	return out
+}
+
+// virtualNodeOf describes the VirtualNode that spends what a slice was granted.
+func virtualNodeOf(v virtual, s *authv1beta1.ResourceSlice) virtual {
+	v.secret = api.KubeconfigSecretName(api.ResourceSliceIdentityName(s.Name))
+	v.resources = s.Status.Resources
+	return v
+}
+
+// offloading extends a namespace to the virtual nodes that match one of the terms; no term means
+// all of them.
+func offloading(namespace, pods, mapping, remoteName string, terms []corev1.NodeSelectorTerm) *offv1beta1.NamespaceOffloading {
+	return &offv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.NamespaceOffloadingName},
+		Spec: offv1beta1.NamespaceOffloadingSpec{
+			PodOffloadingStrategy:    offv1beta1.PodOffloadingStrategy(pods),
+			NamespaceMappingStrategy: offv1beta1.NamespaceMappingStrategy(mapping),
+			RemoteNamespaceName:      remoteName,
+			ClusterSelector:          &corev1.NodeSelector{NodeSelectorTerms: append([]corev1.NodeSelectorTerm{}, terms...)},
+		},
+	}
+}

@@ -1,0 +1,290 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// offloadOptions are the flags of offload namespace.
+type offloadOptions struct {
+	pods, mapping *oneOf
+	remoteName    string
+	selectors     []string
+	namespaces    string
+	output        string
+	timeout       time.Duration
+	terms         []corev1.NodeSelectorTerm
+}
+
+func (e *env) offloadCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "offload", Short: "Let pods of a namespace run in other clusters", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	o := &offloadOptions{pods: choice("LocalAndRemote", "Local", "Remote"), mapping: choice("DefaultName", "EnforceSameName", "SelectedName")}
+	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Offload namespaces"}
+	flags := sub.Flags()
+	flags.Var(o.pods, "pod-offloading-strategy", "Where pods may run")
+	flags.Var(o.mapping, "namespace-mapping-strategy", "How the remote namespace is named")
+	flags.StringVar(&o.remoteName, "remote-namespace-name", "", "Name of the remote namespace, for SelectedName")
+	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to use; given several times, one of them must match")
+	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
+	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
+	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
+	sub.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.complete(args); err != nil {
+			return err
+		}
+		return e.offload(cmd.Context(), args, o)
+	}
+	cmd.AddCommand(sub)
+	return cmd
+}
+
+var (
+	errNoNamespace   = errors.New("namespace name or label selector must be specified")
+	errBothNamespace = errors.New("namespace name and label selector must not be specified together")
+	errOneRemoteName = errors.New("the remote namespace name cannot be specified when offloading multiple namespaces at once")
+	errNeedsName     = errors.New("the strategy SelectedName needs --remote-namespace-name")
+	errNeedsStrategy = errors.New("--remote-namespace-name needs --namespace-mapping-strategy=SelectedName")
+)
+
+// complete checks the arguments and parses the selectors.
+func (o *offloadOptions) complete(names []string) error {
+	if err := chosen(names, o.namespaces); err != nil {
+		return err
+	}
+	switch selected := o.mapping.value == string(offv1beta1.SelectedNameMapping); {
+	case o.remoteName != "" && (len(names) > 1 || o.namespaces != ""):
+		return errOneRemoteName
+	case selected && o.remoteName == "":
+		return errNeedsName
+	case !selected && o.remoteName != "":
+		return errNeedsStrategy
+	}
+	for _, text := range o.selectors {
+		term, err := selectorTerm(text)
+		if err != nil {
+			return err
+		}
+		o.terms = append(o.terms, term)
+	}
+	return nil
+}
+
+// chosen checks that namespaces are named in exactly one way.
+func chosen(names []string, selector string) error {
+	switch {
+	case len(names) == 0 && selector == "":
+		return errNoNamespace
+	case len(names) > 0 && selector != "":
+		return errBothNamespace
+	}
+	return nil
+}
+
+// selectorTerm is a label selector as a term of node affinity.
+func selectorTerm(text string) (corev1.NodeSelectorTerm, error) {
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		return corev1.NodeSelectorTerm{}, fmt.Errorf("selector %q: %w", text, err)
+	}
+	requirements, _ := parsed.Requirements()
+	var term corev1.NodeSelectorTerm
+	for _, r := range requirements {
+		operators := map[selection.Operator]corev1.NodeSelectorOperator{
+			selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn, selection.In: corev1.NodeSelectorOpIn,
+			selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
+			selection.Exists: corev1.NodeSelectorOpExists, selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist,
+			selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
+		}
+		values := r.Values().UnsortedList()
+		slices.Sort(values)
+		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: r.Key(), Operator: operators[r.Operator()], Values: values})
+	}
+	return term, nil
+}
+
+// object is the request for one namespace.
+func (o *offloadOptions) object(namespace string) *offv1beta1.NamespaceOffloading {
+	return offloading(namespace, o.pods.value, o.mapping.value, o.remoteName, o.terms)
+}
+
+func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) error {
+	if o.output != "" && o.namespaces == "" {
+		return e.printOffloadings(names, o)
+	}
+	s, stop := e.newScript(ctx, o.timeout)
+	defer stop()
+	c, err := e.here(s.ctx, api.Namespace)
+	if err != nil {
+		return err
+	}
+	if names, err = c.namespaces(s.ctx, names, o.namespaces); err != nil {
+		return err
+	}
+	if o.output != "" {
+		return e.printOffloadings(names, o)
+	}
+	if len(names) == 0 {
+		s.info(nowhere, "No namespaces can be offloaded")
+		return nil
+	}
+	for _, name := range names {
+		if err := s.offloadOne(c, name, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *env) printOffloadings(names []string, o *offloadOptions) error {
+	var objects []client.Object
+	for _, name := range names {
+		objects = append(objects, o.object(name))
+	}
+	return e.print(o.output, objects...)
+}
+
+func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
+	before, wanted := &offv1beta1.NamespaceOffloading{}, o.object(name)
+	err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before)
+	if client.IgnoreNotFound(err) != nil {
+		return c.describe("read", wanted, err)
+	}
+	if err := c.Get(s.ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %q does not exist; create it first", name)
+	}
+	if err := c.apply(s.ctx, wanted); err != nil {
+		return err
+	}
+	if stricter(before.Spec.PodOffloadingStrategy, wanted.Spec.PodOffloadingStrategy) {
+		s.warn(nowhere, "The PodOffloadingStrategy was mutated to a more restrictive setting")
+		s.warn(nowhere, "Existing pods violating this policy might still be running")
+	}
+	s.info(nowhere, "Offloading of namespace %q correctly enabled", name)
+	s.busy(nowhere, "Waiting for the remote namespaces")
+	err = c.await(s.ctx, wanted, func() bool {
+		switch wanted.Status.OffloadingPhase {
+		case offv1beta1.OffloadingReady, offv1beta1.OffloadingNoClusterSelected, offv1beta1.OffloadingAllFailed, offv1beta1.OffloadingSomeFailed:
+			return wanted.Status.ObservedGeneration >= wanted.Generation
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	switch wanted.Status.OffloadingPhase {
+	case offv1beta1.OffloadingReady:
+		s.info(nowhere, "Offloading completed successfully")
+	case offv1beta1.OffloadingNoClusterSelected:
+		s.warn(nowhere, "Offloading completed, but no cluster was selected")
+	default:
+		return offloadFailure(wanted)
+	}
+	return nil
+}
+
+// offloadFailure names a peer whose namespace could not be made.
+func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
+	for peer, conditions := range o.Status.RemoteNamespacesConditions {
+		for _, condition := range conditions {
+			if condition.Type == offv1beta1.NamespaceReady && condition.Status == corev1.ConditionFalse {
+				return fmt.Errorf("offloading of namespace %q to %s failed: %s: %s; see whether a namespace of that name exists there",
+					o.Namespace, peer, condition.Reason, condition.Message)
+			}
+		}
+	}
+	return fmt.Errorf("offloading of namespace %q failed: %s", o.Namespace, o.Status.OffloadingPhase)
+}
+
+// stricter reports whether the change forbids where pods could run before.
+func stricter(before, now offv1beta1.PodOffloadingStrategy) bool {
+	return before != "" && before != now && now != offv1beta1.LocalAndRemoteStrategy
+}
+
+// namespaces resolves a selector; system namespaces and those of Liqo are not offered.
+func (c *cluster) namespaces(ctx context.Context, names []string, selector string) ([]string, error) {
+	if selector == "" {
+		return names, nil
+	}
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector %q: %w", selector, err)
+	}
+	found := &corev1.NamespaceList{}
+	if err := c.List(ctx, found, client.MatchingLabelsSelector{Selector: parsed}); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, n := range found.Items {
+		if n.DeletionTimestamp == nil && n.Labels[api.LabelTenantNamespace] == "" && n.Name != c.namespace && n.Name != metav1.NamespaceSystem {
+			names = append(names, n.Name)
+		}
+	}
+	return names, nil
+}
+
+func (e *env) unoffloadCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "unoffload", Short: "Take the pods of a namespace back", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	var selector string
+	var timeout time.Duration
+	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chosen(args, selector); err != nil {
+				return err
+			}
+			if err := e.confirm("unoffload"); err != nil {
+				return err
+			}
+			return e.unoffload(cmd.Context(), args, selector, timeout)
+		}}
+	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
+	sub.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	cmd.AddCommand(sub)
+	return cmd
+}
+
+func (e *env) unoffload(ctx context.Context, names []string, selector string, timeout time.Duration) error {
+	s, stop := e.newScript(ctx, timeout)
+	defer stop()
+	c, err := e.here(s.ctx, api.Namespace)
+	if err != nil {
+		return err
+	}
+	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
+		return err
+	}
+	var tasks []*task
+	for _, name := range names {
+		tasks = append(tasks, s.start(func(ctx context.Context) error {
+			object := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: api.NamespaceOffloadingName}}
+			if _, err := c.remove(ctx, object); err != nil {
+				return err
+			}
+			return c.awaitGone(ctx, object)
+		}))
+	}
+	for i, name := range names {
+		if err := s.say(row{tasks[i], nowhere, "Deleting the remote namespaces of " + name, fmt.Sprintf("Offloading of namespace %q correctly disabled", name)}); err != nil {
+			return err
+		}
+	}
+	s.info(nowhere, "Unoffloading completed successfully")
+	return nil
+}

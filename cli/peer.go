@@ -1,0 +1,187 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// peerOptions are the flags of peer.
+type peerOptions struct {
+	network         networkOptions
+	auth            authOptions
+	noNetwork       bool
+	location        *oneOf
+	createSlice     bool
+	createNode      bool
+	class           string
+	wanted          quantities
+	timeout         time.Duration
+	wantedResources corev1.ResourceList
+}
+
+func (e *env) peerCommand() *cobra.Command {
+	o := &peerOptions{location: choice("Provider", "Consumer")}
+	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)", Args: cobra.NoArgs}
+	p := addPairFlags(cmd)
+	addGatewayFlags(cmd.Flags(), &o.network)
+	addAuthFlags(cmd, &o.auth)
+	flags := cmd.Flags()
+	flags.BoolVar(&o.noNetwork, "networking-disabled", false, "Do not join the networks")
+	flags.Var(o.location, "gw-server-service-location", "Which side runs the tunnel's server")
+	flags.BoolVar(&o.createSlice, "create-resource-slice", true, "Ask the provider for resources")
+	flags.StringVar(&o.class, "resource-slice-class", api.DefaultResourceSliceClass, "Class of the resources")
+	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node from the resources")
+	addQuantityFlags(flags, &o.wanted, quantities{})
+	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.wantedResources, err = o.wanted.list(); err != nil {
+			return err
+		}
+		return e.peer(cmd.Context(), p, o)
+	}
+	return cmd
+}
+
+// peer begins everything at once: authentication does not wait for the network, unless it goes
+// through it. Success means that the virtual node can be used.
+func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
+	s, stop := e.newScript(ctx, o.timeout)
+	defer stop()
+	consumer, provider, err := e.connect(s.ctx, p)
+	if err != nil {
+		return err
+	}
+	o.network.wait = true
+	n := newNetwork(s, consumer, provider, o.network)
+	if o.location.value == "Consumer" {
+		n.serveHere()
+	}
+	ready := n.tenants()
+	before := []*task{ready}
+	if !o.noNetwork {
+		n.configure(ready)
+		n.connect(ready)
+		if o.auth.inBand {
+			before = append(before, n.readyHere, n.clientUp)
+		}
+	}
+	a := newAuthentication(s, consumer, provider, o.auth)
+	a.start(before...)
+	w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
+		name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
+	}}
+	if o.createSlice {
+		w.start(a.identityFilled)
+	}
+	if !o.noNetwork {
+		if err := n.reportConfiguration(); err != nil {
+			return err
+		}
+		if err := n.reportConnection(); err != nil {
+			return err
+		}
+	}
+	if err := a.report(); err != nil || !o.createSlice {
+		return err
+	}
+	return w.report()
+}
+
+// wish is a request for resources.
+type wish struct {
+	*script
+	consumer *cluster
+	provider string
+	slice
+
+	object                        *authv1beta1.ResourceSlice
+	made, authenticated, answered *task
+	node                          *task
+	refused                       bool
+}
+
+func (w *wish) start(before ...*task) {
+	w.made = w.script.start(func(ctx context.Context) error {
+		w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
+		return w.consumer.apply(ctx, w.object)
+	}, before...)
+	w.authenticated = w.script.start(func(ctx context.Context) error {
+		answer, err := w.answer(ctx, authv1beta1.ResourceSliceAuthentication)
+		if err == nil && answer.Status == authv1beta1.ResourceSliceDenied {
+			err = fmt.Errorf("ResourceSlice authentication: Denied by %s: %s", w.provider, answer.Message)
+		}
+		return err
+	}, w.made)
+	w.answered = w.script.start(func(ctx context.Context) error {
+		answer, err := w.answer(ctx, authv1beta1.ResourceSliceResources)
+		w.refused = answer.Status == authv1beta1.ResourceSliceDenied
+		return err
+	}, w.authenticated)
+	w.node = w.script.start(func(ctx context.Context) error {
+		if w.refused || !w.virtualNode {
+			return nil
+		}
+		return w.consumer.awaitNode(ctx, w.name)
+	}, w.answered)
+}
+
+// answer waits for the provider's word on one question.
+func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceConditionType) (authv1beta1.ResourceSliceCondition, error) {
+	object, answer := w.object.DeepCopy(), authv1beta1.ResourceSliceCondition{}
+	err := w.consumer.await(ctx, object, func() bool {
+		for _, c := range object.Status.Conditions {
+			if c.Type == question {
+				answer = c
+			}
+		}
+		return answer.Status != ""
+	})
+	return answer, err
+}
+
+// report prints how the request went. Refused resources are no error: the provider's administrator
+// decides, and may change her mind.
+func (w *wish) report() error {
+	at := w.consumer.side
+	if err := w.say(
+		row{w.made, at, "Creating ResourceSlice", "ResourceSlice created"},
+		row{w.authenticated, at, "Waiting for ResourceSlice authentication", "ResourceSlice authentication: Accepted"},
+	); err != nil {
+		return err
+	}
+	if err := w.await(w.answered, at, "Waiting for ResourceSlice resources"); err != nil {
+		return err
+	}
+	if w.refused {
+		w.warn(at, "ResourceSlice resources not accepted. The provider cluster may have cordoned the tenant or the resourceslice")
+		return nil
+	}
+	w.info(at, "ResourceSlice resources: Accepted")
+	return w.await(w.node, at, "Waiting for the virtual node to be ready")
+}
+
+// awaitNode waits until the virtual node is Ready.
+func (c *cluster) awaitNode(ctx context.Context, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return c.await(ctx, node, func() bool { return nodeReady(node) }, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.VirtualKubeletName(name)}},
+		&offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}})
+}
+
+// controllerManager is looked at when a wait for something it makes ended in vain.
+func (c *cluster) controllerManager() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ControllerManagerName}}
+}

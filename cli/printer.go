@@ -1,0 +1,136 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// side is the cluster a line speaks of.
+type side string
+
+const (
+	nowhere side = ""
+	local   side = "local"
+	remote  side = "remote"
+)
+
+func (s side) String() string {
+	if s == nowhere {
+		return ""
+	}
+	return "(" + string(s) + ") "
+}
+
+const (
+	labelInfo = "INFO"
+	labelWarn = "WARN"
+	labelErro = "ERRO"
+
+	clearLine = "\r\033[K"
+)
+
+// printer writes status lines. On a terminal it colours them and shows what is being waited for.
+type printer struct {
+	w   io.Writer
+	tty bool
+
+	mu   sync.Mutex
+	stop chan struct{}
+}
+
+// newPrinter writes to w; lines are plain unless both w and out, where data goes, are terminals.
+func newPrinter(w, out io.Writer) *printer {
+	return &printer{w: w, tty: isTerminal(w) && isTerminal(out)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != filepath.Base(os.DevNull)
+}
+
+func (p *printer) info(at side, format string, args ...any) {
+	p.line(labelInfo, 32, at, fmt.Sprintf(format, args...))
+}
+
+func (p *printer) warn(at side, format string, args ...any) {
+	p.line(labelWarn, 33, at, fmt.Sprintf(format, args...))
+}
+
+func (p *printer) erro(at side, err error) { p.line(labelErro, 31, at, oneLine(err.Error())) }
+
+// line prints one status line; colour is the ANSI code of the label on a terminal.
+func (p *printer) line(label string, colour int, at side, text string) {
+	p.quiet()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tty {
+		label = fmt.Sprintf("\033[%dm%s\033[0m", colour, label)
+	}
+	fmt.Fprintf(p.w, " %s   %s%s\n", label, at, text)
+}
+
+// oneLine makes one line of a text of several.
+func oneLine(text string) string {
+	var parts []string
+	for _, part := range strings.Split(text, "\n") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// busy shows on a terminal that text is being worked on, until the next line.
+func (p *printer) busy(at side, text string) {
+	if !p.tty {
+		return
+	}
+	p.quiet()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop = make(chan struct{})
+	go p.spin(p.stop, at.String()+text)
+}
+
+// quiet ends what busy shows.
+func (p *printer) quiet() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		close(p.stop)
+		p.stop = nil
+		fmt.Fprint(p.w, clearLine)
+	}
+}
+
+func (p *printer) spin(stop chan struct{}, text string) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	started := time.Now()
+	for frame := 0; ; frame++ {
+		p.mu.Lock()
+		if p.stop != stop {
+			p.mu.Unlock()
+			return
+		}
+		fmt.Fprintf(p.w, "%s %c      %s (%ds)", clearLine, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], text, int(time.Since(started).Seconds()))
+		p.mu.Unlock()
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+	}
+}

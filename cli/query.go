@@ -1,0 +1,87 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// printQuery prints the part of data at a dotted path: a scalar as it is, an object as YAML or in
+// the format asked for.
+func (e *env) printQuery(data any, path, format string) error {
+	if format == "" {
+		format = "yaml"
+	} else if err := checkFormat(format); err != nil {
+		return err
+	}
+	part, err := query(data, path)
+	if err != nil {
+		return err
+	}
+	switch part.(type) {
+	case map[string]any, []any:
+	case nil:
+		return nil
+	default:
+		if path != "" {
+			fmt.Fprintln(e.Out, part)
+			return nil
+		}
+	}
+	// The whole is printed from its own type, which keeps the order of the fields in JSON.
+	if path == "" {
+		part = data
+	}
+	text, err := encode(part, format)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(e.Out, text)
+	return nil
+}
+
+// query follows a dotted path through the JSON form of data; letter case does not matter.
+func query(data any, path string) (any, error) {
+	text, err := yaml.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("encode the data: %w", err)
+	}
+	var at any
+	if err := yaml.Unmarshal(text, &at); err != nil {
+		return nil, fmt.Errorf("decode the data: %w", err)
+	}
+	if path == "" {
+		return at, nil
+	}
+	rest := strings.TrimPrefix(path, ".")
+	for before := ""; rest != ""; {
+		object, ok := at.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("invalid query %q: %q is not an object", path, before)
+		}
+		key, tail, found := longestKey(object, rest)
+		if !found {
+			first, _, _ := strings.Cut(rest, ".")
+			return nil, fmt.Errorf("invalid query %q: %q not found", path, first)
+		}
+		at, before, rest = object[key], key, tail
+	}
+	return at, nil
+}
+
+// longestKey finds the key a path begins with. Keys such as labels may hold dots themselves.
+func longestKey(object map[string]any, path string) (key, tail string, found bool) {
+	for k := range object {
+		if len(k) > len(path) || !strings.EqualFold(k, path[:len(k)]) || (len(path) > len(k) && path[len(k)] != '.') {
+			continue
+		}
+		if !found || len(k) > len(key) {
+			key, tail, found = k, strings.TrimPrefix(path[len(k):], "."), true
+		}
+	}
+	return key, tail, found
+}

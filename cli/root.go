@@ -1,0 +1,150 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/api/scheme"
+)
+
+// Run executes liqoctl with the arguments of the process and returns its exit code: 0, or 1 after
+// any error, which it prints.
+func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams) int {
+	silence()
+	root := Root(filepath.Base(argv[0]), streams)
+	root.SetArgs(argv[1:])
+	if err := root.ExecuteContext(ctx); err != nil {
+		newPrinter(streams.ErrOut, streams.Out).erro(nowhere, err)
+		return 1
+	}
+	return 0
+}
+
+// silence keeps the client libraries from writing between our lines: what they have to say comes
+// back as errors.
+func silence() {
+	log.SetLogger(klog.Logger{})
+	klog.SetLogger(klog.Logger{})
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+}
+
+// env is what all verbs share.
+type env struct {
+	genericiooptions.IOStreams
+	*printer
+	local  *genericclioptions.ConfigFlags
+	scheme *runtime.Scheme
+	// name is how the user calls us: "liqoctl" or "kubectl liqo".
+	name        string
+	verbose     bool
+	skipConfirm bool
+	labels      map[string]string
+	annotations map[string]string
+}
+
+// Root returns the command tree. The name is that of the executable: as a kubectl plugin it
+// shows in help texts as "kubectl liqo".
+func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
+	e := &env{IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out), local: genericclioptions.NewConfigFlags(true), scheme: addCRDs(scheme.New()), name: "liqoctl"}
+	root := &cobra.Command{
+		Use:           "liqoctl",
+		Short:         "Install Liqo and join clusters",
+		Long:          "liqoctl installs Liqo in a cluster, joins clusters as peers and shows how the peerings are.",
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	if strings.HasPrefix(name, "kubectl-") {
+		e.name = "kubectl liqo"
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: e.name}
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	e.addGlobalFlags(root)
+	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(), e.unauthenticateCommand(),
+		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.createCommand(), e.deleteCommand(),
+		e.generateCommand(), e.getCommand(), e.infoCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
+	return root
+}
+
+// shownFlags are the connection flags of kubectl that help texts show; the others exist too.
+var shownFlags = [...]string{"kubeconfig", "context", "cluster", "user"}
+
+func (e *env) addGlobalFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	e.local.Namespace = nil
+	e.local.AddFlags(flags)
+	hideFlags(flags, "")
+	flags.BoolVarP(&e.verbose, "verbose", "v", false, "Show more")
+	flags.BoolVar(&e.skipConfirm, "skip-confirm", false, "Do not ask before destructive actions")
+	flags.StringToStringVar(&e.labels, "global-labels", map[string]string{api.LabelManaged: api.True}, "Labels of every object created")
+	flags.StringToStringVar(&e.annotations, "global-annotations", nil, "Annotations of every object created")
+}
+
+var errAborted = errors.New("action aborted")
+
+// confirm asks before the action named by subject, unless the user wants no questions.
+func (e *env) confirm(subject string) error {
+	if e.skipConfirm {
+		return nil
+	}
+	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]: ", subject)
+	answer, err := readLine(e.In)
+	if err != nil {
+		return errAborted
+	}
+	switch strings.ToLower(answer) {
+	case "y", "yes":
+		return nil
+	}
+	return errAborted
+}
+
+// readLine reads a line byte by byte: what follows it is left for others.
+func readLine(r io.Reader) (string, error) {
+	var line strings.Builder
+	for b := make([]byte, 1); ; {
+		n, err := r.Read(b)
+		if n == 1 && b[0] != '\n' {
+			line.WriteByte(b[0])
+			continue
+		}
+		if n == 1 || (errors.Is(err, io.EOF) && line.Len() > 0) {
+			return strings.TrimSpace(line.String()), nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("read the answer: %w", err)
+		}
+	}
+}
+
+// stamp puts the user's labels and annotations on an object; the object's own win.
+func stamp(own *map[string]string, further map[string]string) {
+	merged := maps.Clone(further)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, *own)
+	if len(merged) > 0 {
+		*own = merged
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errTimeout is what a passed deadline reads like; users' scripts look for it.
+var errTimeout = errors.New("timed out waiting for the condition")
+
+// script runs the work of a verb side by side and prints its lines one after the other:
+//
+//	work    ──Configuration──┐            ┌─gateways───────────────┐
+//	        ──Nonce──Tenant──┼──Identity──┼──ResourceSlice──┐      │
+//	lines   Configuration ▸ gateways … ▸ Nonce ▸ Tenant ▸ Identity ▸ ResourceSlice
+//
+// A line appears when its work and all lines before it are done. The first failure ends all work.
+type script struct {
+	*printer
+	ctx  context.Context
+	fail context.CancelCauseFunc
+}
+
+// newScript ends all work when ctx ends or the timeout has passed. The returned function frees
+// what the script holds.
+func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	ctx, fail := context.WithCancelCause(ctx)
+	return &script{printer: e.printer, ctx: ctx, fail: fail}, func() { fail(nil); cancel() }
+}
+
+// task is one piece of work; done is closed when it has ended with err.
+type task struct {
+	done chan struct{}
+	err  error
+}
+
+// start begins the work as soon as the tasks before it have succeeded.
+func (s *script) start(work func(ctx context.Context) error, before ...*task) *task {
+	t := &task{done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		for _, b := range before {
+			if <-b.done; b.err != nil {
+				t.err = b.err
+				return
+			}
+		}
+		if t.err = context.Cause(s.ctx); t.err != nil {
+			return
+		}
+		if t.err = work(s.ctx); t.err != nil {
+			s.fail(t.err)
+		}
+	}()
+	return t
+}
+
+// await shows what is done until the task has ended.
+func (s *script) await(t *task, at side, doing string) error {
+	select {
+	case <-t.done:
+	default:
+		s.busy(at, doing)
+		<-t.done
+	}
+	if errors.Is(t.err, context.Canceled) {
+		return context.Cause(s.ctx)
+	}
+	return t.err
+}
+
+// row is one line of a verb's output.
+type row struct {
+	work *task
+	at   side
+	// doing is shown while the work runs, done is printed after it.
+	doing, done string
+}
+
+// say prints the rows in order.
+func (s *script) say(rows ...row) error {
+	for _, r := range rows {
+		if err := s.await(r.work, r.at, r.doing); err != nil {
+			return err
+		}
+		s.info(r.at, "%s", r.done)
+	}
+	return nil
+}
+
+// both begins work on two clusters and returns the tasks.
+func (s *script) both(a, b *cluster, work func(ctx context.Context, c *cluster) error, before ...*task) (ta, tb *task) {
+	run := func(c *cluster) *task {
+		return s.start(func(ctx context.Context) error { return work(ctx, c) }, before...)
+	}
+	return run(a), run(b)
+}
+
+// together waits for all functions and returns the first error in their order.
+func together(work ...func() error) error {
+	errs := make([]error, len(work))
+	done := make(chan struct{})
+	for i, f := range work {
+		go func() { errs[i] = f(); done <- struct{}{} }()
+	}
+	for range work {
+		<-done
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hint adds what the user can do to an error.
+func hint(err error, format string, args ...any) error {
+	return fmt.Errorf("%w; %s", err, fmt.Sprintf(format, args...))
+}

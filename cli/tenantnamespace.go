@@ -1,0 +1,72 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// findTenant returns the name of the tenant namespace for a peer, empty when there is none. Who
+// may not list namespaces is expected to use the default name.
+func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
+	found := &corev1.NamespaceList{}
+	err := c.List(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
+	switch {
+	case apierrors.IsForbidden(err):
+		err = c.Get(ctx, client.ObjectKey{Name: api.TenantNamespace(peer)}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return "", nil
+		}
+		return api.TenantNamespace(peer), c.describe("read", tenantNamespace(api.TenantNamespace(peer), peer), err)
+	case err != nil:
+		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.named(), err)
+	case len(found.Items) > 1:
+		return "", fmt.Errorf("%d namespaces of the %scluster carry the labels of the tenant namespace for %s (%s, %s …); leave one",
+			len(found.Items), c.side.named(), peer, found.Items[0].Name, found.Items[1].Name)
+	case len(found.Items) == 0:
+		return "", nil
+	}
+	return found.Items[0].Name, nil
+}
+
+// needTenant sets the tenant namespace for a peer, unless the user named one, and fails without one.
+func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
+	if c.tenant != "" {
+		return nil
+	}
+	if c.tenant, err = c.findTenant(ctx, peer); err == nil && c.tenant == "" {
+		err = fmt.Errorf("the %scluster has no tenant namespace for %q; make one with kubectl (labels %s and %s) or give --namespace",
+			c.side.named(), peer, api.LabelTenantNamespace, api.LabelRemoteClusterID)
+	}
+	return err
+}
+
+// ensureTenant sets the tenant namespace for a peer and creates it when there is none.
+func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
+	if c.tenant != "" {
+		return nil
+	}
+	if c.tenant, err = c.findTenant(ctx, peer); err != nil || c.tenant != "" {
+		return err
+	}
+	name := api.TenantNamespace(peer)
+	err = c.apply(ctx, tenantNamespace(name, peer))
+	if apierrors.IsForbidden(err) {
+		c.env.warn(c.side, "Current user has no permissions to create a namespace in the %scluster. "+
+			"Checking whether a tenant namespace has been created in advance", c.side.named())
+		return fmt.Errorf("no tenant namespace for %q in the %scluster; ask its administrator to create namespace %s with labels %s=%s and %s=true",
+			peer, c.side.named(), name, api.LabelRemoteClusterID, peer, api.LabelTenantNamespace)
+	}
+	if err == nil {
+		c.tenant = name
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+)
+
+func (e *env) unauthenticateCommand() *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{Use: "unauthenticate", Aliases: []string{"unauth"}, Short: "Take the local cluster's access to the remote one away", Args: cobra.NoArgs}
+	p := addPairFlags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", true, "Wait until all is gone")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, stop := e.newScript(cmd.Context(), timeout)
+		defer stop()
+		consumer, provider, err := e.connect(s.ctx, p)
+		if err != nil {
+			return err
+		}
+		if err := findTenants(s.ctx, consumer, provider); err != nil {
+			return err
+		}
+		return s.unauthenticate(consumer, provider, wait)
+	}
+	return cmd
+}
+
+// findTenants looks both tenant namespaces up; a missing one stays empty and holds nothing.
+func findTenants(ctx context.Context, here, there *cluster) error {
+	find := func(c, peer *cluster) func() error {
+		return func() (err error) {
+			if c.tenant == "" {
+				c.tenant, err = c.findTenant(ctx, peer.id)
+			}
+			return err
+		}
+	}
+	return together(find(here, there), find(there, here))
+}
+
+var errSlicesPresent = errors.New("resourceslices are still present on consumer cluster")
+
+// unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
+// from the provider afterwards.
+func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
+	slices := &authv1beta1.ResourceSliceList{}
+	if consumer.tenant != "" {
+		if err := consumer.List(s.ctx, slices, client.InNamespace(consumer.tenant), client.MatchingLabels{
+			api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id,
+		}); err != nil {
+			return fmt.Errorf("list resourceslices of the consumer cluster: %w", err)
+		}
+	}
+	if len(slices.Items) > 0 {
+		return errSlicesPresent
+	}
+	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
+	if err := s.clear(clearance{cluster: consumer, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
+		doing: "Deleting identity", gone: "Identity control plane correctly deleted", none: "Identity control plane already deleted"}); err != nil {
+		return err
+	}
+	return s.clear(clearance{cluster: provider, peer: consumer.id, list: &authv1beta1.TenantList{}, wait: wait,
+		doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"})
+}
+
+// clearance says what to remove from a tenant namespace and how to speak of it.
+type clearance struct {
+	*cluster
+	peer string
+	// labels narrow the objects down; copies made by a peer that uses us are not ours to remove.
+	labels client.MatchingLabels
+	list   client.ObjectList
+	wait   bool
+	// doing is shown meanwhile, gone printed when something was there, none when nothing was;
+	// an empty text is not printed.
+	doing, gone, none string
+	// ensured is printed after the wait.
+	ensured string
+}
+
+// clear removes the objects that concern the peer and waits until they are gone.
+func (s *script) clear(c clearance) error {
+	found, err := s.removeAll(c)
+	if err != nil {
+		return err
+	}
+	text := c.none
+	if found {
+		text = c.gone
+	}
+	if text != "" {
+		s.info(c.side, "%s", text)
+	}
+	if !c.wait || c.ensured == "" {
+		return nil
+	}
+	s.info(c.side, "%s", c.ensured)
+	return nil
+}
+
+// removeAll deletes, waits if asked to, and tells whether there was anything.
+func (s *script) removeAll(c clearance) (found bool, err error) {
+	if c.tenant == "" {
+		return false, nil
+	}
+	s.busy(c.side, c.doing)
+	defer s.quiet()
+	which := []client.ListOption{client.InNamespace(c.tenant), client.MatchingLabels{api.LabelRemoteClusterID: c.peer}, c.labels}
+	err = c.List(s.ctx, c.list, which...)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list %T of the %scluster: %w", c.list, c.side.named(), err)
+	}
+	var objects []client.Object
+	if err := meta.EachListItem(c.list, func(o runtime.Object) error {
+		objects = append(objects, o.(client.Object))
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	for _, object := range objects {
+		if _, err := c.remove(s.ctx, object); err != nil {
+			return false, err
+		}
+	}
+	if c.wait {
+		err = c.awaitNone(s.ctx, c.list, which...)
+	}
+	return len(objects) > 0, err
+}

@@ -1,0 +1,159 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// clusterID is a flag that holds a cluster ID.
+type clusterID string
+
+func (v *clusterID) String() string { return string(*v) }
+func (v *clusterID) Type() string   { return "clusterID" }
+func (v *clusterID) Set(text string) error {
+	if err := api.ValidateClusterID(text); err != nil {
+		return err
+	}
+	*v = clusterID(text)
+	return nil
+}
+
+// cidrs is a flag that holds address ranges, separated by commas or given repeatedly.
+type cidrs []string
+
+func (v *cidrs) String() string { return strings.Join(*v, ",") }
+func (v *cidrs) Type() string   { return "cidrList" }
+func (v *cidrs) Set(text string) error {
+	for _, part := range strings.Split(text, ",") {
+		prefix, err := parseCIDR(part)
+		if err != nil {
+			return err
+		}
+		*v = append(*v, prefix.String())
+	}
+	return nil
+}
+
+// cidr is a flag that holds one address range.
+type cidr string
+
+func (v *cidr) String() string { return string(*v) }
+func (v *cidr) Type() string   { return "cidr" }
+func (v *cidr) Set(text string) error {
+	prefix, err := parseCIDR(text)
+	if err != nil {
+		return err
+	}
+	*v = cidr(prefix.String())
+	return nil
+}
+
+// parseCIDR accepts a range whose address is its first one: anything else is a typing error more
+// often than not.
+func parseCIDR(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not an address range like 10.0.0.0/16", text)
+	}
+	if prefix != prefix.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%q has host bits set; did you mean %s?", text, prefix.Masked())
+	}
+	return prefix, nil
+}
+
+// oneOf is a flag that holds one of a few words.
+type oneOf struct {
+	value   string
+	choices []string
+}
+
+func (v *oneOf) String() string { return v.value }
+func (v *oneOf) Type() string   { return strings.Join(v.choices, "|") }
+func (v *oneOf) Set(text string) error {
+	for _, choice := range v.choices {
+		if strings.EqualFold(choice, text) {
+			v.value = choice
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of %s", text, strings.Join(v.choices, ", "))
+}
+
+func choice(value string, further ...string) *oneOf {
+	return &oneOf{value: value, choices: append([]string{value}, slices.DeleteFunc(further, func(f string) bool { return f == value })...)}
+}
+
+// base64Bytes is a flag that holds bytes.
+type base64Bytes []byte
+
+func (v *base64Bytes) String() string { return base64.StdEncoding.EncodeToString(*v) }
+func (v *base64Bytes) Type() string   { return "base64" }
+func (v *base64Bytes) Set(text string) error {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("%q is not base64", text)
+	}
+	*v = data
+	return nil
+}
+
+// quantities are the flags for amounts of resources.
+type quantities struct {
+	cpu, memory, pods string
+	others            map[string]string
+}
+
+// list parses the amounts; what was not given is not in it.
+func (q quantities) list() (corev1.ResourceList, error) {
+	wanted := map[string]string{"cpu": q.cpu, "memory": q.memory, "pods": q.pods}
+	for name, amount := range q.others {
+		wanted[name] = amount
+	}
+	out := corev1.ResourceList{}
+	for name, amount := range wanted {
+		if amount == "" {
+			continue
+		}
+		parsed, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not an amount like 2, 500m or 4Gi", name, amount)
+		}
+		out[corev1.ResourceName(name)] = parsed
+	}
+	return out, nil
+}
+
+// encode is the text of data in the format of an output flag: "json", or YAML for anything else.
+func encode(data any, format string) (string, error) {
+	text, err := yaml.Marshal(data)
+	if format == "json" {
+		text, err = json.MarshalIndent(data, "", "  ")
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return "", fmt.Errorf("encode the output: %w", err)
+	}
+	return string(text), nil
+}
+
+// addQuantityFlags adds the flags for amounts with their defaults.
+func addQuantityFlags(flags *pflag.FlagSet, q *quantities, d quantities) {
+	flags.StringVar(&q.cpu, "cpu", d.cpu, "Amount of CPU")
+	flags.StringVar(&q.memory, "memory", d.memory, "Amount of memory")
+	flags.StringVar(&q.pods, "pods", d.pods, "Number of pods")
+	flags.StringToStringVar(&q.others, "resource", nil, "Amounts of other resources (name=amount,…)")
+}

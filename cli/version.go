@@ -1,0 +1,67 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// labelVersion holds the version of what is installed.
+const labelVersion = "app.kubernetes.io/version"
+
+func (e *env) versionCommand() *cobra.Command {
+	var clientOnly bool
+	var namespace string
+	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			chart, err := embeddedChart()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.Out, "Client version: %s\n", chart.Metadata.AppVersion)
+			if clientOnly {
+				return nil
+			}
+			c, err := e.here(cmd.Context(), namespace)
+			if err != nil {
+				return err
+			}
+			version, err := c.version(cmd.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.Out, "Server version: %s\n", version)
+			return nil
+		}}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	return cmd
+}
+
+// version is that of the installed release.
+func (c *cluster) version(ctx context.Context) (string, error) {
+	d, err := c.controller(ctx)
+	if err != nil {
+		return "", err
+	}
+	return d.Labels[labelVersion], nil
+}
+
+// controller reads the Deployment of the controller, whose arguments show how Liqo was installed.
+func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
+	d := c.controllerManager()
+	err := c.Get(ctx, client.ObjectKeyFromObject(d), d)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("deployment %s is missing in namespace %q; run '%s install'", api.ControllerManagerName, c.namespace, c.env.name)
+	}
+	return d, c.describe("read", d, err)
+}
