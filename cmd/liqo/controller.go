@@ -1,0 +1,348 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/identity"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network"
+	"github.com/liqo-go/liqo/offloading"
+	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
+	"github.com/liqo-go/liqo/peering"
+	peeringplan "github.com/liqo-go/liqo/peering/plan"
+	"github.com/liqo-go/liqo/reflection/replication"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// controllerFlags are the documented flags of the process, and of those it replaces.
+type controllerFlags struct {
+	clusterID, liqoNamespace         string
+	networking, authentication       bool
+	offloading                       bool
+	clusterLabels, defaultResources  map[string]string
+	ingressClasses, lbClasses        []string
+	limitsEnforcement                string
+	defaultClass, tlsCompatibility   bool
+	apiServerAddress, ca             string
+	trustedCA                        bool
+	pools                            []string
+	pingInterval, pingTimeout        time.Duration
+	gatewayClusterRole               string
+	leaderElection                   bool
+	metricsAddress, healthAddress    string
+	webhookPort                      int
+	enforceResources, nodeFailure    bool
+	denyDirectConnections            bool
+	reflectIPs                       bool
+	podCIDRs                         []string
+	runtimeClass, realStorageClass   string
+	vkOptionsTemplate, webhookSecret string
+	storage                          bool
+}
+
+func controller() *cobra.Command {
+	var f controllerFlags
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Runs identity, peering, networking and offloading controllers, and admission",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *controllerFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
+	fs.StringVar(&f.liqoNamespace, "liqo-namespace", "liqo", "namespace Liqo is installed in")
+	fs.BoolVar(&f.networking, "networking-enabled", true, "run the networking module")
+	fs.BoolVar(&f.authentication, "authentication-enabled", true, "run the authentication module")
+	fs.BoolVar(&f.offloading, "offloading-enabled", true, "run the offloading module")
+	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "labels peers put on the virtual nodes of this cluster")
+	fs.StringToStringVar(&f.defaultResources, "default-node-resources", map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"},
+		"amounts granted for resources a slice does not name")
+	fs.StringSliceVar(&f.ingressClasses, "ingress-classes", nil, "ingress classes offered to consumers; `name;default` marks the default")
+	fs.StringSliceVar(&f.lbClasses, "load-balancer-classes", nil, "load balancer classes offered to consumers; `name;default` marks the default")
+	fs.StringVar(&f.limitsEnforcement, "default-limits-enforcement", "None", "enforcement of new quotas: None, Soft or Hard")
+	fs.BoolVar(&f.defaultClass, "default-resource-slice-class-enabled", true, "grant slices of class default")
+	fs.BoolVar(&f.tlsCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")
+	fs.StringVar(&f.apiServerAddress, "api-server-address-override", "", "API server URL announced to peers")
+	fs.StringVar(&f.ca, "ca-override", "", "base64 PEM bundle announced to peers")
+	fs.BoolVar(&f.trustedCA, "trusted-ca", false, "announce no CA: the API server's certificate is publicly trusted")
+	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"}, "networks remapped CIDRs are taken from")
+	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two liveness checks of a peer's API server; 0 disables")
+	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
+	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways")
+	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
+	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
+	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
+	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
+	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
+	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
+	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
+	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
+	fs.StringVar(&f.webhookSecret, "secret-name", "liqo-webhook-certs", "Secret with the admission server's certificate")
+	fs.BoolVar(&f.storage, "enable-storage", true, "offer storage across clusters")
+	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "", "storage class offered as default; empty means the cluster's own")
+	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
+	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", "liqo", "runtime class whose pods admission leaves alone")
+	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
+	ignore(cmd, "virtual-storage-class-name", "storage-namespace",
+		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
+		"foreign-cluster-workers", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers", "ip-ctrl-workers", "network-ctrl-workers",
+		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
+		"gateway-template-watch-enabled", "gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
+		"enable-api-server-proxy-ip-remapping", "api-server-ip-use-endpointslices", "resync-period",
+		"client-qps", "client-max-burst", "client-timeout", "global-labels", "global-annotations",
+		"resource-validator-refresh-interval")
+}
+
+// ignore accepts documented flags that mean nothing in this build, so that scripts keep working.
+func ignore(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().StringArray(name, nil, "accepted and ignored")
+		flag := cmd.Flags().Lookup(name)
+		flag.Hidden, flag.NoOptDefVal = true, "true"
+	}
+}
+
+func (f *controllerFlags) run(ctx context.Context) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("load kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the API server's own priority and fairness is the limit
+	mgr, err := ctrl.NewManager(config, f.manager())
+	if err != nil {
+		return fmt.Errorf("set up manager: %w", err)
+	}
+	registrars, err := f.registrars(config)
+	if err != nil {
+		return err
+	}
+	for _, r := range registrars {
+		if err := r.Register(mgr); err != nil {
+			return fmt.Errorf("register controller: %w", err)
+		}
+	}
+	if err := f.addChecks(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// addChecks: the process is alive while it answers, and ready when admission can be asked.
+func (f *controllerFlags) addChecks(mgr manager.Manager) error {
+	ready := healthz.Checker(healthz.Ping)
+	if f.offloading {
+		ready = f.admits
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready)); err != nil {
+		return fmt.Errorf("add health checks: %w", err)
+	}
+	return nil
+}
+
+// manager limits what the caches hold: pods we manage, and the data of Secrets that concern Liqo.
+func (f *controllerFlags) manager() manager.Options {
+	return manager.Options{
+		Scheme:                        scheme.New(),
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
+		HealthProbeBindAddress:        f.healthAddress,
+		LeaderElection:                f.leaderElection,
+		LeaderElectionID:              "liqo-controller-manager",
+		LeaderElectionNamespace:       f.liqoNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:    {Label: labels.SelectorFromSet(labels.Set{"liqo.io/managed": "true"})},
+				&corev1.Secret{}: {Transform: stripForeignSecret},
+			},
+		},
+	}
+}
+
+// stripForeignSecret keeps data out of memory that is none of our business.
+func stripForeignSecret(obj any) (any, error) {
+	if s, ok := obj.(*corev1.Secret); ok {
+		s.ManagedFields = nil
+		for key := range s.Labels {
+			if strings.Contains(key, "liqo.io/") {
+				return s, nil
+			}
+		}
+		s.Data = nil
+	}
+	return obj, nil
+}
+
+// admits reports whether the admission server answers. Whose certificate it shows is the API
+// server's business; this is a question to ourselves.
+func (f *controllerFlags) admits(r *http.Request) error {
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := dialer.DialContext(r.Context(), "tcp", net.JoinHostPort("localhost", strconv.Itoa(f.webhookPort)))
+	if err != nil {
+		return fmt.Errorf("reach the admission server: %w", err)
+	}
+	return conn.Close()
+}
+
+// registrars lists everything that runs in the controller role.
+func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, error) {
+	identities, err := f.identity(config)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := prefixes(f.pools)
+	if err != nil {
+		return nil, fmt.Errorf("flag --ipam-pools: %w", err)
+	}
+	defaultOptions, err := key(f.vkOptionsTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("flag --vk-options-default-template: %w", err)
+	}
+	all := peering.Controllers(peering.Options{
+		LiqoNamespace: f.liqoNamespace,
+		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
+		ProbeInterval: f.pingInterval,
+		ProbeTimeout:  f.pingTimeout,
+	})
+	if f.authentication {
+		all = append(all, identity.Controllers(identities)...)
+		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID})...)
+	}
+	if f.networking {
+		all = append(all, network.Controllers(network.Options{LiqoNamespace: f.liqoNamespace, Pools: pools})...)
+	}
+	if f.offloading {
+		all = append(all, offloading.Controllers(offloading.Options{
+			Kubelet: offloadingplan.KubeletSettings{
+				ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
+			},
+			DefaultOptions:        defaultOptions,
+			RuntimeClass:          f.runtimeClass,
+			EnforceResources:      f.enforceResources,
+			DenyDirectConnections: f.denyDirectConnections,
+			ReplaceLostPods:       f.nodeFailure,
+			WebhookPort:           f.webhookPort,
+			WebhookSecret:         f.webhookSecret,
+		})...)
+	}
+	return all, nil
+}
+
+// identity translates flags into the options of the identity room.
+func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error) {
+	o := identity.Options{
+		ClusterID:                        f.clusterID,
+		LiqoNamespace:                    f.liqoNamespace,
+		ClusterLabels:                    f.clusterLabels,
+		DefaultNodeResources:             corev1.ResourceList{},
+		DefaultResourceSliceClassEnabled: f.defaultClass,
+		StorageEnabled:                   f.storage,
+		RealStorageClass:                 f.realStorageClass,
+		TLSCompatibility:                 f.tlsCompatibility,
+		APIServerAddress:                 f.apiServerAddress,
+		TrustedCA:                        f.trustedCA,
+	}
+	for name, amount := range f.defaultResources {
+		q, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return o, fmt.Errorf("flag --default-node-resources: %s=%s: %w", name, amount, err)
+		}
+		o.DefaultNodeResources[corev1.ResourceName(name)] = q
+	}
+	for _, entry := range f.ingressClasses {
+		name, isDefault := class(entry)
+		o.IngressClasses = append(o.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: isDefault})
+	}
+	for _, entry := range f.lbClasses {
+		name, isDefault := class(entry)
+		o.LoadBalancerClasses = append(o.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: isDefault})
+	}
+	switch e := strings.ToLower(f.limitsEnforcement); e {
+	case "none", "soft", "hard":
+		o.DefaultLimitsEnforcement = offv1beta1.LimitsEnforcement(strings.ToUpper(e[:1]) + e[1:])
+	default:
+		return o, fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
+	}
+	return o, f.loadCA(config, &o)
+}
+
+// loadCA takes the bundle of the flag, else the one this process trusts its API server with.
+func (f *controllerFlags) loadCA(config *rest.Config, o *identity.Options) error {
+	if f.ca != "" {
+		pem, err := base64.StdEncoding.DecodeString(f.ca)
+		if err != nil {
+			return fmt.Errorf("flag --ca-override: %w", err)
+		}
+		o.CA = pem
+		return nil
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return fmt.Errorf("load CA of the API server: %w", err)
+	}
+	o.CA = config.CAData
+	return nil
+}
+
+// class splits `name;default`.
+func class(entry string) (name string, isDefault bool) {
+	name, mark, _ := strings.Cut(entry, ";")
+	return name, mark == "default"
+}
+
+func prefixes(list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func key(s string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok {
+		return types.NamespacedName{}, fmt.Errorf("%q is not namespace/name", s)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

@@ -1,0 +1,143 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/liqo-go/liqo/internal/remote"
+	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
+	"github.com/liqo-go/liqo/reflection"
+)
+
+func kubelet() *cobra.Command {
+	f := nodekubelet.NewFlags()
+	cmd := &cobra.Command{
+		Use:   "kubelet",
+		Short: "Keeps one virtual node and reflects the objects of its pods",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runKubelet(cmd.Context(), f) },
+	}
+	f.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// runKubelet runs the node and the reflection beside each other; the first that fails ends both.
+func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
+	home, err := clientcmd.BuildConfigFromFlags("", f.HomeKubeconfig)
+	if err != nil {
+		return fmt.Errorf("load home kubeconfig: %w", err)
+	}
+	home.QPS = -1 // the API server's own priority and fairness is the limit
+	peer, err := remote.Follow(ctx, home, types.NamespacedName{Namespace: f.TenantNamespace, Name: f.ForeignKubeconfigSecretName})
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	options, err := reflectionOptions(f, home, peer, registry)
+	if err != nil {
+		return err
+	}
+	return together(ctx,
+		func(ctx context.Context) error {
+			return nodekubelet.RunNode(ctx, nodekubelet.Options{Flags: f, Home: home, Peer: peer})
+		},
+		func(ctx context.Context) error { return reflection.Run(ctx, options) },
+		func(ctx context.Context) error { return serveMetrics(ctx, f, registry) },
+	)
+}
+
+// reflectionOptions hands the shared flags over to the reflection room.
+func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Peer, registry prometheus.Registerer) (reflection.Options, error) {
+	podCIDRs, err := prefixes(f.LocalPodCIDRs)
+	if err != nil {
+		return reflection.Options{}, fmt.Errorf("flag --local-podcidr: %w", err)
+	}
+	podIP, err := netip.ParseAddr(f.NodeIP)
+	if err != nil {
+		return reflection.Options{}, fmt.Errorf("flag --node-ip: %w", err)
+	}
+	reflectors := map[string]reflection.Reflector{}
+	for kind, r := range f.Reflectors {
+		if r.Workers > 0 {
+			reflectors[kind] = reflection.Reflector{Workers: r.Workers, AllowList: r.Type == "AllowList"}
+		}
+	}
+	return reflection.Options{
+		Home:                    home,
+		Remote:                  peer.Config(),
+		Consumer:                f.HomeClusterID,
+		Provider:                f.ForeignClusterID,
+		Node:                    f.NodeName,
+		TenantNamespace:         f.TenantNamespace,
+		LiqoNamespace:           f.LiqoNamespace,
+		PodIP:                   podIP,
+		LocalPodCIDRs:           podCIDRs,
+		DisableIPReflection:     f.DisableIPReflection,
+		Reflectors:              reflectors,
+		LabelsNotReflected:      f.LabelsNotReflected,
+		AnnotationsNotReflected: f.AnnotationsNotReflected,
+		HomeAPIServerHost:       f.HomeAPIServerHost,
+		HomeAPIServerPort:       f.HomeAPIServerPort,
+		DisableAPIServerSupport: !f.EnableAPIServerSupport,
+		IngressClass:            f.RemoteRealIngressClassName,
+		LoadBalancerClass:       f.RemoteRealLoadBalancerClassName,
+		Metrics:                 registry,
+	}, nil
+}
+
+// serveMetrics serves /metrics until ctx ends, when asked for.
+func serveMetrics(ctx context.Context, f *nodekubelet.Flags, registry *prometheus.Registry) error {
+	if !f.MetricsEnabled {
+		<-ctx.Done()
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Addr: f.MetricsAddress, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close() // ends ListenAndServe, whose error is looked at
+	}()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics at %s: %w", f.MetricsAddress, err)
+	}
+	return nil
+}
+
+// together runs tasks until all have ended; the first error ends the others.
+func together(ctx context.Context, tasks ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for _, task := range tasks {
+		wg.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				once.Do(func() { first = err })
+			}
+			cancel()
+		})
+	}
+	wg.Wait()
+	return first
+}
