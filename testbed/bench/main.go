@@ -1,0 +1,113 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures Liqo on two real clusters and prints every figure beside what
+// Kubernetes or a bare tunnel does alone in the same run: absolute figures say more about
+// the machine than about Liqo.
+//
+// Start reading at phases. bed.go has the clusters, pods.go what is measured with pods,
+// path.go the tunnels, processes.go memory and CPU, report.go the table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// longest bounds a whole run: the longest one so far took a third of it.
+const longest = 25 * time.Minute
+
+// phase is one group of figures. The order is that of the run: fake nodes come last,
+// because the ones before look at real nodes only.
+type phase struct {
+	name    string
+	measure func(ctx context.Context, b *bed) error
+}
+
+func phases() []phase {
+	return []phase{
+		{"peer", measurePeer},
+		{"idle", measureIdle},
+		{"path", measurePath},
+		{"rate", measureRate},
+		{"burst", measureBurst},
+	}
+}
+
+func main() {
+	only := flag.String("only", "", "phases, separated by commas: peer, idle, path, rate, burst (default: all)")
+	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, *only, *keep)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run removes the clusters however it ends. What was measured before a failure is
+// printed all the same.
+func run(ctx context.Context, only string, keep bool) (err error) {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("this makes namespaces and enters those of pods: run it as root")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not done within %s", longest))
+	defer cancel()
+	b, err := newBed(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close(keep)) }()
+	if err := b.up(ctx); err != nil {
+		return err
+	}
+	for _, p := range chosen {
+		fmt.Fprintf(os.Stderr, "bench: %s\n", p.name)
+		if failed := b.phase(ctx, p); failed != nil {
+			err = errors.Join(err, fmt.Errorf("measure %s: %w", p.name, failed))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(err, b.report.write(os.Stdout, filepath.Join(b.bin, "bench.json")))
+}
+
+// phase starts from a peering, except for the one that measures peering.
+func (b *bed) phase(ctx context.Context, p phase) error {
+	if p.name != "peer" {
+		if err := b.ensurePeered(ctx); err != nil {
+			return err
+		}
+	}
+	return p.measure(ctx, b)
+}
+
+func choose(only string) ([]phase, error) {
+	all := phases()
+	if only == "" {
+		return all, nil
+	}
+	names := strings.Split(only, ",")
+	for _, n := range names {
+		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
+			return nil, fmt.Errorf("no phase is called %q; there are peer, idle, path, rate and burst", n)
+		}
+	}
+	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil
+}

@@ -1,0 +1,316 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const (
+	pathTarget = 0.75 // of the bare tunnel's throughput
+	pathRounds = 5
+	tunnelMTU  = "1340" // Liqo's default
+)
+
+// ends are two places and a way between them.
+type ends struct {
+	from, to func(ctx context.Context, command ...string) *exec.Cmd
+	addr     string // of to, as from sees it
+}
+
+// sample is one look at a path.
+type sample struct{ mbits, min, avg float64 } // Mbit/s; round trip in ms
+
+// measurePath takes turns between a bare tunnel and the peering.
+func measurePath(ctx context.Context, b *bed) error {
+	peering, err := b.peeringEnds(ctx)
+	if err != nil {
+		return err
+	}
+	t := bareTunnel{program: filepath.Join(b.dir, "wireguard-go")}
+	defer t.down()
+	bare, err := t.up(ctx)
+	if err != nil {
+		return fmt.Errorf("make the bare tunnel: %w", err)
+	}
+	var alone, through []sample
+	for range pathRounds {
+		for _, way := range []struct {
+			ends    ends
+			samples *[]sample
+		}{{bare, &alone}, {peering, &through}} {
+			s, err := way.ends.sample(ctx)
+			if err != nil {
+				return err
+			}
+			*way.samples = append(*way.samples, s)
+		}
+	}
+	b.reportPath(alone, through)
+	return nil
+}
+
+func (b *bed) reportPath(alone, through []sample) {
+	of := func(samples []sample, value func(sample) float64) float64 {
+		var all []float64
+		for _, s := range samples {
+			all = append(all, value(s))
+		}
+		return median(all)
+	}
+	var note string
+	for i := range alone {
+		note += fmt.Sprintf(" %.0f/%.0f", through[i].mbits, alone[i].mbits)
+	}
+	mbits := func(s sample) float64 { return s.mbits }
+	b.report.add(figure{Group: "path", Name: "pod to pod, TCP, 1 stream", Value: of(through, mbits), Unit: "Mbit/s", Note: "rounds" + note}.
+		beside(of(alone, mbits)).atLeast(pathTarget))
+	least, mean := func(s sample) float64 { return s.min }, func(s sample) float64 { return s.avg }
+	b.report.add(figure{Group: "path", Name: "round trip, minimum", Value: of(through, least), Unit: "ms"}.beside(of(alone, least)))
+	b.report.add(figure{Group: "path", Name: "round trip, average", Value: of(through, mean), Unit: "ms"}.beside(of(alone, mean)))
+}
+
+// peeringEnds are the pods on the nodes where the gateways run: their way is that of the
+// bare tunnel, one hop to the node and one VXLAN hop to the gateway on each side.
+func (b *bed) peeringEnds(ctx context.Context) (ends, error) {
+	var found [2]pod
+	for i, c := range b.clusters() {
+		var list struct{ Items []pod }
+		if err := c.api.get(ctx, "/api/v1/pods?fieldSelector=status.phase%3DRunning", &list); err != nil {
+			return ends{}, err
+		}
+		for _, p := range list.Items {
+			if strings.HasPrefix(p.Metadata.Name, "gw-") {
+				found[i] = b.before[p.Spec.NodeName]
+			}
+		}
+		if found[i].Metadata.UID == "" {
+			return ends{}, fmt.Errorf("no gateway runs in %s", c.name)
+		}
+	}
+	addr, err := b.remapped(ctx, found[1].Status.PodIP)
+	if err != nil {
+		return ends{}, err
+	}
+	from, err := processOf(found[0])
+	if err != nil {
+		return ends{}, err
+	}
+	to, err := processOf(found[1])
+	enter := func(pid int) func(context.Context, ...string) *exec.Cmd {
+		return func(ctx context.Context, command ...string) *exec.Cmd { return inNetOf(ctx, pid, command...) }
+	}
+	return ends{enter(from), enter(to), addr}, err
+}
+
+// roundTrip is the last line that ping prints.
+var roundTrip = regexp.MustCompile(`= ([0-9.]+)/([0-9.]+)/`)
+
+func (e ends) sample(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	printed, err := output(e.from(ctx, "ping", "-n", "-q", "-i", "0.02", "-c", "150", e.addr))
+	if err != nil {
+		return sample{}, err
+	}
+	times := roundTrip.FindStringSubmatch(printed)
+	if times == nil {
+		return sample{}, fmt.Errorf("no round trip in what ping printed:\n%s", printed)
+	}
+	mbits, err := e.throughput(ctx)
+	return sample{mbits, number(times[1]), number(times[2])}, err
+}
+
+// throughput is what the receiver got in one TCP stream of 5 s, the first second left out.
+func (e ends) throughput(ctx context.Context) (float64, error) {
+	server := e.to(ctx, "iperf3", "--server", "--one-off")
+	stop, err := background(server)
+	if err != nil {
+		return 0, fmt.Errorf("%w; run 'go run ./testbed deps' first", err)
+	}
+	defer stop()
+	var result struct {
+		Error string // ends with exit code 0
+		End   struct {
+			Received struct {
+				BitsPerSecond float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		}
+	}
+	err = eventually(ctx, "iperf3 reaches "+e.addr, 30*time.Second, func() (bool, error) {
+		printed, err := output(e.from(ctx, "iperf3", "--client", e.addr, "--time", "5", "--omit", "1", "--json", "--connect-timeout", "2000"))
+		if err != nil {
+			return false, err
+		}
+		result.Error = ""
+		if err := json.Unmarshal([]byte(printed), &result); err != nil {
+			return false, err
+		}
+		if result.Error != "" {
+			return false, errors.New(result.Error)
+		}
+		return true, nil
+	})
+	return result.End.Received.BitsPerSecond / 1e6, err
+}
+
+// bareTunnel is wireguard-go between two gateways, each one VXLAN hop away from a node,
+// each node one veth away from a pod: the way of the peering, without translation, rules
+// or Kubernetes. Everything lies in namespaces of its own.
+type bareTunnel struct {
+	program string
+	stops   []func()
+}
+
+// bareSpaces are the namespaces in the order of the way.
+func bareSpaces() []string {
+	return []string{"liqo-bench-podA", "liqo-bench-nodeA", "liqo-bench-gwA", "liqo-bench-gwB", "liqo-bench-nodeB", "liqo-bench-podB"}
+}
+
+func (t *bareTunnel) down() {
+	for _, stop := range t.stops {
+		stop()
+	}
+	for _, s := range bareSpaces() {
+		exec.Command("ip", "netns", "delete", s).Run() // it may not be there
+	}
+}
+
+// bareLinks are in ip's own words. "@" stands for the namespaces' common beginning. The
+// pods' routes have the tunnel's MTU: nothing on the way changes segment sizes.
+const bareLinks = `
+link add eth0 netns @podA type veth peer name pod netns @nodeA
+link add eth0 netns @podB type veth peer name pod netns @nodeB
+link add eth0 netns @nodeA type veth peer name eth0 netns @gwA
+link add eth0 netns @nodeB type veth peer name eth0 netns @gwB
+link add out netns @gwA type veth peer name out netns @gwB
+-n @podA address add 10.10.1.2/24 dev eth0
+-n @nodeA address add 10.10.1.1/24 dev pod
+-n @podB address add 10.20.1.2/24 dev eth0
+-n @nodeB address add 10.20.1.1/24 dev pod
+-n @nodeA address add 192.168.1.1/24 dev eth0
+-n @gwA address add 192.168.1.2/24 dev eth0
+-n @nodeB address add 192.168.2.1/24 dev eth0
+-n @gwB address add 192.168.2.2/24 dev eth0
+-n @gwA address add 172.16.0.1/24 dev out
+-n @gwB address add 172.16.0.2/24 dev out
+-n @podA link set eth0 up
+-n @nodeA link set pod up
+-n @podB link set eth0 up
+-n @nodeB link set pod up
+-n @nodeA link set eth0 up
+-n @gwA link set eth0 up
+-n @nodeB link set eth0 up
+-n @gwB link set eth0 up
+-n @gwA link set out up
+-n @gwB link set out up
+-n @nodeA link add ovl type vxlan id 7 dstport 6091 nolearning local 192.168.1.1 remote 192.168.1.2
+-n @gwA link add ovl type vxlan id 7 dstport 6091 nolearning local 192.168.1.2 remote 192.168.1.1
+-n @nodeB link add ovl type vxlan id 7 dstport 6091 nolearning local 192.168.2.1 remote 192.168.2.2
+-n @gwB link add ovl type vxlan id 7 dstport 6091 nolearning local 192.168.2.2 remote 192.168.2.1
+-n @nodeA address add 10.80.1.1/24 dev ovl
+-n @gwA address add 10.80.1.2/24 dev ovl
+-n @nodeB address add 10.80.2.1/24 dev ovl
+-n @gwB address add 10.80.2.2/24 dev ovl
+-n @nodeA link set ovl up
+-n @gwA link set ovl up
+-n @nodeB link set ovl up
+-n @gwB link set ovl up
+-n @podA route add default via 10.10.1.1 mtu 1340
+-n @podB route add default via 10.20.1.1 mtu 1340
+-n @nodeA route add 10.20.0.0/16 via 10.80.1.2
+-n @nodeB route add 10.10.0.0/16 via 10.80.2.2
+-n @gwA route add 10.10.0.0/16 via 10.80.1.1
+-n @gwB route add 10.20.0.0/16 via 10.80.2.1`
+
+func (t *bareTunnel) up(ctx context.Context) (ends, error) {
+	t.down() // of a run that was killed
+	for _, s := range bareSpaces() {
+		if _, err := output(exec.CommandContext(ctx, "ip", "netns", "add", s)); err != nil {
+			return ends{}, err
+		}
+		if _, err := output(inSpace(ctx, s, "sysctl", "-qw", "net.ipv4.ip_forward=1")); err != nil {
+			return ends{}, err
+		}
+	}
+	for line := range strings.Lines(strings.TrimSpace(bareLinks)) {
+		words := strings.Fields(strings.ReplaceAll(line, "@", "liqo-bench-"))
+		if _, err := output(exec.CommandContext(ctx, "ip", words...)); err != nil {
+			return ends{}, err
+		}
+	}
+	if err := t.tunnels(ctx); err != nil {
+		return ends{}, err
+	}
+	enter := func(space string) func(context.Context, ...string) *exec.Cmd {
+		return func(ctx context.Context, command ...string) *exec.Cmd { return inSpace(ctx, space, command...) }
+	}
+	return ends{enter("liqo-bench-podA"), enter("liqo-bench-podB"), "10.20.1.2"}, nil
+}
+
+func inSpace(ctx context.Context, space string, command ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", space}, command...)...)
+}
+
+// tunnels starts wireguard-go at both gateways and routes the other side's pods into it.
+func (t *bareTunnel) tunnels(ctx context.Context) error {
+	keys := map[string]string{}
+	public := map[string]string{}
+	for _, side := range []string{"A", "B"} {
+		key, err := output(exec.CommandContext(ctx, "wg", "genkey"))
+		if err != nil {
+			return fmt.Errorf("%w; run 'go run ./testbed deps' first", err)
+		}
+		cmd := exec.CommandContext(ctx, "wg", "pubkey")
+		cmd.Stdin = strings.NewReader(key)
+		if public[side], err = output(cmd); err != nil {
+			return err
+		}
+		keys[side] = key
+	}
+	return errors.Join(
+		t.tunnel(ctx, "A", keys["A"], public["B"], "172.16.0.2:51820", "10.20.0.0/16"),
+		t.tunnel(ctx, "B", keys["B"], public["A"], "172.16.0.1:51820", "10.10.0.0/16"))
+}
+
+func (t *bareTunnel) tunnel(ctx context.Context, side, key, peer, endpoint, pods string) error {
+	space, device := "liqo-bench-gw"+side, "bench"+side
+	// In the foreground: otherwise it would leave a child that nobody ends.
+	program := inSpace(context.Background(), space, t.program, "--foreground", device)
+	program.Env = append(os.Environ(), "LOG_LEVEL=error")
+	stop, err := background(program)
+	if err != nil {
+		return err
+	}
+	t.stops = append(t.stops, stop)
+	err = eventually(ctx, "wireguard-go answers", 10*time.Second, func() (bool, error) {
+		_, err := output(inSpace(ctx, space, "wg", "show", device))
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	configure := inSpace(ctx, space, "wg", "set", device, "listen-port", "51820", "private-key", "/dev/stdin",
+		"peer", strings.TrimSpace(peer), "allowed-ips", "0.0.0.0/0", "endpoint", endpoint)
+	configure.Stdin = strings.NewReader(key)
+	for _, cmd := range []*exec.Cmd{
+		configure,
+		inSpace(ctx, space, "ip", "link", "set", device, "mtu", tunnelMTU, "up"),
+		inSpace(ctx, space, "ip", "route", "add", pods, "dev", device),
+	} {
+		if _, err := output(cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// target of peering: the virtual node takes pods this soon after the command starts.
+const peerTarget = 10.0 // seconds
+
+// peering are the moments of one peering, in seconds since the command started.
+type peering struct{ exit, node, tunnel float64 }
+
+// measurePeer peers, takes it back, and peers again.
+func measurePeer(ctx context.Context, b *bed) error {
+	if peered, err := b.nodeReady(ctx); err != nil || peered {
+		if err := errors.Join(err, b.unpeer(ctx)); err != nil {
+			return err
+		}
+	}
+	for i, which := range []string{"first time", "second time"} {
+		if i > 0 {
+			if err := b.unpeer(ctx); err != nil {
+				return err
+			}
+		}
+		p, err := b.timePeering(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", which, err)
+		}
+		b.report.add(figure{Group: "peer", Name: "command ends, " + which, Value: p.exit, Unit: "s"})
+		b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(peerTarget))
+		b.report.add(figure{Group: "peer", Name: "first reply pod to pod, " + which, Value: p.tunnel, Unit: "s"})
+	}
+	return nil
+}
+
+func (b *bed) unpeer(ctx context.Context) error {
+	began := time.Now()
+	_, err := b.liqoctl(ctx, b.rome, "unpeer", "--remote-kubeconfig", b.milan.kubeconfig)
+	if err == nil {
+		b.report.add(figure{Group: "peer", Name: "unpeer, command ends", Value: time.Since(began).Seconds(), Unit: "s"})
+	}
+	return err
+}
+
+// peer asks for more than any burst needs, so that no scheduler waits for room.
+func (b *bed) peer(ctx context.Context) error {
+	_, err := b.liqoctl(ctx, b.rome, "peer", "--remote-kubeconfig", b.milan.kubeconfig, "--gw-server-service-type", "NodePort",
+		"--cpu", "1000", "--memory", "1000Gi", "--pods", "5000")
+	return err
+}
+
+// ensurePeered returns when pods can be offloaded and the tunnel carries traffic.
+func (b *bed) ensurePeered(ctx context.Context) error {
+	ready, err := b.nodeReady(ctx)
+	if err != nil || ready {
+		return err
+	}
+	_, err = b.timePeering(ctx)
+	return err
+}
+
+// timePeering runs the command and watches node and tunnel meanwhile.
+func (b *bed) timePeering(ctx context.Context) (peering, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("peering: not within %s", patience))
+	defer cancel()
+	began := time.Now()
+	var p peering
+	steps := map[*float64]func() error{
+		&p.exit: func() error { return b.peer(ctx) },
+		&p.node: func() error {
+			return eventually(ctx, "virtual node is Ready", patience, func() (bool, error) { return b.nodeReady(ctx) })
+		},
+		&p.tunnel: func() error { return b.awaitReply(ctx) },
+	}
+	failed := make(chan error, len(steps))
+	for moment, step := range steps {
+		go func() {
+			err := step()
+			*moment = time.Since(began).Seconds()
+			if err != nil {
+				cancel() // no use to wait for the others
+			}
+			failed <- err
+		}()
+	}
+	var all error
+	for range steps {
+		all = errors.Join(all, <-failed)
+	}
+	return p, all
+}
+
+// nodeReady is about the virtual node.
+func (b *bed) nodeReady(ctx context.Context) (bool, error) {
+	ready, err := b.rome.ready(ctx, "milan")
+	if notFound(err) {
+		return false, nil
+	}
+	return ready, err
+}
+
+func (c cluster) ready(ctx context.Context, node string) (bool, error) {
+	var n struct {
+		Status struct{ Conditions []condition }
+	}
+	err := c.api.get(ctx, "/api/v1/nodes/"+node, &n)
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == "Ready" && condition.Status == "True" {
+			return err == nil, err
+		}
+	}
+	return false, err
+}
+
+// condition is one of any object's.
+type condition struct{ Type, Status string }
+
+// awaitReply sends a packet every 50 ms from a pod of rome to one of milan, both older
+// than the peering, until one is answered.
+func (b *bed) awaitReply(ctx context.Context) error {
+	addr, err := b.remapped(ctx, b.before["milan-n1"].Status.PodIP)
+	if err != nil {
+		return err
+	}
+	pid, err := processOf(b.before["rome-n1"])
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if replied(ctx, pid, addr) {
+			return nil
+		}
+	}
+	return fmt.Errorf("ping %s from a pod of rome: %w", addr, context.Cause(ctx))
+}
+
+// replied runs ping until the first reply; false when ping ends without one.
+func replied(ctx context.Context, pid int, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := inNetOf(ctx, pid, "ping", "-n", "-i", "0.05", addr)
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		return false
+	}
+	defer cmd.Wait()
+	defer cancel()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "bytes from") {
+			return true
+		}
+	}
+	return false
+}
+
+// inNetOf is a command of this machine in the network namespace of a process.
+func inNetOf(ctx context.Context, pid int, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), "--"}, args...)...)
+}
+
+// remapped is the address under which rome reaches a pod of milan, once rome knows.
+func (b *bed) remapped(ctx context.Context, addr string) (string, error) {
+	var prefix netip.Prefix
+	err := eventually(ctx, "rome knows how it sees milan's pods", patience, func() (bool, error) {
+		var configurations struct {
+			Items []struct {
+				Status struct {
+					Remote struct{ CIDR struct{ Pod []netip.Prefix } }
+				}
+			}
+		}
+		err := b.rome.api.get(ctx, "/apis/networking.liqo.io/v1beta1/configurations?labelSelector=liqo.io/remote-cluster-id%3Dmilan", &configurations)
+		if err != nil || len(configurations.Items) == 0 || len(configurations.Items[0].Status.Remote.CIDR.Pod) == 0 {
+			return false, err
+		}
+		prefix = configurations.Items[0].Status.Remote.CIDR.Pod[0]
+		return true, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if prefix.Bits() != 16 {
+		return "", fmt.Errorf("rome sees milan's pods at %s: want a /16", prefix)
+	}
+	host, err := netip.ParseAddr(addr)
+	if err != nil {
+		return "", err
+	}
+	net, last := prefix.Addr().As4(), host.As4()
+	return netip.AddrFrom4([4]byte{net[0], net[1], last[2], last[3]}).String(), nil
+}

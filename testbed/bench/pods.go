@@ -1,0 +1,421 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	burstTarget = 2.0                    // times the pair of direct bursts
+	stepTarget  = 500.0                  // ms, 99th percentile of each step
+	rate        = 200 * time.Millisecond // 5 pods each second
+	ratePods    = 100                    // for 20 s
+	rounds      = 3
+	creators    = 16 // clients that create at the same time
+)
+
+// pod is what is written and read of one.
+type pod struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+		UID  string `json:"uid,omitempty"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName     string            `json:"nodeName,omitempty"`
+		NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+		Containers   []container       `json:"containers"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase,omitempty"`
+		PodIP string `json:"podIP,omitempty"`
+	} `json:"status"`
+}
+
+type container struct {
+	Name   string `json:"name"`
+	Image  string `json:"image"`
+	Policy string `json:"imagePullPolicy"`
+}
+
+func newPod(name, image string) pod {
+	p := pod{APIVersion: "v1", Kind: "Pod"}
+	p.Metadata.Name = name
+	p.Spec.Containers = []container{{"main", image, "Never"}}
+	return p
+}
+
+func podsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// place is where pods of one kind are created.
+type place struct {
+	cluster   cluster
+	namespace string
+	selector  map[string]string
+}
+
+func (b *bed) offloaded() place { return place{b.rome, "bench", nil} }
+
+// direct pods go to fake nodes of their own cluster, from a namespace that is not
+// offloaded.
+func (b *bed) direct() []place {
+	selector := map[string]string{"type": fakeLabel}
+	return []place{{b.rome, "bench-direct", selector}, {b.milan, "bench-direct", selector}}
+}
+
+// ensureNamespaces makes both kinds of namespaces ready for pods.
+func (b *bed) ensureNamespaces(ctx context.Context) error {
+	if err := b.ensureFakes(ctx); err != nil {
+		return err
+	}
+	for _, p := range append(b.direct(), b.offloaded()) {
+		namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]string{"name": p.namespace}}
+		if err := p.cluster.api.ensure(ctx, "/api/v1/namespaces", namespace); err != nil {
+			return err
+		}
+		// Pods are refused before their namespace has its service account.
+		err := eventually(ctx, "service account of "+p.namespace, patience, func() (bool, error) {
+			err := p.cluster.api.get(ctx, "/api/v1/namespaces/"+p.namespace+"/serviceaccounts/default", nil)
+			return err == nil, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := b.liqoctl(ctx, b.rome, "offload", "namespace", "bench", "--pod-offloading-strategy", "Remote")
+	return err
+}
+
+// moments are when things were first seen to have happened, by pod.
+type moments struct {
+	mu   sync.Mutex
+	at   map[string]time.Time
+	left int           // pods that are still missing
+	all  chan struct{} // closed when none is
+}
+
+func newMoments(n int) *moments {
+	return &moments{at: map[string]time.Time{}, left: n, all: make(chan struct{})}
+}
+
+func (m *moments) saw(name string) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.at[name]; known {
+		return
+	}
+	m.at[name] = now
+	if m.left--; m.left == 0 {
+		close(m.all)
+	}
+}
+
+// wait returns when everything has been seen.
+func (m *moments) wait(ctx context.Context, what string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s: not within %s", what, patience))
+	defer cancel()
+	select {
+	case <-m.all:
+		return nil
+	case <-ctx.Done():
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return fmt.Errorf("%w; %d are missing", context.Cause(ctx), m.left)
+	}
+}
+
+// between are the milliseconds from one moment of each pod to the other, sorted.
+func between(from, to *moments) []float64 {
+	var all []float64
+	for name, began := range from.at {
+		all = append(all, float64(to.at[name].Sub(began).Microseconds())/1000)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// quantile is the nearest rank: p99 of 100 values is the 99th.
+func quantile(sorted []float64, q float64) float64 {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func podNames(prefix string, n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s-%03d", prefix, i))
+	}
+	return names
+}
+
+// create creates pods as fast as the API server takes them.
+func (p place) create(ctx context.Context, names []string, created *moments) error {
+	queue := make(chan string, len(names))
+	for _, n := range names {
+		queue <- n
+	}
+	close(queue)
+	failed := make(chan error, creators)
+	for range creators {
+		go func() {
+			var err error
+			for name := range queue {
+				created.saw(name)
+				err = errors.Join(err, p.createOne(ctx, name))
+			}
+			failed <- err
+		}()
+	}
+	var all error
+	for range creators {
+		all = errors.Join(all, <-failed)
+	}
+	return all
+}
+
+func (p place) createOne(ctx context.Context, name string) error {
+	object := newPod(name, "testbed.local/pause:1")
+	object.Spec.NodeSelector = p.selector
+	return p.cluster.api.create(ctx, podsPath(p.namespace), object)
+}
+
+// clear deletes all pods of the place and waits until they are gone, also next door.
+func (b *bed) clear(ctx context.Context, p place) error {
+	if err := p.cluster.api.remove(ctx, podsPath(p.namespace)); err != nil {
+		return err
+	}
+	places := []place{p}
+	if p.namespace == "bench" {
+		places = append(places, place{b.milan, "bench-rome", nil})
+	}
+	for _, p := range places {
+		err := eventually(ctx, "pods of "+p.namespace+" are gone in "+p.cluster.name, patience, func() (bool, error) {
+			var list struct{ Items []struct{} }
+			err := p.cluster.api.get(ctx, podsPath(p.namespace), &list)
+			return len(list.Items) == 0, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// burst is how one burst went in one place, in milliseconds.
+type burst struct {
+	all      float64   // first creation to the last one Running
+	each     []float64 // creation to Running of each pod, sorted
+	deletion float64
+}
+
+// run creates the pods of one burst and watches them until all are Running.
+func (p place) run(ctx context.Context, names []string) (burst, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	created, running := newMoments(len(names)), newMoments(len(names))
+	watch := make(chan error, 1)
+	go func() {
+		watch <- p.cluster.api.watchPods(ctx, podsPath(p.namespace), func(seen pod) {
+			if seen.Status.Phase == "Running" {
+				running.saw(seen.Metadata.Name)
+			}
+		})
+	}()
+	began := time.Now()
+	if err := p.create(ctx, names, created); err != nil {
+		return burst{}, err
+	}
+	if err := running.wait(ctx, fmt.Sprintf("%d pods of %s run in %s", len(names), p.namespace, p.cluster.name)); err != nil {
+		return burst{}, err
+	}
+	end := began
+	for _, at := range running.at {
+		if at.After(end) {
+			end = at
+		}
+	}
+	cancel()
+	return burst{all: float64(end.Sub(began).Milliseconds()), each: between(created, running)}, <-watch
+}
+
+// runAndClear runs bursts in places at the same time and removes their pods.
+func (b *bed) runAndClear(ctx context.Context, places []place, names []string) (burst, error) {
+	bursts, errs := make([]burst, len(places)), make([]error, len(places))
+	var wg sync.WaitGroup
+	for i, p := range places {
+		wg.Go(func() { bursts[i], errs[i] = p.run(ctx, names) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return burst{}, err
+	}
+	var all burst
+	for _, one := range bursts {
+		all.all = max(all.all, one.all)
+		all.each = append(all.each, one.each...)
+	}
+	slices.Sort(all.each)
+	began := time.Now()
+	for i, p := range places {
+		wg.Go(func() { errs[i] = b.clear(ctx, p) })
+	}
+	wg.Wait()
+	all.deletion = float64(time.Since(began).Milliseconds())
+	return all, errors.Join(errs...)
+}
+
+// measureBurst takes turns: a pair of direct bursts, one in each cluster, then an
+// offloaded one, whose work is the same in number of pods that come to run.
+func measureBurst(ctx context.Context, b *bed) error {
+	if err := b.ensureNamespaces(ctx); err != nil {
+		return err
+	}
+	for _, n := range []int{10, 100} {
+		if err := b.measureBursts(ctx, n); err != nil {
+			return fmt.Errorf("%d pods: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (b *bed) measureBursts(ctx context.Context, n int) error {
+	var direct, offloaded []burst
+	var used map[string][]process
+	for round := range rounds {
+		names := podNames(fmt.Sprintf("b%d-%d", n, round), n)
+		pair, err := b.runAndClear(ctx, b.direct(), names)
+		if err != nil {
+			return err
+		}
+		before, err := b.look(ctx)
+		if err != nil {
+			return err
+		}
+		one, err := b.runAndClear(ctx, []place{b.offloaded()}, names)
+		if err != nil {
+			return err
+		}
+		after, err := b.look(ctx)
+		if err != nil {
+			return err
+		}
+		used = map[string][]process{}
+		for cluster := range after {
+			used[cluster] = since(before[cluster], after[cluster])
+		}
+		direct, offloaded = append(direct, pair), append(offloaded, one)
+	}
+	b.reportBursts(n, direct, offloaded)
+	if n == 100 {
+		for _, c := range b.clusters() {
+			b.reportProcesses("burst", c.name, "the last burst of 100, deletion included", used[c.name])
+		}
+	}
+	return nil
+}
+
+func (b *bed) reportBursts(n int, direct, offloaded []burst) {
+	of := func(bursts []burst, value func(burst) float64) float64 {
+		var all []float64
+		for _, one := range bursts {
+			all = append(all, value(one)/1000)
+		}
+		return median(all)
+	}
+	name := func(what string) string { return fmt.Sprintf("%d pods, %s", n, what) }
+	var each string
+	for i := range direct {
+		each += fmt.Sprintf(" %.2f/%.2f", offloaded[i].all/1000, direct[i].all/1000)
+	}
+	all := func(one burst) float64 { return one.all }
+	whole := figure{Group: "burst", Name: name("all Running"), Value: of(offloaded, all), Unit: "s", Note: "rounds" + each}.beside(of(direct, all))
+	if n == 100 {
+		whole = whole.atMost(burstTarget)
+	}
+	b.report.add(whole)
+	for _, q := range []float64{0.5, 0.99} {
+		at := func(one burst) float64 { return quantile(one.each, q) }
+		b.report.add(figure{Group: "burst", Name: name(fmt.Sprintf("p%g of each", 100*q)), Value: of(offloaded, at), Unit: "s"}.beside(of(direct, at)))
+	}
+	deletion := func(one burst) float64 { return one.deletion }
+	b.report.add(figure{Group: "burst", Name: name("all gone"), Value: of(offloaded, deletion), Unit: "s"}.beside(of(direct, deletion)))
+}
+
+// measureRate creates pods at a pace that no queue builds up, and looks at both steps
+// that are Liqo's own.
+func measureRate(ctx context.Context, b *bed) error {
+	if err := b.ensureNamespaces(ctx); err != nil {
+		return err
+	}
+	bound, home := newMoments(ratePods), newMoments(ratePods)
+	exists, there := newMoments(ratePods), newMoments(ratePods)
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watches := make(chan error, 2)
+	go func() {
+		watches <- b.rome.api.watchPods(watching, podsPath("bench"), func(p pod) { seen(p, bound, p.Spec.NodeName != "", home) })
+	}()
+	go func() {
+		watches <- b.milan.api.watchPods(watching, podsPath("bench-rome"), func(p pod) { seen(p, exists, true, there) })
+	}()
+	if err := b.offloaded().createSteadily(ctx, podNames("rate", ratePods)); err != nil {
+		return err
+	}
+	for _, m := range []*moments{bound, exists, there, home} {
+		if err := m.wait(ctx, "pods created at a steady rate run"); err != nil {
+			return err
+		}
+	}
+	cancel()
+	if err := errors.Join(<-watches, <-watches); err != nil {
+		return err
+	}
+	b.reportStep("bound at home → exists at the provider", between(bound, exists))
+	b.reportStep("Running at the provider → Running at home", between(there, home))
+	return b.clear(ctx, b.offloaded())
+}
+
+func seen(p pod, first *moments, happened bool, running *moments) {
+	if happened {
+		first.saw(p.Metadata.Name)
+	}
+	if p.Status.Phase == "Running" {
+		running.saw(p.Metadata.Name)
+	}
+}
+
+func (p place) createSteadily(ctx context.Context, names []string) error {
+	tick := time.NewTicker(rate)
+	defer tick.Stop()
+	for _, name := range names {
+		if err := p.createOne(ctx, name); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (b *bed) reportStep(name string, sorted []float64) {
+	b.report.add(figure{Group: "rate", Name: name + ", p50", Value: quantile(sorted, 0.5), Unit: "ms"})
+	b.report.add(figure{Group: "rate", Name: name + ", p99", Value: quantile(sorted, 0.99), Unit: "ms",
+		Note: fmt.Sprintf("max %.1f", sorted[len(sorted)-1])}.below(stepTarget))
+}

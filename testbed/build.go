@@ -1,0 +1,242 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Versions of what is built. They are those of the go.mod files beside it.
+const (
+	kubernetesVersion = "1.35.4"
+	coreDNSVersion    = "1.13.1"
+	kwokVersion       = "0.8.0"
+)
+
+// artifact is one program built from Go modules and kept in the cache.
+type artifact struct {
+	name   string
+	module string // folder below testbed/ with the go.mod
+	pkg    string
+	out    string // relative to the cache
+	large  bool   // takes minutes: its progress is shown
+	named  bool   // built only when it is asked for by name
+}
+
+func (t Testbed) kubernetesDir() string {
+	return filepath.Join(t.Cache, "kubernetes-v"+kubernetesVersion)
+}
+
+// kubernetesArtifacts are in the order that shows progress best: the first compiles
+// most of what the others share.
+func kubernetesArtifacts() []artifact {
+	var all []artifact
+	for _, pkg := range []string{
+		"k8s.io/kubernetes/cmd/kube-apiserver", "go.etcd.io/etcd/server/v3",
+		"k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes/cmd/kube-scheduler",
+		"k8s.io/kubernetes/cmd/kubelet", "k8s.io/kubernetes/cmd/kube-proxy", "k8s.io/kubernetes/cmd/kubectl",
+	} {
+		name := pkg[strings.LastIndexByte(pkg, '/')+1:]
+		if name == "v3" {
+			name = "etcd"
+		}
+		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name, true, false})
+	}
+	return all
+}
+
+// defaultArtifacts are what a cluster needs.
+func defaultArtifacts() []artifact {
+	return append(kubernetesArtifacts(),
+		artifact{"coredns", "coredns", ".", "coredns-v" + coreDNSVersion + "/coredns", true, false},
+		artifact{"pause", ".", "./images/pause", "images/pause", false, false},
+		artifact{"echo", ".", "./images/echo", "images/echo", false, false},
+	)
+}
+
+// allArtifacts adds what only some tests use.
+func allArtifacts() []artifact {
+	return append(defaultArtifacts(),
+		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", true, false},
+		// The fake nodes of the bench take two minutes to compile, and no test uses them.
+		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true, true})
+}
+
+// kubernetesFlags stamp the version into the binaries: without it they say v0.0.0.
+// Date and commit are fixed, so that the same source gives the same binary.
+func kubernetesFlags() string {
+	flags := []string{"-s", "-w"}
+	minor := strings.Split(kubernetesVersion, ".")[1]
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for _, kv := range []string{"gitVersion=v" + kubernetesVersion, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean",
+			"gitCommit=" + strings.Repeat("0", 40), "buildDate=2026-01-01T00:00:00Z"} {
+			flags = append(flags, "-X", pkg+"."+kv)
+		}
+	}
+	return strings.Join(flags, " ")
+}
+
+func (a artifact) ldflags() string {
+	if a.module == "kubernetes" {
+		return kubernetesFlags()
+	}
+	return "-s -w"
+}
+
+// build builds what is not in the cache, and the images made of it.
+func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
+	if len(artifacts) == len(allArtifacts()) { // no names were given
+		artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool { return a.named })
+	}
+	for _, a := range artifacts {
+		if err := t.buildOne(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, a := range artifacts {
+		if err := t.packImage(a.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildOne compares the sources' digest with the one of the last build beside the
+// binary. The toolchain's own cache makes a rebuild cheap where only linking is left.
+func (t Testbed) buildOne(ctx context.Context, a artifact) error {
+	out := filepath.Join(t.Cache, a.out)
+	digest, err := t.sourceDigest(a)
+	if err != nil {
+		return err
+	}
+	if have, err := os.ReadFile(out + ".source"); err == nil && string(have) == digest {
+		if _, err := os.Stat(out); err == nil {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags="+a.ldflags(), "-o", out+".new", a.pkg)
+	cmd.Dir = filepath.Join(t.Repo, "testbed", a.module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux")
+	if err := runWithProgress(cmd, a.name); err != nil {
+		return fmt.Errorf("build %s: %w", a.name, err)
+	}
+	if err := os.Rename(out+".new", out); err != nil {
+		return err
+	}
+	info, err := os.Stat(out)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("built %-24s %6.1fs %4d MB\n", a.name, time.Since(began).Seconds(), info.Size()>>20)
+	return writeFile(out+".source", []byte(digest), 0o644)
+}
+
+// sourceDigest covers what decides a binary: toolchain, flags, module files, own sources.
+func (t Testbed) sourceDigest(a artifact) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version(), a.pkg, a.ldflags())
+	module := filepath.Join(t.Repo, "testbed", a.module)
+	files := []string{filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
+	if strings.HasPrefix(a.pkg, ".") {
+		own, err := filepath.Glob(filepath.Join(module, a.pkg, "*.go"))
+		if err != nil {
+			return "", err
+		}
+		files = append(files, own...)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil && !(errors.Is(err, os.ErrNotExist) && filepath.Base(f) == "go.sum") {
+			return "", err
+		}
+		fmt.Fprintln(h, filepath.Base(f), len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+var packageLine = regexp.MustCompile(`^[\w.~/-]+$`)
+
+// runWithProgress counts the packages that "go build -v" names and shows the count: on
+// a terminal every second, elsewhere twice a minute. Everything else it prints is kept
+// for the error.
+func runWithProgress(cmd *exec.Cmd, name string) error {
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	packages := make(chan int)
+	var message bytes.Buffer
+	go func() {
+		defer close(packages)
+		lines := bufio.NewScanner(out)
+		for n := 1; lines.Scan(); {
+			if packageLine.MatchString(lines.Text()) {
+				packages <- n
+				n++
+				continue
+			}
+			fmt.Fprintln(&message, lines.Text())
+		}
+	}()
+	showProgress(os.Stdout, name, packages)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w\n%s", err, message.String())
+	}
+	return nil
+}
+
+func showProgress(w *os.File, name string, packages <-chan int) {
+	every, format := 30*time.Second, "build %-24s %6.1fs %d packages compiled\n"
+	if info, err := w.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		every, format = time.Second, "\rbuild %-24s %6.1fs %d packages compiled\033[K"
+		defer io.WriteString(w, "\r\033[K")
+	}
+	began, count := time.Now(), 0
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case n, open := <-packages:
+			if !open {
+				return
+			}
+			count = n
+		case <-tick.C:
+			fmt.Fprintf(w, format, name, time.Since(began).Seconds(), count)
+		}
+	}
+}
+
+// artifactNames are for messages.
+func artifactNames(all []artifact) []string {
+	var names []string
+	for _, a := range all {
+		names = append(names, a.name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,107 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// golden compares files, joined as a txtar archive, with testdata/<claim>.txtar.
+func golden(t *testing.T, claim, story string, files map[string]string) {
+	t.Helper()
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	b.WriteString(story + "\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "-- %s --\n%s\n", name, strings.TrimSuffix(files[name], "\n"))
+	}
+	file := filepath.Join("testdata", claim+".txtar")
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s differs; see 'go test ./testbed -update' and the diff. Now:\n%s", file, b.String())
+	}
+}
+
+func arguments(p process) string { return strings.Join(p.args, "\n") }
+
+func TestConfiguration(t *testing.T) {
+	rome := cluster(t, "rome", 0, 2, false)
+	rome.Args = map[string][]string{"kube-controller-manager": {"--node-monitor-grace-period=8s"}}
+	golden(t, "control-plane-of-one-cluster", "What the control plane runs. An additional argument comes last.", map[string]string{
+		"etcd": arguments(etcd()), "kube-apiserver": arguments(apiServer(rome)),
+		"kube-controller-manager": arguments(controllerManager(rome)), "kube-scheduler": arguments(scheduler(rome)),
+	})
+	golden(t, "worker-of-one-cluster", "What the second worker runs and reads.", map[string]string{
+		"kubelet": arguments(kubelet(rome, "n2")), "kube-proxy": arguments(kubeProxy(rome, "n2")), "containerd": arguments(containerd()),
+		"kubelet.yaml": kubeletConfig(rome), "kube-proxy.yaml": kubeProxyConfig(rome, "n2"), "config.toml": containerdConfig("/usr/lib/cni"),
+		"10-pod.conflist": cniConfig(rome, "n2"), "masquerade.nft": masquerade(rome), "node.json": nodeObject(rome, "n2"),
+		"hosts": hosts(rome, "n2"), "routes": podRoutes(rome, "n2"),
+	})
+	milan := cluster(t, "milan", 1, 2, false)
+	golden(t, "second-cluster-differs-in-node-addresses-only", "Pods and services of rome and milan are the same.", map[string]string{
+		"10-pod.conflist": cniConfig(milan, "n2"), "masquerade.nft": masquerade(milan), "hosts": hosts(milan, "n2"), "routes": podRoutes(milan, "n2"),
+		"kubelet": arguments(kubelet(milan, "n2")), "links": cutElements(rome, milan),
+	})
+	golden(t, "exports-for-the-shell", "What 'eval' of the verb env sets.", map[string]string{
+		"env":        exports([]Cluster{rome, {Name: "milan-2"}}, func(c Cluster) string { return "/t/" + c.Name + "/kubeconfig" }, []string{"/t/bin", "/repo/bin"}),
+		"kubeconfig": kubeconfig(rome, netip.MustParseAddrPort("127.0.0.1:16443"), []byte("ca"), []byte("cert"), []byte("key")),
+	})
+}
+
+func TestKubernetesFlags(t *testing.T) {
+	for _, want := range []string{"-s -w -X k8s.io/component-base/version.gitVersion=v1.35.4 ", "-X k8s.io/client-go/pkg/version.gitMinor=35 "} {
+		if !strings.Contains(kubernetesFlags(), want) {
+			t.Errorf("%q lacks %q", kubernetesFlags(), want)
+		}
+	}
+}
+
+// The versions in the code are those of the module files.
+func TestVersionsMatchModules(t *testing.T) {
+	for file, want := range map[string]string{
+		"kubernetes/go.mod": "k8s.io/kubernetes v" + kubernetesVersion,
+		"coredns/go.mod":    "github.com/coredns/coredns v" + coreDNSVersion,
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s does not require %s", file, want)
+		}
+	}
+}
+
+func TestFlagsAfterArguments(t *testing.T) {
+	f := flag.NewFlagSet("exec", flag.ContinueOnError)
+	clusters := f.String("clusters", "", "")
+	got, err := parseMixed(f, []string{"a", "--clusters", "rome", "b", "--", "ls", "-l"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a", "b", "ls", "-l"}; !slices.Equal(got, want) || *clusters != "rome" {
+		t.Errorf("got %q, clusters %q", got, *clusters)
+	}
+}

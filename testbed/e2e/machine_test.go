@@ -1,0 +1,186 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tool is the built program with a directory of its own.
+type tool struct {
+	t    *testing.T
+	path string
+	dir  string
+}
+
+func newTool(t *testing.T) tool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("clusters need root")
+	}
+	path := filepath.Join(t.TempDir(), "testbed")
+	if out, err := exec.Command("go", "build", "-o", path, "..").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	// What the first build leaves in the cache does not belong to a cluster.
+	if out, err := exec.Command(path, "build").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	tb := tool{t: t, path: path, dir: filepath.Join(t.TempDir(), "state")}
+	t.Cleanup(func() { _ = tb.command("down", "--all").Run() }) // after a failure; else there is nothing
+	return tb
+}
+
+func (tb tool) command(args ...string) *exec.Cmd {
+	return exec.Command(tb.path, append([]string{args[0], "--dir", tb.dir}, args[1:]...)...)
+}
+
+func (tb tool) run(args ...string) string {
+	tb.t.Helper()
+	out, err := tb.command(args...).CombinedOutput()
+	if err != nil {
+		tb.t.Fatalf("testbed %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// kubectl asks a cluster until it succeeds and the answer has the text.
+func (tb tool) kubectl(cluster, want string, args ...string) {
+	tb.t.Helper()
+	var out []byte
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		cmd := exec.Command(filepath.Join(tb.dir, "bin", "kubectl"), append([]string{"--kubeconfig", filepath.Join(tb.dir, cluster, "kubeconfig")}, args...)...)
+		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(string(out), want) {
+			return
+		}
+	}
+	tb.t.Fatalf("%s: kubectl %s: %v, want %q in\n%s", cluster, strings.Join(args, " "), err, want, out)
+}
+
+// machine is what a cluster could leave behind, as comparable lines by kind.
+type machine map[string][]string
+
+func look(t *testing.T) machine {
+	t.Helper()
+	m := machine{
+		"namespaces": names(t, "/run/netns"),
+		"mounts":     lines(t, "/proc/self/mounts"),
+		"links":      output(t, "ip", "-brief", "link"),
+		"addresses":  output(t, "ip", "-brief", "address"),
+		"routes":     output(t, "ip", "route", "show", "table", "all"),
+		"rules":      output(t, "nft", "list", "ruleset"),
+		"cgroups":    cgroups(t),
+		"processes":  foreignProcesses(t),
+	}
+	for _, dir := range []string{"/etc", "/var/lib", "/var/log", "/run", "/opt", "/usr/libexec", "/var/run"} {
+		m["files"] = append(m["files"], names(t, dir)...)
+	}
+	for _, setting := range []string{"kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom", "net/ipv4/ip_forward"} {
+		m["settings"] = append(m["settings"], setting+"="+strings.Join(lines(t, "/proc/sys/"+setting), ""))
+	}
+	return m
+}
+
+// compare fails with everything that came and everything that went.
+func (m machine) compare(t *testing.T, after machine) {
+	t.Helper()
+	for _, kind := range slices.Sorted(maps.Keys(m)) {
+		for _, line := range after[kind] {
+			if !slices.Contains(m[kind], line) {
+				t.Errorf("left behind in %s: %s", kind, line)
+			}
+		}
+		for _, line := range m[kind] {
+			if !slices.Contains(after[kind], line) {
+				t.Errorf("missing in %s: %s", kind, line)
+			}
+		}
+	}
+}
+
+func lines(t *testing.T, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+func output(t *testing.T, command ...string) []string {
+	t.Helper()
+	b, err := exec.Command(command[0], command[1:]...).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(command, " "), err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// names are the entries of a directory, none when it is missing.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, filepath.Join(dir, e.Name()))
+	}
+	return all
+}
+
+func cgroups(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// foreignProcesses are those that live in other namespaces than this one, or run a
+// program of the testbed.
+func foreignProcesses(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		command, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || len(command) == 0 { // gone, or of the kernel
+			continue
+		}
+		text := string(bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
+		foreign := strings.Contains(text, "node-init") || strings.Contains(text, "node-spawn")
+		for _, kind := range []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"} {
+			theirs, errA := os.Readlink(filepath.Join(dir, "ns", kind))
+			ours, errB := os.Readlink("/proc/self/ns/" + kind)
+			foreign = foreign || errA == nil && errB == nil && theirs != ours
+		}
+		if foreign {
+			found = append(found, fmt.Sprintf("%s %s", filepath.Base(dir), text))
+		}
+	}
+	return found
+}

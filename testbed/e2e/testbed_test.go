@@ -1,0 +1,169 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestUpDownLeavesNothing starts clusters in every way that goes right or wrong, and
+// compares the machine before and after.
+func TestUpDownLeavesNothing(t *testing.T) {
+	tb := newTool(t)
+	before := look(t)
+	t.Run("up, second up, down", func(t *testing.T) {
+		tb.t = t
+		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
+		processes := foreignProcesses(t)
+		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
+		if again := foreignProcesses(t); len(again) != len(processes) {
+			t.Errorf("the second up changed processes: %d, then %d", len(processes), len(again))
+		}
+		tb.run("down", "milan")
+		if out := tb.run("status"); strings.Contains(out, "milan") || !strings.Contains(out, "rome-n1") {
+			t.Errorf("after the removal of milan:\n%s", out)
+		}
+		tb.run("down", "--all")
+		before.compare(t, look(t))
+	})
+	// The moments at which the tool dies, by what exists then.
+	moments := map[string]func() bool{
+		"the first namespace exists": func() bool { return len(names(t, "/run/netns")) > len(before["namespaces"]) },
+		"the first node starts":      func() bool { return len(foreignProcesses(t)) > len(before["processes"]) },
+		"half of the nodes run":      func() bool { return len(names(t, "/run/netns")) > len(before["namespaces"])+3 },
+		"kubelet runs":               func() bool { return running("kubelet") },
+	}
+	for name, moment := range moments {
+		t.Run("killed when "+name+", down", func(t *testing.T) {
+			tb.t = t
+			tb.killUp(moment)
+			tb.run("down", "--all")
+			before.compare(t, look(t))
+		})
+	}
+	t.Run("killed when the first node starts, up, down", func(t *testing.T) {
+		tb.t = t
+		tb.killUp(moments["the first node starts"])
+		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
+		tb.kubectl("milan", "True", "get", "node", "milan-n1", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		tb.run("down")
+		before.compare(t, look(t))
+	})
+	t.Run("state lost, down", func(t *testing.T) {
+		tb.t = t
+		tb.run("up", "--clusters", "rome", "--nodes", "1")
+		if err := os.Rename(tb.dir, filepath.Join(t.TempDir(), "lost")); err != nil {
+			t.Fatal(err)
+		}
+		tb.run("down", "--all")
+		before.compare(t, look(t))
+	})
+}
+
+// killUp starts "up" and kills it, with SIGKILL, at a moment.
+func (tb tool) killUp(moment func() bool) {
+	tb.t.Helper()
+	up := tb.command("up", "--clusters", "rome,milan", "--nodes", "1")
+	if err := up.Start(); err != nil {
+		tb.t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for !moment() {
+		if time.Now().After(deadline) {
+			tb.t.Fatal("the moment did not come")
+		}
+	}
+	if err := up.Process.Kill(); err != nil {
+		tb.t.Fatal(err)
+	}
+	if err := up.Wait(); err == nil {
+		tb.t.Fatal("up ended before the moment")
+	}
+}
+
+func running(program string) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(b)) == program {
+			return true
+		}
+	}
+	return false
+}
+
+// TestClustersServe uses two clusters with equal pod and service CIDRs as tests of the
+// product do.
+func TestClustersServe(t *testing.T) {
+	tb := newTool(t)
+	tb.run("up", "--clusters", "rome,milan", "--nodes", "2")
+	for _, c := range []string{"rome", "milan"} {
+		tb.kubectl(c, "created", "create", "-f", "testdata/echo.yaml")
+		tb.kubectl(c, "successfully rolled out", "rollout", "status", "deployment/echo")
+	}
+	inRome := func(want string, command ...string) {
+		t.Helper()
+		tb.kubectl("rome", want, append([]string{"exec", "deployment/echo", "--", "/echo"}, command...)...)
+	}
+	inRome("pod=echo-", "get", "http://echo.default.svc.cluster.local/")
+	inRome("from=", "udp", "echo:9000")
+	inRome("0 failed", "tcp", "-n", "3", "-i", "10ms", "echo:9000")
+	inRome("node=milan-n", "get", "http://172.31.20.11:30080/")
+	tb.kubectl("rome", "http=:8080", "logs", "deployment/echo") // the API server trusts the kubelet
+
+	t.Run("a cut link stops pods and API, and heals", func(t *testing.T) {
+		tb.t = t
+		tb.run("link", "cut", "rome", "milan")
+		for _, url := range []string{"http://172.31.20.11:30080/", "https://172.31.20.10:6443/version"} {
+			out, err := exec.Command(tb.path, "exec", "--dir", tb.dir, "rome", "n1", "--", "curl", "-sk", "--max-time", "1", url).CombinedOutput()
+			if err == nil {
+				t.Errorf("%s answered through a cut link: %s", url, out)
+			}
+		}
+		tb.kubectl("milan", "milan-n1", "get", "nodes") // from the machine it is reached all the same
+		tb.run("link", "heal", "milan", "rome")
+		inRome("node=milan-n", "get", "http://172.31.20.11:30080/")
+	})
+	t.Run("killed programs come back", func(t *testing.T) {
+		tb.t = t
+		for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+			tb.run("kill", "rome", "cp", program)
+		}
+		for _, program := range []string{"containerd", "kubelet", "kube-proxy"} {
+			tb.run("kill", "rome", "n1", program)
+		}
+		tb.kubectl("rome", "condition met", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=1s")
+		tb.kubectl("rome", "created", "create", "deployment", "late", "--image=testbed.local/echo:1")
+		tb.kubectl("rome", "successfully rolled out", "rollout", "status", "deployment/late")
+	})
+	t.Run("a crashed node comes back with its pods", func(t *testing.T) {
+		tb.t = t
+		tb.run("node", "stop", "rome", "n2")
+		if out := tb.run("status"); !strings.Contains(out, "stopped") {
+			t.Errorf("no node is stopped:\n%s", out)
+		}
+		tb.run("node", "start", "rome", "n2")
+		tb.kubectl("rome", "1", "get", "pod", "-l", "app=echo", "--field-selector", "spec.nodeName=rome-n2",
+			"-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+		tb.kubectl("rome", "successfully rolled out", "rollout", "status", "deployment/echo")
+	})
+	t.Run("a cluster grows", func(t *testing.T) {
+		tb.t = t
+		tb.run("up", "--clusters", "milan", "--nodes", "3")
+		tb.kubectl("milan", "10.10.3.0/24", "get", "node", "milan-n3", "-o", "jsonpath={.spec.podCIDR}")
+	})
+	t.Run("the signers sign for kubelets and clients", func(t *testing.T) {
+		tb.t = t
+		for _, name := range []string{"kubelet-serving", "kube-apiserver-client"} {
+			tb.kubectl("rome", "created", "create", "-f", "testdata/"+name+".yaml")
+			tb.kubectl("rome", "approved", "certificate", "approve", name)
+			tb.kubectl("rome", "Issued", "get", "csr", name)
+		}
+	})
+	tb.run("down")
+}

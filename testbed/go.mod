@@ -1,0 +1,3 @@
+module github.com/liqo-go/liqo/testbed
+
+go 1.26

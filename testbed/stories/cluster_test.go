@@ -1,0 +1,253 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stories holds what users do, on two real clusters with the same pod and service
+// addresses. The stories type the commands a user types and look at what is printed.
+package stories
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// keep leaves the clusters running, for the next run to start from.
+var keep = flag.Bool("keep", false, "leave the clusters running")
+
+// cluster is one of the test clusters as a user has it: a name and a kubeconfig.
+type cluster struct {
+	name, kubeconfig, api string
+}
+
+// bed is what all stories share. It is set once, by TestMain.
+var (
+	root           string // of the repository
+	dir            string // state of the clusters
+	path           string // PATH with kubectl and liqoctl
+	testbedBinary  string
+	rome, milan    cluster
+	kubernetesPath = "kubernetes-v1.35.4"
+)
+
+const (
+	// patience is how long something may take that normally takes a second or two: two
+	// clusters, the tests and perhaps other work share two cores.
+	patience = 90 * time.Second
+	podCIDR  = "10.10.0.0/16"
+	services = "10.110.0.0/16"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if err := setUp(); err != nil {
+		fmt.Fprintln(os.Stderr, "set up clusters:", err)
+		tearDown()
+		return 1
+	}
+	code := m.Run()
+	if !*keep {
+		if err := tearDown(); err != nil {
+			fmt.Fprintln(os.Stderr, "remove clusters:", err)
+			return 1
+		}
+	}
+	return code
+}
+
+// setUp starts the clusters with the image that `make image` built.
+func setUp() error {
+	wd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	root = filepath.Dir(filepath.Dir(wd))
+	dir = filepath.Join(root, "bin", "stories")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	path = strings.Join([]string{filepath.Join(root, "bin"), filepath.Join(cache, "liqo-testbed", kubernetesPath), os.Getenv("PATH")}, ":")
+	testbedBinary = filepath.Join(root, "bin", "testbed")
+	if out, err := exec.Command("go", "build", "-o", testbedBinary, filepath.Join(root, "testbed")).CombinedOutput(); err != nil {
+		return fmt.Errorf("build testbed: %w\n%s", err, out)
+	}
+	image := filepath.Join(root, "bin", "liqo-image.tar")
+	if _, err := os.Stat(image); err != nil {
+		return fmt.Errorf("run 'make image' first: %w", err)
+	}
+	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--image", image); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	rome, err = known("rome")
+	if err != nil {
+		return err
+	}
+	milan, err = known("milan")
+	return err
+}
+
+// known asks a cluster where its API server is on the network that clusters share.
+func known(name string) (cluster, error) {
+	c := cluster{name: name, kubeconfig: filepath.Join(dir, name, "kubeconfig")}
+	addr, _, err := command("kubectl", "--kubeconfig", c.kubeconfig, "get", "endpointslices", "kubernetes",
+		"-o", "jsonpath={.endpoints[0].addresses[0]}:{.ports[0].port}")
+	c.api = "https://" + addr
+	return c, err
+}
+
+func tearDown() error {
+	out, err := testbed("down", "--all")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func testbed(verb string, args ...string) (string, error) {
+	out, err := exec.Command(testbedBinary, append([]string{verb, "--dir", dir}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("testbed %s: %w", verb, err)
+	}
+	return string(out), err
+}
+
+// command runs a program as a user would, and ends it when it takes far too long.
+func command(name string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, find(name), args...)
+	cmd.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG=")
+	var outbuf, errbuf bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &outbuf, &errbuf
+	err = cmd.Run()
+	return outbuf.String(), errbuf.String(), err
+}
+
+// find looks a program up in the stories' own PATH.
+func find(name string) string {
+	for _, folder := range strings.Split(path, ":") {
+		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+			return filepath.Join(folder, name)
+		}
+	}
+	return name
+}
+
+// kubectl runs kubectl on the cluster and fails the test when kubectl fails.
+func (c cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, err := command("kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	if err != nil {
+		t.Fatalf("%s: kubectl %s: %v\n%s%s", c.name, strings.Join(args, " "), err, stdout, stderr)
+	}
+	return strings.TrimSpace(stdout)
+}
+
+// liqoctl runs liqoctl on the cluster and gives both streams and the exit code.
+func (c cluster) liqoctl(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	stdout, stderr, err := command("liqoctl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	if exit, ok := err.(*exec.ExitError); ok {
+		return stdout, stderr, exit.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdout, stderr, 0
+}
+
+// must runs liqoctl and fails the test when liqoctl fails.
+func (c cluster) must(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, code := c.liqoctl(t, args...)
+	if code != 0 {
+		t.Fatalf("%s: liqoctl %s: exit code %d\n%s%s", c.name, strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout, stderr
+}
+
+// apply creates or changes what a manifest says.
+func (c cluster) apply(t *testing.T, manifest string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "apply", "-f", file)
+}
+
+// eventually asks until the answer is as wanted; the answer of a failing command is its error.
+func eventually(t *testing.T, what string, ask func() (string, bool)) string {
+	t.Helper()
+	end := time.After(patience)
+	for again := time.NewTicker(200 * time.Millisecond); ; {
+		answer, ok := ask()
+		if ok {
+			return answer
+		}
+		select {
+		case <-again.C:
+		case <-end:
+			t.Fatalf("%s: not within %s; last answer:\n%s", what, patience, answer)
+		}
+	}
+}
+
+// ask runs kubectl and gives what it prints, or its error.
+func (c cluster) ask(args ...string) (string, error) {
+	stdout, stderr, err := command("kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	if err != nil {
+		return stderr, err
+	}
+	return strings.TrimSpace(stdout), nil
+}
+
+// both does the same on both clusters at once.
+func both(do func(c cluster)) {
+	var wg sync.WaitGroup
+	for _, c := range []cluster{rome, milan} {
+		wg.Go(func() { do(c) })
+	}
+	wg.Wait()
+}
+
+// typed runs kubectl on rome with input, and gives what it printed.
+func typed(t *testing.T, input string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, find("kubectl"), append([]string{"--kubeconfig", rome.kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// dump prints what one would look at first when a story failed.
+func dump(t *testing.T) {
+	for _, c := range []cluster{rome, milan} {
+		for _, args := range [][]string{
+			{"get", "pods", "-A", "-o", "wide"},
+			{"get", "liqo", "-A"},
+			{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+			{"-n", "liqo", "logs", "deployment/liqo-controller-manager", "--tail=60"},
+		} {
+			out, _ := c.ask(args...)
+			t.Logf("%s: kubectl %s\n%s", c.name, strings.Join(args, " "), out)
+		}
+	}
+}

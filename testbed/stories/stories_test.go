@@ -1,0 +1,552 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// peerLines are what the mission shows for `liqoctl peer` between rome (local) and milan.
+const peerLines = ` INFO   (local) Network configuration correctly retrieved
+ INFO   (remote) Network configuration correctly retrieved
+ INFO   (local) Network configuration correctly set up
+ INFO   (remote) Network configuration correctly set up
+ INFO   (local) Configuration applied successfully
+ INFO   (remote) Configuration applied successfully
+ INFO   (local) Network correctly initialized
+ INFO   (remote) Network correctly initialized
+ INFO   (remote) Gateway server correctly set up
+ INFO   (remote) Gateway pod gw-rome is ready
+ INFO   (remote) Gateway server Service created successfully
+ INFO   (local) Gateway client correctly set up
+ INFO   (local) Gateway pod gw-milan is ready
+ INFO   (remote) Gateway server Secret created successfully
+ INFO   (local) Public key correctly created
+ INFO   (local) Gateway client Secret created successfully
+ INFO   (remote) Public key correctly created
+ INFO   (remote) Connection created successfully
+ INFO   (local) Connection created successfully
+ INFO   (local) Connection is established
+ INFO   (remote) Connection is established
+ INFO   (local) Tenant namespace correctly ensured
+ INFO   (remote) Tenant namespace correctly ensured
+ INFO   (remote) Nonce secret ensured
+ INFO   (remote) Nonce generated successfully
+ INFO   (remote) Nonce retrieved
+ INFO   (local) Signed nonce secret ensured
+ INFO   (local) Nonce is signed
+ INFO   (local) Signed nonce retrieved
+ INFO   (local) Tenant correctly generated
+ INFO   (remote) Tenant correctly applied on provider cluster
+ INFO   (remote) Tenant status is filled
+ INFO   (remote) Identity correctly generated
+ INFO   (local) Identity correctly applied on consumer cluster
+ INFO   (local) Identity status is filled
+ INFO   (local) ResourceSlice created
+ INFO   (local) ResourceSlice authentication: Accepted
+ INFO   (local) ResourceSlice resources: Accepted
+`
+
+// leftovers are the kinds of which nothing may be left when unpeer has returned.
+var leftovers = []string{
+	"resourceslices", "virtualnodes", "identities", "tenants", "gatewayservers", "gatewayclients", "configurations",
+	"publickeies", "wggatewayservers", "wggatewayclients", "connections", "namespacemaps", "shadowpods",
+	"shadowendpointslices", "quotas", "internalfabrics",
+}
+
+// TestStories runs the life of a pair of clusters, in the order in which users live it.
+func TestStories(t *testing.T) {
+	for _, story := range []struct {
+		name string
+		tell func(t *testing.T)
+	}{
+		{"install", install},
+		{"bad input before a peering", badInput},
+		{"peer", peerFirst},
+		{"peer again changes nothing", peerAgain},
+		{"every pod reaches every pod", everyPodReachesEveryPod},
+		{"rules can be printed and are as desired", rulesAsDesired},
+		{"a namespace is offloaded", offloadNamespace},
+		{"kubectl works through the virtual node", throughTheVirtualNode},
+		{"a pod that ends is followed to its end", podThatEnds},
+		{"objects are reflected", objectsAreReflected},
+		{"a service answers from both sides to both sides", serviceOnBothSides},
+		{"a pod that came first gets going", podThatCameFirst},
+		{"info tells about the peering", info},
+		{"unpeer leaves nothing", unpeer},
+		{"peer and unpeer once more", onceMore},
+		{"uninstall leaves nothing", uninstall},
+	} {
+		began := time.Now()
+		if !t.Run(story.name, story.tell) {
+			dump(t)
+			return // each story starts where the one before ended
+		}
+		t.Logf("%s: %s", story.name, time.Since(began).Round(100*time.Millisecond))
+	}
+}
+
+// install installs Liqo on both clusters as a user would, with the image loaded by hand.
+func install(t *testing.T) {
+	failures := make(chan string, 2)
+	both(func(c cluster) {
+		stdout, stderr, code := c.liqoctl(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
+			"--api-server-url", c.api, "--set", "pullPolicy=Never")
+		if code != 0 || !strings.Contains(stderr, "All Set! You can now proceed establishing a peering") {
+			failures <- fmt.Sprintf("install on %s: exit code %d\n%s%s", c.name, code, stdout, stderr)
+		}
+	})
+	close(failures)
+	for f := range failures {
+		t.Error(f)
+	}
+}
+
+// badInput: one clear line, exit code 1, nothing half-made.
+func badInput(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"same cluster twice", []string{"peer", "--remote-kubeconfig", rome.kubeconfig},
+			"local and remote clusters must be different"},
+		{"wrong kubeconfig", []string{"peer", "--remote-kubeconfig", "/does/not/exist"},
+			"cannot use the kubeconfig of the remote cluster: stat /does/not/exist: no such file or directory; check --remote-kubeconfig and --remote-context"},
+		{"illegal cluster ID", []string{"create", "resourceslice", "x", "--remote-cluster-id", "Not_An_ID"},
+			`invalid argument "Not_An_ID" for "--remote-cluster-id" flag: cluster ID "Not_An_ID": use lower-case letters, digits and '-', starting and ending with a letter or digit`},
+		{"CIDR that does not parse", []string{"create", "configuration", "x", "--remote-cluster-id", "milan", "--pod-cidr", "10.0.0.0/64", "--external-cidr", "10.70.0.0/16"},
+			`invalid argument "10.0.0.0/64" for "--pod-cidr" flag: "10.0.0.0/64" is not an address range like 10.0.0.0/16`},
+	} {
+		_, stderr, code := rome.liqoctl(t, c.args...)
+		if code != 1 {
+			t.Errorf("%s: exit code %d", c.name, code)
+		}
+		if want := " ERRO   " + c.want + "\n"; stderr != want {
+			t.Errorf("%s: want the line %q, got\n%s", c.name, want, stderr)
+		}
+	}
+	nothingLeft(t)
+}
+
+func peerFirst(t *testing.T) {
+	_, stderr := rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort")
+	if stderr != peerLines {
+		t.Errorf("peer printed other lines than the mission:\n%s", stderr)
+	}
+	peered(t)
+}
+
+// peered checks what the mission shows after a peering.
+func peered(t *testing.T) {
+	t.Helper()
+	for c, want := range map[*cluster]string{&rome: "milan Provider", &milan: "rome Consumer"} {
+		eventually(t, "foreign cluster of "+c.name, func() (string, bool) {
+			got, err := c.ask("get", "foreignclusters", "-o", "jsonpath={range .items[*]}{.metadata.name} {.status.role}{end}")
+			return got, err == nil && got == want
+		})
+	}
+	if node := rome.kubectl(t, "get", "nodes", "-l", "liqo.io/type=virtual-node", "--no-headers"); !regexp.MustCompile(`^milan +Ready +agent `).MatchString(node) {
+		t.Errorf("virtual node: %s", node)
+	}
+}
+
+// peerAgain expects success, the same lines, and not one write to the peering's objects.
+func peerAgain(t *testing.T) {
+	versions := func() string {
+		var all []string
+		for _, c := range []cluster{rome, milan} {
+			for _, kind := range []string{"configurations", "gatewayservers", "gatewayclients", "publickeies", "tenants", "identities", "resourceslices", "virtualnodes"} {
+				all = append(all, c.kubectl(t, "get", kind, "-A", "-o", "jsonpath={range .items[*]}{.kind}/{.metadata.name}@{.metadata.generation} {end}"))
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	before := versions()
+	_, stderr := rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort")
+	if after := versions(); after != before {
+		t.Errorf("a second run changed objects:\n%s\nbecame\n%s", before, after)
+	}
+	if stderr != peerLines {
+		t.Errorf("a second run printed other lines:\n%s", stderr)
+	}
+	peered(t)
+}
+
+// probes is a pod on every node of a cluster, in the pod network and in the host's.
+const probes = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: probe, namespace: default}
+spec:
+  selector: {matchLabels: {app: probe}}
+  template:
+    metadata: {labels: {app: probe}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, ports: [{containerPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: host, namespace: default}
+spec:
+  selector: {matchLabels: {app: host}}
+  template:
+    metadata: {labels: {app: host}}
+    spec:
+      hostNetwork: true
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [sleep]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: probe, namespace: default}
+spec: {type: NodePort, selector: {app: probe}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+`
+
+// everyPodReachesEveryPod tries the whole matrix: from pods and host-network pods of every
+// node to pods of every node of the other cluster, over TCP and UDP, in both directions.
+func everyPodReachesEveryPod(t *testing.T) {
+	for _, c := range []cluster{rome, milan} {
+		c.apply(t, probes)
+	}
+	for _, c := range []cluster{rome, milan} {
+		c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
+	}
+	for _, way := range []struct{ from, to cluster }{{rome, milan}, {milan, rome}} {
+		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
+		for _, source := range slices.Concat(pods(t, way.from, "probe", "{.metadata.name}"), pods(t, way.from, "host", "{.metadata.name}")) {
+			for _, target := range targets {
+				way.from.kubectl(t, "exec", source, "--", "/echo", "get", "http://"+target+":8080/")
+				way.from.kubectl(t, "exec", source, "--", "/echo", "udp", target+":9000")
+				way.from.kubectl(t, "exec", source, "--", "/echo", "tcp", "-n", "3", "-i", "10ms", target+":9000")
+			}
+		}
+		// ICMP from a pod's network and from its node's; the echo image has no ping.
+		for _, target := range targets {
+			for _, ping := range []string{`nsenter -t "$(pgrep -o -x -f /echo)" -n ping -c 1 -W 3 `, "ping -c 1 -W 3 "} {
+				if out, err := testbed("exec", way.from.name, "n1", "--", "sh", "-c", ping+target); err != nil {
+					t.Errorf("%s: %s%s: %v\n%s", way.from.name, ping, target, err, out)
+				}
+			}
+		}
+	}
+}
+
+// rulesAsDesired asks every node and gateway what it wants, what the kernel has, and what differs.
+func rulesAsDesired(t *testing.T) {
+	for _, c := range []cluster{rome, milan} {
+		places := [][]string{{"-n", "liqo-tenant-" + other(c).name, "exec", "deployment/gw-" + other(c).name, "--", "liqo", "gateway", "show"}}
+		for _, pod := range strings.Fields(c.kubectl(t, "-n", "liqo", "get", "pods", "-l", "app.kubernetes.io/name=fabric", "-o", "name")) {
+			places = append(places, []string{"-n", "liqo", "exec", pod, "--", "liqo", "fabric", "show"})
+		}
+		for _, place := range places {
+			for _, what := range []string{"desired", "observed"} {
+				if out := c.kubectl(t, append(slices.Clone(place), what)...); !strings.Contains(out, "liqo.ovl") {
+					t.Errorf("%s: %v %s does not show the overlay:\n%s", c.name, place, what, out)
+				}
+			}
+			if out := c.kubectl(t, append(slices.Clone(place), "diff")...); out != "" {
+				t.Errorf("%s: %v: differs from what is desired:\n%s", c.name, place, out)
+			}
+		}
+	}
+}
+
+func other(c cluster) cluster {
+	if c.name == rome.name {
+		return milan
+	}
+	return rome
+}
+
+// podThatEnds follows the log of an offloaded pod until it ends, and sees it finished.
+func podThatEnds(t *testing.T) {
+	rome.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: job, namespace: shop}
+spec:
+  restartPolicy: Never
+  nodeSelector: {liqo.io/type: virtual-node}
+  containers:
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [get, -n, "5", -i, 500ms, "http://web/"]}
+`)
+	rome.kubectl(t, "-n", "shop", "wait", "pod/job", "--for=jsonpath={.status.containerStatuses[0].containerID}", "--timeout=60s")
+	log := rome.kubectl(t, "-n", "shop", "logs", "-f", "job")
+	if !strings.Contains(log, "5 answered, 0 failed") {
+		t.Errorf("log of the pod that ends:\n%s", log)
+	}
+	rome.kubectl(t, "-n", "shop", "wait", "pod/job", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+	rome.kubectl(t, "-n", "shop", "delete", "pod", "job", "--timeout=60s")
+}
+
+// pods lists one field of the pods with the label app, on worker nodes.
+func pods(t *testing.T, c cluster, app, field string) []string {
+	t.Helper()
+	return strings.Fields(c.kubectl(t, "get", "pods", "-l", "app="+app, "-o", "jsonpath={range .items[*]}"+field+" {end}"))
+}
+
+// remapped gives addresses of pods of one cluster as another one sees them.
+func remapped(t *testing.T, viewer, owner cluster, addrs []string) []string {
+	t.Helper()
+	prefix := viewer.kubectl(t, "get", "configurations", "-A", "-l", "liqo.io/remote-cluster-id="+owner.name,
+		"-o", "jsonpath={.items[0].status.remote.cidr.pod[0]}")
+	net, bits, _ := strings.Cut(prefix, "/")
+	if bits != "16" || prefix == podCIDR {
+		t.Fatalf("%s sees the pods of %s at %q: want a remapped /16", viewer.name, owner.name, prefix)
+	}
+	head := strings.Join(strings.Split(net, ".")[:2], ".")
+	out := make([]string, len(addrs))
+	for i, a := range addrs {
+		out[i] = head + "." + strings.Join(strings.Split(a, ".")[2:], ".")
+	}
+	return out
+}
+
+// web is a deployment that spreads over all nodes, with what pods usually have beside them.
+const web = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: page, namespace: shop}
+data: {greeting: hello}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key, namespace: shop}
+stringData: {password: sesame}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      containers:
+      - name: echo
+        image: testbed.local/echo:1
+        imagePullPolicy: Never
+        ports: [{containerPort: 8080}]
+        env:
+        - {name: CLUSTER, valueFrom: {configMapKeyRef: {name: page, key: greeting}}}
+        volumeMounts: [{name: key, mountPath: /key}]
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+      volumes: [{name: key, secret: {secretName: key}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-outside, namespace: shop}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080, nodePort: 30081}]}
+`
+
+func offloadNamespace(t *testing.T) {
+	rome.kubectl(t, "create", "namespace", "shop")
+	_, stderr := rome.must(t, "offload", "namespace", "shop")
+	if want := ` INFO   Offloading of namespace "shop" correctly enabled`; !strings.Contains(stderr, want) {
+		t.Errorf("want %q in\n%s", want, stderr)
+	}
+	rome.apply(t, web)
+	rome.kubectl(t, "-n", "shop", "rollout", "status", "deployment/web", "--timeout=90s")
+	nodes := strings.Fields(rome.kubectl(t, "-n", "shop", "get", "pods", "-o", "jsonpath={range .items[*]}{.spec.nodeName} {end}"))
+	count := map[string]int{}
+	for _, n := range nodes {
+		count[n]++
+	}
+	if len(count) != 3 || count["milan"] != 2 {
+		t.Errorf("pods by node: %v; want two on each of rome's nodes and on milan", count)
+	}
+	for _, addr := range strings.Fields(offloaded(t, "{.status.podIP}")) {
+		rome.kubectl(t, "exec", pods(t, rome, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "http://"+addr+":8080/")
+	}
+}
+
+// offloaded prints a field of the web pods on the virtual node.
+func offloaded(t *testing.T, field string) string {
+	t.Helper()
+	return rome.kubectl(t, "-n", "shop", "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName=milan", "-o", "jsonpath={range .items[*]}"+field+" {end}")
+}
+
+func throughTheVirtualNode(t *testing.T) {
+	pod := strings.Fields(offloaded(t, "{.metadata.name}"))[0]
+	if log := rome.kubectl(t, "-n", "shop", "logs", pod); !strings.Contains(log, "http=:8080") {
+		t.Errorf("log of %s: %q", pod, log)
+	}
+	if out := rome.kubectl(t, "-n", "shop", "exec", pod, "--", "/echo", "cat", "/key/password"); out != "sesame" {
+		t.Errorf("secret in the offloaded pod: %q", out)
+	}
+	// The API server it finds is that of its home. The pod's program does not know its CA, so
+	// being shown a certificate for the right name is as far as it gets.
+	answer, failure, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "-n", "shop", "exec", pod, "--",
+		"/echo", "get", "-timeout", "3s", "https://kubernetes.default/version")
+	if err == nil || !strings.Contains(answer+failure, "certificate signed by unknown authority") {
+		t.Errorf("home API server from the offloaded pod: %v\n%s%s", err, answer, failure)
+	}
+	// What is typed comes back, line by line, until the end.
+	out := typed(t, "one\ntwo\nexit\n", "-n", "shop", "exec", "-i", pod, "--", "/echo", "cat")
+	if !strings.Contains(out, "one\ntwo\n") {
+		t.Errorf("exec -i answered %q", out)
+	}
+}
+
+func objectsAreReflected(t *testing.T) {
+	for _, object := range []string{"configmap/page", "secret/key", "service/web"} {
+		milan.kubectl(t, "-n", "shop-rome", "get", object)
+	}
+	rome.kubectl(t, "-n", "shop", "patch", "configmap", "page", "-p", `{"data":{"greeting":"ciao"}}`)
+	eventually(t, "changed ConfigMap at the provider", func() (string, bool) {
+		got, err := milan.ask("-n", "shop-rome", "get", "configmap", "page", "-o", "jsonpath={.data.greeting}")
+		return got, err == nil && got == "ciao"
+	})
+	milan.kubectl(t, "-n", "shop-rome", "delete", "configmap", "page")
+	eventually(t, "deleted ConfigMap comes back", func() (string, bool) {
+		got, err := milan.ask("-n", "shop-rome", "get", "configmap", "page", "-o", "jsonpath={.data.greeting}")
+		return got, err == nil && got == "ciao"
+	})
+}
+
+// serviceOnBothSides calls the Service by its name from a pod on either side until pods of
+// both sides have answered.
+func serviceOnBothSides(t *testing.T) {
+	names := strings.Fields(rome.kubectl(t, "-n", "shop", "get", "pods", "-l", "app=web", "-o", "jsonpath={range .items[*]}{.metadata.name} {end}"))
+	remote := strings.Fields(offloaded(t, "{.metadata.name}"))
+	local := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(remote, n) })
+	everyone := func(what string, ask func() (string, error)) {
+		eventually(t, "all pods answer "+what, func() (string, bool) {
+			got, err := ask()
+			missing := slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(got, "pod="+n+" ") })
+			return got, err == nil && !missing
+		})
+	}
+	for _, source := range []string{local[0], remote[0]} {
+		everyone("the pod "+source, func() (string, error) {
+			return rome.ask("-n", "shop", "exec", source, "--", "/echo", "get", "-n", "60", "-i", "5ms", "-timeout", "900ms", "http://web/")
+		})
+	}
+	// From outside rome: a node of milan asks the node port of each of rome's nodes.
+	for _, addr := range strings.Fields(rome.kubectl(t, "get", "nodes", "-l", "liqo.io/type!=virtual-node", "-o", "jsonpath={range .items[*]}{.status.addresses[0].address} {end}")) {
+		everyone("the node port of "+addr, func() (string, error) {
+			return milan.ask("exec", pods(t, milan, "host", "{.metadata.name}")[0], "--", "/echo", "get", "-n", "60", "-i", "5ms", "-timeout", "900ms", "http://"+addr+":30081/")
+		})
+	}
+}
+
+// podThatCameFirst: a pod bound to the virtual node before its namespace is offloaded waits,
+// and runs when it is.
+func podThatCameFirst(t *testing.T) {
+	rome.kubectl(t, "create", "namespace", "early")
+	rome.apply(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: early, namespace: early}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: early}}
+  template:
+    metadata: {labels: {app: early}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      nodeSelector: {liqo.io/type: virtual-node}
+      containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
+`)
+	eventually(t, "the early pod waits", func() (string, bool) {
+		got, err := rome.ask("-n", "early", "get", "pods", "-o", "jsonpath={.items[0].status.conditions[0].reason}")
+		return got, err == nil && got == "Unschedulable"
+	})
+	rome.must(t, "offload", "namespace", "early")
+	rome.kubectl(t, "-n", "early", "rollout", "status", "deployment/early", "--timeout=60s")
+	rome.must(t, "unoffload", "namespace", "early", "--skip-confirm")
+	rome.kubectl(t, "delete", "namespace", "early", "--timeout=60s")
+}
+
+func info(t *testing.T) {
+	stdout, _ := rome.must(t, "info", "--get", "clusterid")
+	if strings.TrimSpace(stdout) != "rome" {
+		t.Errorf("cluster ID: %q", stdout)
+	}
+	stdout, _ = rome.must(t, "info", "peer", "milan", "-o", "json")
+	for _, want := range []string{`"role": "Provider"`, `"status": "Healthy"`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("want %s in\n%s", want, stdout)
+		}
+	}
+}
+
+// unpeer expects that what ran next door runs at home when the command returns or soon after,
+// and that nothing of the peering is left on either side.
+func unpeer(t *testing.T) {
+	rome.kubectl(t, "-n", "shop", "patch", "deployment", "web", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/topologySpreadConstraints"}]`)
+	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
+	nothingLeft(t)
+	rome.kubectl(t, "-n", "shop", "rollout", "status", "deployment/web", "--timeout=90s")
+	rome.must(t, "unoffload", "namespace", "shop", "--skip-confirm")
+	rome.kubectl(t, "delete", "namespace", "shop", "--timeout=60s")
+	eventually(t, "remote namespace is gone", func() (string, bool) {
+		got, err := milan.ask("get", "namespace", "shop-rome", "--ignore-not-found", "-o", "name")
+		return got, err == nil && got == ""
+	})
+}
+
+// nothingLeft lists every kind of a peering on both clusters.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, c := range []cluster{rome, milan} {
+		left := c.kubectl(t, "get", strings.Join(leftovers, ","), "-A", "--ignore-not-found", "-o", "name")
+		nodes := c.kubectl(t, "get", "nodes", "-l", "liqo.io/type=virtual-node", "-o", "name")
+		if left != "" || nodes != "" {
+			t.Errorf("%s has left:\n%s\n%s", c.name, left, nodes)
+		}
+	}
+}
+
+// onceMore also takes the only offloaded namespace back while the clusters are peered.
+func onceMore(t *testing.T) {
+	peerFirst(t)
+	rome.kubectl(t, "create", "namespace", "last")
+	rome.must(t, "offload", "namespace", "last")
+	rome.must(t, "unoffload", "namespace", "last", "--skip-confirm")
+	milan.kubectl(t, "wait", "--for=delete", "namespace/last-rome", "--timeout=60s")
+	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig, "--delete-namespaces")
+	nothingLeft(t)
+}
+
+func uninstall(t *testing.T) {
+	for _, c := range []cluster{rome, milan} {
+		c.kubectl(t, "delete", "daemonset,service", "-l", "app notin (x)", "-n", "default", "--field-selector", "metadata.name!=kubernetes")
+		_, stderr := c.must(t, "uninstall", "--purge", "--skip-confirm")
+		if !strings.Contains(stderr, "Liqo uninstalled") {
+			t.Errorf("uninstall on %s printed\n%s", c.name, stderr)
+		}
+		eventually(t, "nothing of Liqo is left on "+c.name, func() (string, bool) {
+			got, err := c.ask("get", "crd,clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,namespace,storageclass,runtimeclass", "-o", "name")
+			left := slices.DeleteFunc(strings.Fields(got), func(n string) bool { return !strings.Contains(n, "liqo") })
+			return strings.Join(left, "\n"), err == nil && len(left) == 0
+		})
+		for _, node := range []string{"n1", "n2"} {
+			for _, cmd := range [][]string{{"ip", "link"}, {"ip", "rule"}, {"nft", "list", "tables"}} {
+				out, err := testbed("exec", append([]string{c.name, node, "--"}, cmd...)...)
+				if err != nil || strings.Contains(out, "liqo") {
+					t.Errorf("%s-%s: %v: %v\n%s", c.name, node, cmd, err, out)
+				}
+			}
+		}
+	}
+}
