@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,12 +94,14 @@ func (a *Applier) apply(ctx context.Context, live, desired client.Object, part s
 	if a.done(at, want, live) {
 		return false, nil
 	}
-	if part == "" {
-		if err := a.empty(ctx, live, request); err != nil {
+	err = a.send(ctx, request, part)
+	if live != nil && leavesNull(err) {
+		if err := a.empty(ctx, live, request, part); err != nil {
 			return false, fmt.Errorf("empty %s: %w", describe(request), err)
 		}
+		err = a.send(ctx, request, part)
 	}
-	if err := a.send(ctx, request, part); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("apply %s: %w", describe(request), err)
 	}
 	answer, err := a.normal(request)
@@ -191,30 +194,38 @@ func (a *Applier) request(desired client.Object, part string) (*unstructured.Uns
 	return u, nil
 }
 
-// empty takes away what the live object still has in its spec when nothing is desired there any
-// more. Server-side apply would leave a null in the place of a map whose last key it removes
-// (structured-merge-diff, typed/remove.go), and the API server refuses that. Only kinds of ours
-// are wholly desired by one writer.
-func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured) error {
-	if live == nil || !strings.HasSuffix(request.GroupVersionKind().Group, ".liqo.io") || len(mapAt(request.Object, "spec")) > 0 {
-		return nil
-	}
+// leavesNull tells the error of an apply that took the last key we owned out of a map: the merge
+// leaves a null in its place (structured-merge-diff, typed/remove.go), which the schema refuses.
+func leavesNull(err error) bool {
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `"null"`)
+}
+
+// empty takes away the maps of which nothing is desired any more, so that the apply has no last
+// key to remove.
+func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured, part string) error {
 	content, err := toUnstructured(live)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", describe(request), err)
 	}
-	gone := map[string]any{}
-	for field := range mapAt(content, "spec") {
-		gone[field] = nil
+	section := "spec"
+	if part == "status" {
+		section = part
 	}
-	if len(gone) == 0 {
-		return nil
+	want, gone := mapAt(request.Object, section), map[string]any{}
+	for field, value := range mapAt(content, section) {
+		if _, isMap := value.(map[string]any); isMap && len(mapAt(want, field)) == 0 {
+			gone[field] = nil
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"spec": gone})
+	patch, err := json.Marshal(map[string]any{section: gone})
 	if err != nil {
 		return fmt.Errorf("encode patch of %s: %w", describe(request), err)
 	}
-	return a.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
+	target := live.DeepCopyObject().(client.Object)
+	if part == "status" {
+		return a.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
+	}
+	return a.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
 }
 
 func mapAt(content map[string]any, field string) map[string]any {

@@ -35,6 +35,17 @@ func TestMapLosesItsKeys(t *testing.T) {
 		if len(want)+len(got) > 0 && !cmp.Equal(want, got) {
 			t.Errorf("applied %v, got %v", want, got)
 		}
+		status := desired.DeepCopy()
+		status.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
+		for local := range want {
+			status.Status.CurrentMapping[local] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: local, Phase: offv1beta1.NamespaceAccepted}
+		}
+		if _, err := a.Status(t.Context(), read(t, c), status); err != nil {
+			t.Fatalf("apply status of %v: %v", want, err)
+		}
+		if got := read(t, c).(*offv1beta1.NamespaceMap).Status.CurrentMapping; len(got) != len(want) {
+			t.Errorf("applied the status of %v, got %v", want, got)
+		}
 		if sent, err := a.Object(t.Context(), read(t, c), desired); sent || err != nil {
 			t.Errorf("apply %v again: a request was sent: %t, error %v", want, sent, err)
 		}
