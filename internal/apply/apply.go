@@ -11,6 +11,9 @@
 // answered then (less bookkeeping) is what the live object shows now: then neither a value nor
 // the set of fields we own can differ. The memory is an optimisation only; losing it costs one
 // request an object, which the API server answers without a write.
+//
+// Objects that come in numbers are made by Create and changed by Created, which is cheaper for
+// the API server; the others need only Object.
 package apply
 
 import (
@@ -23,10 +26,13 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -34,6 +40,7 @@ import (
 // Applier applies objects to one cluster under one field manager. Safe for concurrent use.
 type Applier struct {
 	client  client.Client
+	live    client.Reader
 	manager string
 
 	mu   sync.Mutex
@@ -52,20 +59,72 @@ type state struct{ desired, live digest }
 
 type digest = [sha256.Size]byte
 
-// New returns an Applier that writes through c as the field manager.
-func New(c client.Client, manager string) *Applier {
-	return &Applier{client: c, manager: manager, memo: map[target]state{}}
+// New returns an Applier that writes through c as the field manager. live reads from the API
+// server: caches need not hold who owns which field.
+func New(c client.Client, live client.Reader, manager string) *Applier {
+	return &Applier{client: c, live: live, manager: manager, memo: map[target]state{}}
 }
 
 // Object applies everything of desired but its status, and reports whether a request was sent.
 // live is the object as last observed, nil when unknown or absent.
 func (a *Applier) Object(ctx context.Context, live, desired client.Object) (bool, error) {
-	return a.apply(ctx, live, desired, "")
+	return a.apply(ctx, live, desired, "", nil)
+}
+
+// Create makes an object that does not exist yet; the error is AlreadyExists when it does,
+// whoever made it. It costs the API server half of what an apply does (measured on pods: 5 of
+// 10 ms), for it merges nothing. What Object later stops naming is removed all the same.
+func (a *Applier) Create(ctx context.Context, desired client.Object) error {
+	request, err := a.request(desired, "")
+	if err != nil {
+		return err
+	}
+	want, err := sum(request.Object)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", describe(request), err)
+	}
+	made := desired.DeepCopyObject().(client.Object) // the answer is decoded into it
+	if err := a.client.Create(ctx, made, client.FieldOwner(a.manager)); err != nil {
+		return fmt.Errorf("create %s: %w", describe(request), err)
+	}
+	answer, err := toUnstructured(made)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", describe(request), err)
+	}
+	dropNulls(answer)
+	return a.remember(targetOf(request, ""), want, answer)
+}
+
+// Created is Object for an object that exists and may have been made by Create.
+func (a *Applier) Created(ctx context.Context, live, desired client.Object) (bool, error) {
+	return a.apply(ctx, live, desired, "", a.adopt)
+}
+
+// adopt makes the fields recorded at Create ours by apply: of what is ours by another operation
+// nothing would ever be removed.
+func (a *Applier) adopt(ctx context.Context, live client.Object) error {
+	gvk, err := apiutil.GVKForObject(live, a.client.Scheme())
+	if err != nil {
+		return fmt.Errorf("find kind of %T: %w", live, err)
+	}
+	var meta metav1.PartialObjectMetadata
+	meta.SetGroupVersionKind(gvk)
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(live), &meta); err != nil {
+		return fmt.Errorf("read owners of fields: %w", err)
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(&meta, sets.New(a.manager), a.manager)
+	if err != nil || patch == nil {
+		return err
+	}
+	if err := a.client.Patch(ctx, &meta, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return fmt.Errorf("patch owners of fields: %w", err)
+	}
+	return nil
 }
 
 // Status applies desired's status, and reports whether a request was sent.
 func (a *Applier) Status(ctx context.Context, live, desired client.Object) (bool, error) {
-	return a.apply(ctx, live, desired, "status")
+	return a.apply(ctx, live, desired, "status", nil)
 }
 
 // Forget drops what is remembered of an object that no longer exists.
@@ -81,18 +140,24 @@ func (a *Applier) Forget(obj client.Object) {
 	}
 }
 
-func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string) (bool, error) {
+// apply sends what changes something. first is done before that; nil is nothing.
+func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string, first func(context.Context, client.Object) error) (bool, error) {
 	request, err := a.request(desired, part)
 	if err != nil {
 		return false, err
 	}
-	at := target{request.GroupVersionKind(), request.GetNamespace(), request.GetName(), part}
+	at := targetOf(request, part)
 	want, err := sum(request.Object)
 	if err != nil {
 		return false, fmt.Errorf("encode %s: %w", describe(request), err)
 	}
 	if a.done(at, want, live) {
 		return false, nil
+	}
+	if first != nil {
+		if err := first(ctx, live); err != nil {
+			return false, fmt.Errorf("prepare %s: %w", describe(request), err)
+		}
 	}
 	err = a.send(ctx, request, part)
 	if live != nil && leavesNull(err) {
@@ -108,14 +173,23 @@ func (a *Applier) apply(ctx context.Context, live, desired client.Object, part s
 	if err != nil {
 		return true, err
 	}
-	got, err := observed(answer, part)
+	return true, a.remember(at, want, answer)
+}
+
+func targetOf(request *unstructured.Unstructured, part string) target {
+	return target{request.GroupVersionKind(), request.GetNamespace(), request.GetName(), part}
+}
+
+// remember notes what the server made of a desired object.
+func (a *Applier) remember(at target, want digest, answer map[string]any) error {
+	got, err := observed(answer, at.part)
 	if err != nil {
-		return true, err
+		return err
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.memo[at] = state{desired: want, live: got}
-	a.mu.Unlock()
-	return true, nil
+	return nil
 }
 
 // done reports whether live already is what applying the desired object led to last time.

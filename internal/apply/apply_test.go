@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,7 @@ func TestMapLosesItsKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := apply.New(c, "test")
+	a := apply.New(c, c, "test")
 	for _, want := range []map[string]string{{"a": "1", "b": "2"}, {"b": "2"}, {}, {"c": "3"}, nil} {
 		desired := &offv1beta1.NamespaceMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "map"},
@@ -64,4 +66,46 @@ func read(t *testing.T, c client.Client) client.Object {
 		return nil
 	}
 	return m
+}
+
+// TestCreated: what Create named and Created does not any more is removed; what others set stays.
+func TestCreated(t *testing.T) {
+	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := apply.New(c, c, "test")
+	named := func(labels map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "created", Labels: labels}}
+	}
+	if err := a.Create(t.Context(), named(map[string]string{"a": "1", "b": "2"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Create(t.Context(), named(nil)); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("create it again: got error %v, want that it exists", err)
+	}
+	live := &corev1.ConfigMap{}
+	reread := func() {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(named(nil)), live); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reread()
+	if sent, err := a.Created(t.Context(), live, named(map[string]string{"a": "1", "b": "2"})); sent || err != nil {
+		t.Errorf("apply what was created: a request was sent: %t, error %v", sent, err)
+	}
+	live.Labels["theirs"] = "3"
+	if err := c.Update(t.Context(), live, client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	// Another process has nothing to remember.
+	for range 2 {
+		if _, err := apply.New(c, c, "test").Created(t.Context(), live, named(map[string]string{"b": "4"})); err != nil {
+			t.Fatal(err)
+		}
+		reread()
+		if diff := cmp.Diff(map[string]string{"b": "4", "theirs": "3"}, live.Labels); diff != "" {
+			t.Errorf("labels (-want +got)\n%s", diff)
+		}
+	}
 }

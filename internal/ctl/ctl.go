@@ -13,6 +13,7 @@ package ctl
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,6 +33,10 @@ type Controller[R client.Object, In any] struct {
 	// Owns are typed prototypes of the kinds the plan's Objects are of. They are watched, and
 	// pruned when a complete plan no longer names them.
 	Owns []client.Object
+	// Creates are those of Owns which are made by a create, never by taking over an object that
+	// exists: one of that name which is not the root's blocks it. Use it for objects that come in
+	// numbers, and for such as somebody else may have made for something else.
+	Creates []client.Object
 	// Watches are further kinds Gather reads.
 	Watches []Watch
 	// Only tells which objects of the root's kind are roots; nil means all. The others are left
@@ -89,13 +94,16 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		client:     mgr.GetClient(),
 		reader:     Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()},
 		recorder:   mgr.GetEventRecorder("liqo-" + c.Name),
-		objects:    apply.New(mgr.GetClient(), "liqo/"+c.Name),
-		conditions: apply.New(mgr.GetClient(), "liqo/"+c.Name+"-conditions"),
+		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
+		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
 		verdicts:   map[types.NamespacedName]Verdict{},
 	}
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R]()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true)})
 	for _, kind := range c.Owns {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, c.ownerIndex(), c.ownerOf); err != nil {
+			return fmt.Errorf("index %T by owner: %w", kind, err)
+		}
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf))
 	}
 	for _, w := range c.Watches {
@@ -104,6 +112,16 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		}))
 	}
 	return b.Complete(l)
+}
+
+// ownerIndex names the index of objects by the UID of their root: there may be thousands.
+func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
+
+func (c Controller[R, In]) ownerOf(obj client.Object) []string {
+	if obj.GetLabels()[labelController] != c.Name {
+		return nil
+	}
+	return []string{obj.GetLabels()[labelOwner]}
 }
 
 // rootOf leads from an owned object back to its root.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,6 +73,10 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err == nil && deleting && done {
 		err = l.release(ctx, root)
 	}
+	if errors.As(err, new(errForeign)) {
+		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
+		return reconcile.Result{RequeueAfter: foreignInterval}, nil
+	}
 	return reconcile.Result{RequeueAfter: plan.After}, err
 }
 
@@ -113,18 +118,54 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	if err != nil {
 		return err
 	}
-	changed, err := l.objects.Object(ctx, live, obj)
+	var changed bool
+	switch creates := l.kindIn(l.Creates, obj); {
+	case creates && live == nil:
+		changed, err = true, l.create(ctx, root, obj)
+	case creates:
+		changed, err = l.objects.Created(ctx, live, obj)
+	default:
+		changed, err = l.objects.Object(ctx, live, obj)
+	}
 	if changed && err == nil && live == nil {
 		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
 	}
 	return err
 }
 
+// errForeign: the object exists and is somebody else's.
+type errForeign struct{ kind, name string }
+
+func (e errForeign) Error() string {
+	return fmt.Sprintf("%s %s was made by somebody else; delete or rename it", e.kind, e.name)
+}
+
+// foreignInterval is how often the name of a foreign object is tried again: no event tells when
+// it is free.
+const foreignInterval = 10 * time.Second
+
+// create makes an object. One that is there already is the root's and the cache is late, or it
+// was made for a former root of that name and is about to go, which an event tells, or it is
+// somebody else's.
+func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
+	err := l.objects.Create(ctx, obj)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	found := obj.DeepCopyObject().(client.Object)
+	if err := l.reader.Live.Get(ctx, client.ObjectKeyFromObject(obj), found); err != nil {
+		return fmt.Errorf("get %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	if slices.Contains(l.rootOf(ctx, found), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(root)}) {
+		return nil
+	}
+	return errForeign{l.kind(obj).Kind, client.ObjectKeyFromObject(obj).String()}
+}
+
 // live is the object as the cache has it, nil when it is absent or of a kind without a type.
 func (l *loop[R, In]) live(ctx context.Context, desired client.Object) (client.Object, error) {
 	kind := l.kind(desired)
-	owned := slices.ContainsFunc(l.Owns, func(o client.Object) bool { return l.kind(o) == kind })
-	if !owned {
+	if !l.kindIn(l.Owns, desired) {
 		return nil, nil
 	}
 	obj, err := l.client.Scheme().New(kind)
@@ -159,13 +200,15 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 // prune deletes the root's objects that keep does not name and returns how many were still there.
 // For a root being deleted it asks the API server: the cache may not have seen the last creation.
 func (l *loop[R, In]) prune(ctx context.Context, root R, keep []client.Object) (int, error) {
+	uid := string(root.GetUID())
 	var reader client.Reader = l.reader
+	var mine client.ListOption = client.MatchingFields{l.ownerIndex(): uid}
 	if root.GetDeletionTimestamp() != nil {
-		reader = l.reader.Live
+		reader, mine = l.reader.Live, client.MatchingLabels{labelOwner: uid, labelController: l.Name}
 	}
 	left, errs := 0, []error(nil)
 	for _, prototype := range l.Owns {
-		objs, err := l.owned(ctx, reader, root, l.kind(prototype))
+		objs, err := l.owned(ctx, reader, mine, l.kind(prototype))
 		errs = append(errs, err)
 		for _, obj := range objs {
 			if l.named(keep, obj) {
@@ -178,14 +221,14 @@ func (l *loop[R, In]) prune(ctx context.Context, root R, keep []client.Object) (
 	return left, errors.Join(errs...)
 }
 
-// owned lists what this controller made for the root, of one kind.
-func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, root R, kind schema.GroupVersionKind) ([]client.Object, error) {
+// owned lists what this controller made for one root, of one kind.
+func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, mine client.ListOption, kind schema.GroupVersionKind) ([]client.Object, error) {
 	obj, err := l.client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("find list type of %s: %w", kind, err)
 	}
 	list := obj.(client.ObjectList)
-	err = r.List(ctx, list, client.MatchingLabels{labelOwner: string(root.GetUID()), labelController: l.Name})
+	err = r.List(ctx, list, mine)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
@@ -195,6 +238,11 @@ func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, root R, kind s
 		objs[i] = item.(client.Object)
 	}
 	return objs, err
+}
+
+// kindIn says whether a list of prototypes has the object's kind.
+func (l *loop[R, In]) kindIn(prototypes []client.Object, obj client.Object) bool {
+	return slices.ContainsFunc(prototypes, func(o client.Object) bool { return l.kind(o) == l.kind(obj) })
 }
 
 func (l *loop[R, In]) named(keep []client.Object, obj client.Object) bool {
@@ -266,7 +314,11 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 // tell writes the verdict where the user looks: into the conditions, and as an event when the
 // root gets stuck or recovers.
 func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error) error {
-	if failure != nil {
+	var foreign errForeign
+	switch {
+	case errors.As(failure, &foreign):
+		v = Verdict{Blocked, foreign.kind + "Exists", foreign.Error()}
+	case failure != nil:
 		v = Verdict{Waiting, "ApplyFailed", failure.Error()}
 	}
 	key := client.ObjectKeyFromObject(root)

@@ -136,7 +136,7 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 		return nil, fmt.Errorf("make writer: %w", err)
 	}
 	n := &node{
-		Options: o, cache: c, home: home, writer: writer, objects: apply.New(writer, "liqo/kubelet"),
+		Options: o, cache: c, home: home, writer: writer, objects: apply.New(writer, writer, "liqo/kubelet"),
 		certificates: newCertificates(home, f), version: versionOf(ctx, home.Discovery()), wake: make(chan struct{}, 1),
 	}
 	n.lease = newLease(home.CoordinationV1().Leases(corev1.NamespaceNodeLease), o.Peer, f, n.poke)
