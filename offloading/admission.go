@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -49,8 +50,8 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 	handle("/mutate/pod", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutatePod(ctx, mgr.GetClient(), decoder, req)
 	})
-	handle("/mutate/shadowpods", func(_ context.Context, req admission.Request) admission.Response {
-		return mutateShadowPod(decoder, req)
+	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
+		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
 	})
 	handle("/validate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.validateShadowPod(ctx, mgr.GetClient(), decoder, req)
@@ -96,16 +97,21 @@ func (s admissionServer) mutatePod(ctx context.Context, r client.Reader, decoder
 	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.RuntimeClass))
 }
 
-// mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that.
-func mutateShadowPod(decoder admission.Decoder, req admission.Request) admission.Response {
+// mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new
+// one is checked in the same call: a second one would cost as much again, and what others may
+// still change in it is checked again when its pod is made.
+func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
 	var pod offloadingv1beta1.ShadowPod
 	if err := decoder.Decode(req, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	before := pod.DeepCopy()
+	before := labelsOf(&pod)
 	switch {
 	case req.Operation == admissionv1.Create:
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelCreatorUser, req.UserInfo.Username)
+		if refusal := s.checkShadowPod(ctx, r, plan.ShadowPodChange{New: &pod}); refusal != nil {
+			return *refusal
+		}
 	case pod.Labels[api.LabelCreatorUser] == "":
 		// A writer that does not know the label must not lose it.
 		var old offloadingv1beta1.ShadowPod
@@ -114,17 +120,31 @@ func mutateShadowPod(decoder admission.Decoder, req admission.Request) admission
 		}
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelCreatorUser, old.Labels[api.LabelCreatorUser])
 	}
-	return patched(before, &pod)
+	return patched(before, labelsOf(&pod))
 }
 
-// validateShadowPod checks a ShadowPod's labels and the quota of its creator.
+// labelsOf is all of an object that is about to be changed, without the rest of it to encode.
+func labelsOf(obj client.Object) client.Object {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(obj.GetLabels())}}
+}
+
+// validateShadowPod checks what may change in a ShadowPod.
 func (s admissionServer) validateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
 	change, err := decodeChange(decoder, req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if change.Origin, err = originOf(ctx, r, req.Namespace); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+	if refusal := s.checkShadowPod(ctx, r, change); refusal != nil {
+		return *refusal
+	}
+	return admission.Allowed("")
+}
+
+// checkShadowPod checks a ShadowPod's labels and the quota of its creator; nil is no objection.
+func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, change plan.ShadowPodChange) *admission.Response {
+	var err error
+	if change.Origin, err = originOf(ctx, r, change.New.Namespace); err != nil {
+		return new(admission.Errored(http.StatusInternalServerError, err))
 	}
 	reason := plan.ShadowPodRefusal(change)
 	if reason == "" && change.Old == nil && s.options.EnforceResources {
@@ -132,23 +152,19 @@ func (s admissionServer) validateShadowPod(ctx context.Context, r client.Reader,
 	}
 	switch {
 	case err != nil:
-		return admission.Errored(http.StatusInternalServerError, errors.Join(errors.New("initialization in progress"), err))
+		return new(admission.Errored(http.StatusInternalServerError, errors.Join(errors.New("initialization in progress"), err)))
 	case reason != "":
-		return admission.Denied(reason)
+		return new(admission.Denied(reason))
 	}
-	return admission.Allowed("")
+	return nil
 }
 
 func decodeChange(decoder admission.Decoder, req admission.Request) (plan.ShadowPodChange, error) {
-	change := plan.ShadowPodChange{New: &offloadingv1beta1.ShadowPod{}}
+	change := plan.ShadowPodChange{Old: &offloadingv1beta1.ShadowPod{}, New: &offloadingv1beta1.ShadowPod{}}
 	if err := decoder.Decode(req, change.New); err != nil {
 		return change, err
 	}
-	if req.Operation == admissionv1.Update {
-		change.Old = &offloadingv1beta1.ShadowPod{}
-		return change, decoder.DecodeRaw(req.OldObject, change.Old)
-	}
-	return change, nil
+	return change, decoder.DecodeRaw(req.OldObject, change.Old)
 }
 
 // patched answers with what changed between two states of one object. The request itself is not

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -124,7 +126,7 @@ func (k cluster) webhooks(t *testing.T, port int) {
 		ObjectMeta: metav1.ObjectMeta{Name: api.WebhookName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "shadowpod.validate.liqo.io", ClientConfig: config("/validate/shadowpods"), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			Rules: rule("offloading.liqo.io", "v1beta1", "shadowpods", "CREATE", "UPDATE"),
+			Rules: rule("offloading.liqo.io", "v1beta1", "shadowpods", "UPDATE"),
 		}},
 	})
 }
@@ -348,6 +350,8 @@ func TestProvider(t *testing.T) {
 		p.Spec.Pod = container(cpu)
 		return p
 	}
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "demo-turin"}, Spec: container("1")}
+	k.create(t, foreign)
 	for i := range 10 {
 		if err := consumer.Create(ctx, shadow(fmt.Sprintf("web-%d", i), "1")); err != nil {
 			t.Fatal(err)
@@ -364,13 +368,69 @@ func TestProvider(t *testing.T) {
 	pods := &corev1.PodList{}
 	k.until(t, "pods", func(ctx context.Context) error {
 		err := k.List(ctx, pods, client.InNamespace("demo-turin"))
-		if err == nil && len(pods.Items) != 10 {
+		if err == nil && len(pods.Items) != 10 { // one of them is the foreign one
 			err = fmt.Errorf("%d pods", len(pods.Items))
 		}
 		return err
 	})
-	k.comesBack(t, &pods.Items[0])
+	k.isNotTaken(t, foreign)
+	k.followsItsShadow(t, &pods.Items[1])
+	k.comesBack(t, &pods.Items[2])
 	k.endProvider(t, nsmap)
+}
+
+// isNotTaken: a pod made by somebody else stays as it was, the ShadowPod of its name says so, and
+// gets its own pod once the name is free.
+func (k cluster) isNotTaken(t *testing.T, foreign *corev1.Pod) {
+	t.Helper()
+	var now corev1.Pod
+	k.until(t, "event about the foreign pod", func(ctx context.Context) error {
+		var events eventsv1.EventList
+		err := k.List(ctx, &events, client.InNamespace(foreign.Namespace))
+		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "PodExists" && e.Regarding.Name == foreign.Name &&
+				e.Note == "Pod demo-turin/web-0 was made by somebody else; delete or rename it"
+		}) {
+			err = fmt.Errorf("none among %d", len(events.Items))
+		}
+		return err
+	})
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now); err != nil || now.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("the foreign pod was touched: error %v, labels %v", err, now.Labels)
+	}
+	if err := k.Delete(t.Context(), foreign, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "pod of the freed name", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(foreign), &now)
+		if err == nil && now.Labels[api.LabelManagedBy] == "" {
+			err = fmt.Errorf("still the foreign one")
+		}
+		return err
+	})
+}
+
+// followsItsShadow: labels come and go, those of others stay.
+func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	label := func(obj client.Object, patch string) {
+		t.Helper()
+		if err := k.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+patch+`}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
+	label(pod, `{"theirs": "1"}`)
+	for _, step := range []struct{ patch, want string }{{`{"a": "1", "b": "2"}`, "12"}, {`{"a": null}`, "2"}} {
+		label(shadow, step.patch)
+		k.until(t, "labels after "+step.patch, func(ctx context.Context) error {
+			err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+			if err == nil && (pod.Labels["a"]+pod.Labels["b"] != step.want || pod.Labels["theirs"] != "1") {
+				err = fmt.Errorf("labels %v", pod.Labels)
+			}
+			return err
+		})
+	}
 }
 
 // as is a client with the rights a slice of the cluster has.

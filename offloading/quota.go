@@ -20,13 +20,13 @@ import (
 
 // ledger decides which ShadowPods get a pod. It is asked by many workers and answers one after
 // the other; a ShadowPod it admitted counts at once, before the cache shows its pod. Nothing is
-// lost with the process: ShadowPods that have a pod say so in their status.
+// lost with the process: what has a pod is seen by its pod.
 type ledger struct {
 	mu       sync.Mutex
-	admitted map[types.UID]bool
+	admitted map[string]map[types.UID]bool // ShadowPods by creator
 }
 
-func newLedger() *ledger { return &ledger{admitted: map[types.UID]bool{}} }
+func newLedger() *ledger { return &ledger{admitted: map[string]map[types.UID]bool{}} }
 
 // admit says why the ShadowPod gets no pod, or is empty when it gets one.
 func (l *ledger) admit(ctx context.Context, r client.Reader, root *offloadingv1beta1.ShadowPod) (string, error) {
@@ -40,44 +40,76 @@ func (l *ledger) admit(ctx context.Context, r client.Reader, root *offloadingv1b
 	if quota == nil {
 		return fmt.Sprintf("failed getting quota of user %q", user), nil
 	}
-	var list offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: user}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list shadow pods of %s: %w", user, err)
+	a, err := l.accountOf(ctx, r, user)
+	if err != nil {
+		return "", err
 	}
 	in := plan.QuotaInput{Quota: quota.Spec, Used: corev1.ResourceList{}, Pod: root.Spec.Pod}
 	// A pod that was there before comes back whatever was decided since about new ones.
-	in.Quota.Cordoned = quota.Spec.Cordoned && !l.holds(root)
-	for i := range list.Items {
-		if other := &list.Items[i]; other.UID != root.UID && l.holds(other) {
+	in.Quota.Cordoned = quota.Spec.Cordoned && !a.holds(root)
+	for i := range a.shadowPods {
+		if other := &a.shadowPods[i]; other.UID != root.UID && a.holds(other) {
 			plan.Add(in.Used, plan.Demand(&other.Spec.Pod))
 		}
 	}
 	reason := plan.Refusal(in)
 	if reason == "" {
-		l.remember(root.UID, list.Items)
+		l.admitted[user] = a.unseen()
+		l.admitted[user][root.UID] = true
 	}
 	return reason, nil
 }
 
-// holds reports whether a ShadowPod has a pod, or is about to, that has not ended.
-func (l *ledger) holds(p *offloadingv1beta1.ShadowPod) bool {
-	switch p.Status.Phase {
+// account is what one user has.
+type account struct {
+	shadowPods []offloadingv1beta1.ShadowPod
+	pods       map[types.NamespacedName]corev1.PodPhase
+	admitted   map[types.UID]bool
+}
+
+func (l *ledger) accountOf(ctx context.Context, r client.Reader, user string) (account, error) {
+	a := account{pods: map[types.NamespacedName]corev1.PodPhase{}, admitted: l.admitted[user]}
+	mine := client.MatchingLabels{api.LabelCreatorUser: user}
+	var shadowPods offloadingv1beta1.ShadowPodList
+	if err := r.List(ctx, &shadowPods, mine, client.UnsafeDisableDeepCopy); err != nil {
+		return a, fmt.Errorf("list shadow pods of %s: %w", user, err)
+	}
+	a.shadowPods = shadowPods.Items
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, mine, client.UnsafeDisableDeepCopy); err != nil {
+		return a, fmt.Errorf("list pods of %s: %w", user, err)
+	}
+	for i := range pods.Items {
+		a.pods[client.ObjectKeyFromObject(&pods.Items[i])] = pods.Items[i].Status.Phase
+	}
+	return a, nil
+}
+
+// holds reports whether a ShadowPod has a pod, or had or is about to have one, that has not ended.
+func (a account) holds(p *offloadingv1beta1.ShadowPod) bool {
+	phase, exists := a.pods[client.ObjectKeyFromObject(p)]
+	if !exists {
+		phase = p.Status.Phase
+	}
+	switch phase {
 	case corev1.PodSucceeded, corev1.PodFailed:
 		return false
 	case corev1.PodPending, corev1.PodRunning:
 		return true
 	}
-	return l.admitted[p.UID]
+	return exists || a.admitted[p.UID]
 }
 
-// remember notes an admission and forgets those whose status speaks for them.
-func (l *ledger) remember(uid types.UID, seen []offloadingv1beta1.ShadowPod) {
-	for i := range seen {
-		if p := seen[i].Status.Phase; p != "" && p != corev1.PodUnknown {
-			delete(l.admitted, seen[i].UID)
+// unseen are the admitted ShadowPods for which nothing else speaks yet.
+func (a account) unseen() map[types.UID]bool {
+	left := map[types.UID]bool{}
+	for i := range a.shadowPods {
+		p := &a.shadowPods[i]
+		if _, exists := a.pods[client.ObjectKeyFromObject(p)]; !exists && a.admitted[p.UID] {
+			left[p.UID] = true
 		}
 	}
-	l.admitted[uid] = true
+	return left
 }
 
 // reservationTime bounds how long a pod admitted here counts before its object is seen: longer

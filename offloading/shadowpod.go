@@ -6,9 +6,9 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,6 +32,7 @@ func shadowPod(o Options, quota *ledger) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
 		Name:    "shadowpod",
 		Owns:    []client.Object{&corev1.Pod{}},
+		Creates: []client.Object{&corev1.Pod{}},
 		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
 		Quiet:   true,
 		Workers: workersOr(o.ShadowPodWorkers, 10),
@@ -43,21 +44,11 @@ func shadowPod(o Options, quota *ledger) ctl.Registrar {
 }
 
 func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quota *ledger) (plan.ShadowPodInput, error) {
-	in := plan.ShadowPodInput{Root: root}
+	in := plan.ShadowPodInput{Root: root, Now: time.Now()}
 	var err error
-	if in.Pod, err = optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{}); err != nil {
+	in.Pod, err = optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
+	if err != nil || in.Pod != nil {
 		return in, err
-	}
-	if in.Pod == nil {
-		// The cache knows only pods made by Liqo, and may be late.
-		in.Pod, err = optional(ctx, r.Live, client.ObjectKeyFromObject(root), &corev1.Pod{})
-	}
-	if err != nil {
-		return in, err
-	}
-	if in.Pod != nil {
-		in.Foreign = !madeFor(in.Pod, root)
-		return in, nil
 	}
 	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
 		return in, err
@@ -78,13 +69,6 @@ func configurationOf(ctx context.Context, r client.Reader, peer string) (*networ
 		return nil, nil
 	}
 	return &list.Items[0], nil
-}
-
-// madeFor reports whether a pod was made for the ShadowPod or for a former one of its name, whose
-// pod is about to be collected.
-func madeFor(pod *corev1.Pod, root *offloadingv1beta1.ShadowPod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && (owner.UID == root.UID || owner.Kind == "ShadowPod" && owner.Name == root.Name)
 }
 
 // refusedPods are the ShadowPods of the quota's user that have no pod: they may have one now.

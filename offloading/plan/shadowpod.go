@@ -27,10 +27,10 @@ const quotaInterval = 15 * time.Second
 // ShadowPodInput is a pod a consumer asked for.
 type ShadowPodInput struct {
 	Root *offloadingv1beta1.ShadowPod
-	// Pod is the pod of the same name; nil when there is none.
+	// Pod is the pod made for a ShadowPod of this name; nil when there is none.
 	Pod *corev1.Pod
-	// Foreign says that a pod of that name exists which was not made for a ShadowPod.
-	Foreign bool
+	// Now is the time of the decision.
+	Now time.Time
 	// Configuration is the mapping of the consumer's addresses; nil without networking.
 	Configuration *networkingv1beta1.Configuration
 	// Refusal is why the quota forbids the pod; empty when it does not.
@@ -44,11 +44,9 @@ type ShadowPodInput struct {
 //	pod       last phase           plan
 //	absent    Succeeded, Failed    nothing
 //	absent    other                pod, unless the quota refuses it
-//	present   any                  its metadata, and its phase as status
+//	present   any                  its metadata, and its phase as status, once it is settled
 func ShadowPod(in ShadowPodInput) ctl.Plan {
 	switch {
-	case in.Foreign:
-		return ctl.Block("PodExists", "a pod of this name was made by somebody else; delete or rename it")
 	case in.Pod == nil && finished(in.Root.Status.Phase):
 		return ctl.Plan{}
 	case in.Pod == nil && in.Refusal != "":
@@ -57,11 +55,21 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return p
 	}
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
-	if in.Pod != nil && in.Pod.Status.Phase != "" && in.Pod.Status.Phase != in.Root.Status.Phase {
-		p.Status = &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: in.Pod.Status.Phase}}
+	if in.Pod == nil || in.Pod.Status.Phase == "" || in.Pod.Status.Phase == in.Root.Status.Phase {
+		return p
 	}
+	if left := in.Root.CreationTimestamp.Add(settleTime).Sub(in.Now); left > 0 && !finished(in.Pod.Status.Phase) {
+		p.After = left
+		return p
+	}
+	p.Status = &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: in.Pod.Status.Phase}}
 	return p
 }
+
+// settleTime is how long after its creation a ShadowPod says nothing of a pod that has not
+// finished. Pods start in a few seconds and in numbers; nobody waits for the phases between, and
+// writing them takes from the API server what the next pods need to start.
+const settleTime = 10 * time.Second
 
 func finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed

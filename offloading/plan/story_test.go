@@ -151,8 +151,7 @@ func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.O
 
 // shadowPodInput counts as used what the other ShadowPods of a story ask for.
 func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) plan.ShadowPodInput {
-	in := plan.ShadowPodInput{Root: root, Pod: first[*corev1.Pod](rest), Configuration: first[*networkingv1beta1.Configuration](rest)}
-	in.Foreign = in.Pod != nil && in.Pod.Labels[api.LabelManagedBy] == ""
+	in := plan.ShadowPodInput{Root: root, Now: now, Pod: first[*corev1.Pod](rest), Configuration: first[*networkingv1beta1.Configuration](rest)}
 	if quota := first[*offloadingv1beta1.Quota](rest); quota != nil {
 		used := corev1.ResourceList{}
 		for _, other := range values[*offloadingv1beta1.ShadowPod](rest) {
