@@ -50,7 +50,7 @@ func apiServer(c Cluster) process {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
 		"--proxy-client-cert-file="+pki+"front-proxy-client.crt", "--proxy-client-key-file="+pki+"front-proxy-client.key",
-		"--profiling=false", "--event-ttl=30m",
+		"--event-ttl=30m",
 	)
 }
 
