@@ -7,11 +7,15 @@ package dataplane_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -327,11 +331,108 @@ func TestRemovalLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestFramesGoPastTheBridge: a node hands large frames for a gateway on it to the gateway's port,
+// whole; it stops when the gateway is gone, and leaves nothing there.
+func TestFramesGoPastTheBridge(t *testing.T) {
+	_, a, b := peered(t)
+	cut := a.segments(t, b)
+	before := everything(a.Node)
+	a.node.in.Gateways[0].Port = a.port(t)
+	want := plan.Port{Device: "veth101015", MAC: strings.Fields(a.Gateway.IP("-br link show eth0"))[2]}
+	if diff := cmp.Diff(want, a.node.in.Gateways[0].Port); diff != "" {
+		t.Fatalf("port (-want +got)\n%s", diff)
+	}
+	if changes := a.node.settle(t); len(changes.Forwards) != 1 || len(changes.Neighbors) != 0 {
+		t.Errorf("changed\n%s", changes)
+	}
+	if whole := a.segments(t, b); 4*whole > cut {
+		t.Errorf("frames of the same data: %d over the bridge, %d past it", cut, whole)
+	}
+	if again := a.node.settle(t); !again.Empty() || a.port(t) != want {
+		t.Errorf("a second pass changes\n%s, the port is %v", again, a.port(t))
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		if seen, err := a.Pod.Asks(network, "", "10.71.1.2:80", 100); err != nil || seen != "10.72.1.2" {
+			t.Errorf("over %s: the server saw %q, error %v", network, seen, err)
+		}
+	}
+	a.node.in.Gateways[0].Port = plan.Port{}
+	a.node.settle(t)
+	if diff := cmp.Diff(before, everything(a.Node)); diff != "" {
+		t.Errorf("what is left of the port\n%s", diff)
+	}
+	a.node.in.Gateways[0].Port = want
+	a.node.settle(t)
+	a.Node.IP("link del veth101015")
+	a.node.in.Gateways[0].Port = a.port(t)
+	if changes := a.node.settle(t); a.node.in.Gateways[0].Port != (plan.Port{}) || len(changes.Forwards) != 1 {
+		t.Errorf("the pod is gone, the port is %v, changed\n%s", a.node.in.Gateways[0].Port, changes)
+	}
+}
+
+// port is where the node finds its gateway.
+func (c *cluster) port(t *testing.T) plan.Port {
+	t.Helper()
+	var ports map[netip.Addr]plan.Port
+	var err error
+	c.Node.Do(func() { ports, err = c.node.plane.Ports([]netip.Addr{c.GatewayIP, netip.MustParseAddr("192.0.2.1")}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ports[c.GatewayIP]
+}
+
+// segments counts what the node sends to its gateway for 4 MiB from pod to pod.
+func (c *cluster) segments(t *testing.T, to *cluster) int {
+	t.Helper()
+	sent := func() int {
+		var links []struct {
+			Stats64 struct{ TX struct{ Packets int } }
+		}
+		if err := json.Unmarshal([]byte(c.Node.IP("-s -j link show veth101015")), &links); err != nil || len(links) != 1 {
+			t.Fatalf("%v of %d links", err, len(links))
+		}
+		return links[0].Stats64.TX.Packets
+	}
+	before := sent()
+	var l net.Listener
+	var conn net.Conn
+	var err error
+	to.Pod.Do(func() { l, err = net.Listen("tcp", "10.10.1.2:5001") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c.Pod.Do(func() { conn, err = net.Dial("tcp", "10.71.1.2:5001") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		conn.Write(make([]byte, 4<<20))
+		conn.Close()
+	}()
+	received, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer received.Close()
+	if n, err := io.Copy(io.Discard, received); n != 4<<20 || err != nil {
+		t.Fatalf("%d bytes, error %v", n, err)
+	}
+	return sent() - before
+}
+
+// linkLocal are the addresses and routes the kernel makes when it gets to it.
+var linkLocal = regexp.MustCompile(`(?m)^.*\bfe80::?/.*\n|(local|anycast) fe80:.*\n|\bfe80:\S+`)
+
 // everything of a namespace as its tools print it.
 func everything(s *space.Space) string {
 	var b strings.Builder
-	for _, what := range []string{"-br link", "-br addr", "route show table all", "-6 route show table all", "rule", "-6 rule"} {
-		lines := strings.Split(s.IP(what), "\n")
+	for _, what := range []string{"-br link", "-br addr", "route show table all", "-6 route show table all", "rule", "-6 rule", "neigh show nud permanent"} {
+		lines := strings.Split(linkLocal.ReplaceAllString(s.IP(what), ""), "\n")
+		for i, line := range lines {
+			lines[i] = strings.TrimSpace(line)
+		}
 		slices.Sort(lines)
 		b.WriteString(strings.Join(lines, "\n"))
 	}

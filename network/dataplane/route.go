@@ -17,15 +17,11 @@ import (
 // observeEntries reads the static entries of the overlay device.
 func (d *Dataplane) observeEntries(s *plan.State, l netlink.Link) error {
 	index, name := l.Attrs().Index, l.Attrs().Name
-	frames, err := d.netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(index)})
+	forwards, err := d.forwards(index, name)
 	if err != nil {
 		return err
 	}
-	for _, n := range frames {
-		if n.LinkIndex == index && n.IP != nil {
-			s.Forwards = append(s.Forwards, plan.Forward{Device: name, MAC: n.HardwareAddr.String(), Outer: address(n.IP)})
-		}
-	}
+	s.Forwards = append(s.Forwards, forwards...)
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		neighbors, err := d.netlink.NeighList(index, family)
 		if err != nil {
@@ -38,35 +34,6 @@ func (d *Dataplane) observeEntries(s *plan.State, l netlink.Link) error {
 		}
 	}
 	return nil
-}
-
-// forward turns an entry into what netlink takes. Replacing it moves a member without a gap.
-func (d *Dataplane) forward(f *plan.Forward) (*netlink.Neigh, error) {
-	l, err := d.netlink.LinkByName(f.Device)
-	if err != nil {
-		return nil, err
-	}
-	mac, err := net.ParseMAC(f.MAC)
-	return &netlink.Neigh{
-		LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
-		State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, IP: f.Outer.AsSlice(), HardwareAddr: mac,
-	}, err
-}
-
-func (d *Dataplane) writeForward(_, new *plan.Forward) error {
-	n, err := d.forward(new)
-	if err != nil {
-		return err
-	}
-	return d.netlink.NeighSet(n)
-}
-
-func (d *Dataplane) deleteForward(old, _ *plan.Forward) error {
-	n, err := d.forward(old)
-	if err != nil {
-		return gone(err)
-	}
-	return gone(d.netlink.NeighDel(n))
 }
 
 func (d *Dataplane) neighbor(x *plan.Neighbor) (*netlink.Neigh, error) {

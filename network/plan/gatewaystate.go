@@ -191,9 +191,11 @@ func (in GatewayStateInput) fromPeer() chain {
 
 // untracked keeps traffic between pods out of connection tracking, which it does not need: another
 // gateway can take it over in the middle, and it fills no table. Pods that are targets of IP
-// objects answer under their external address, so what they send is tracked.
+// objects answer under their external address, so what they send is tracked. The overlay's frames
+// go first: they often come in segments, forty where the packet within is one.
 func (in GatewayStateInput) untracked() chain {
 	c := chain{name: "untracked", base: "filter hook prerouting priority raw + 10"}
+	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
 	for _, f := range families() {
 		to, some := f.match("daddr", in.Pods)
 		from, _ := f.match("saddr", in.Pods)
@@ -342,9 +344,11 @@ func (in GatewayStateInput) forward() chain {
 	return c
 }
 
-// input is what reaches the gateway itself from peer and nodes: pings.
+// input is what reaches the gateway itself from peer and nodes: pings. Everything else, above all
+// the frames around their traffic, leaves the chain by its first rule.
 func (in GatewayStateInput) input() chain {
 	c := chain{name: "input", base: "filter hook input priority filter"}
+	c.add(fmt.Sprintf("iifname != %q accept", api.InterfacePrefix+"*"))
 	for _, dev := range []string{api.TunnelInterface(0), api.OverlayInterface} {
 		from := fmt.Sprintf("iifname %q ", dev)
 		c.add(

@@ -39,6 +39,8 @@ type Member struct {
 	Outer netip.Addr
 	// Overlay is its address in the internal CIDR; invalid = not given yet.
 	Overlay netip.Addr
+	// Port takes its frames past a bridge of this host; the zero value = there is none to pass.
+	Port Port
 	// CIDRs are what lies behind it: the pods of a node, the peer of a gateway as seen here.
 	CIDRs []netip.Prefix
 	// MTU of the way through it, in bytes; 0 = that of the overlay device.
@@ -109,7 +111,7 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 // lead adds what leads to another member.
 func (s *State) lead(m Member, six bool) {
 	dev, mac := api.OverlayInterface, overlayMAC(m.Overlay)
-	s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer})
+	s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer, Port: m.Port})
 	for _, a := range inFamilies(m.Overlay, six) {
 		s.Neighbors = append(s.Neighbors, Neighbor{Device: dev, Addr: a, MAC: mac})
 		s.Routes = append(s.Routes, Route{Device: dev, To: host(a)})

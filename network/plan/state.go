@@ -78,6 +78,17 @@ type Forward struct {
 	Device string
 	MAC    string
 	Outer  netip.Addr
+	// Port takes the frames directly; the zero value = they go as the outer address is routed.
+	Port Port
+}
+
+// Port is a port of a bridge with a pod behind it. A bridge cuts large frames into single
+// segments, in software, as it cannot pass on the offload of packets within packets (seen on
+// Linux 6.18: 50 segments of 64 KB); the port itself takes them whole.
+type Port struct {
+	Device string
+	// MAC is the pod's.
+	MAC string
 }
 
 // Neighbor is a permanent neighbour entry.
@@ -157,7 +168,11 @@ func (s Setting) String() string {
 func (a Address) String() string { return fmt.Sprintf("address %s dev %s", a.Prefix, a.Device) }
 
 func (f Forward) String() string {
-	return fmt.Sprintf("fdb %s dev %s dst %s", f.MAC, f.Device, f.Outer)
+	var via string
+	if f.Port != (Port{}) {
+		via = fmt.Sprintf(" via %s lladdr %s", f.Port.Device, f.Port.MAC)
+	}
+	return fmt.Sprintf("fdb %s dev %s dst %s%s", f.MAC, f.Device, f.Outer, via)
 }
 
 func (n Neighbor) String() string {

@@ -31,24 +31,30 @@ type ends struct {
 // sample is one look at a path.
 type sample struct{ mbits, min, avg float64 } // Mbit/s; round trip in ms
 
-// measurePath takes turns between a bare tunnel and the peering.
+// measurePath takes turns between a bare tunnel, the same over bridges, and the peering.
 func measurePath(ctx context.Context, b *bed) error {
 	peering, err := b.peeringEnds(ctx)
 	if err != nil {
 		return err
 	}
-	t := bareTunnel{program: filepath.Join(b.dir, "wireguard-go")}
+	program := filepath.Join(b.dir, "wireguard-go")
+	t, u := bareTunnel{program: program, name: "bench"}, bareTunnel{program: program, name: "bridged", bridged: true}
 	defer t.down()
+	defer u.down()
 	bare, err := t.up(ctx)
 	if err != nil {
 		return fmt.Errorf("make the bare tunnel: %w", err)
 	}
-	var alone, through []sample
+	bridged, err := u.up(ctx)
+	if err != nil {
+		return fmt.Errorf("make the bare tunnel over bridges: %w", err)
+	}
+	var alone, overBridges, through []sample
 	for range pathRounds {
 		for _, way := range []struct {
 			ends    ends
 			samples *[]sample
-		}{{bare, &alone}, {peering, &through}} {
+		}{{bare, &alone}, {bridged, &overBridges}, {peering, &through}} {
 			s, err := way.ends.sample(ctx)
 			if err != nil {
 				return err
@@ -56,11 +62,11 @@ func measurePath(ctx context.Context, b *bed) error {
 			*way.samples = append(*way.samples, s)
 		}
 	}
-	b.reportPath(alone, through)
+	b.reportPath(alone, overBridges, through)
 	return nil
 }
 
-func (b *bed) reportPath(alone, through []sample) {
+func (b *bed) reportPath(alone, overBridges, through []sample) {
 	of := func(samples []sample, value func(sample) float64) float64 {
 		var all []float64
 		for _, s := range samples {
@@ -75,6 +81,8 @@ func (b *bed) reportPath(alone, through []sample) {
 	mbits := func(s sample) float64 { return s.mbits }
 	b.report.add(figure{Group: "path", Name: "pod to pod, TCP, 1 stream", Value: of(through, mbits), Unit: "Mbit/s", Note: "rounds" + note}.
 		beside(of(alone, mbits)).atLeast(pathTarget))
+	// No target: it tells which share of the loss is the bridge of this testbed's CNI.
+	b.report.add(figure{Group: "path", Name: "the same, beside a bare tunnel over bridges", Value: of(through, mbits), Unit: "Mbit/s"}.beside(of(overBridges, mbits)))
 	least, mean := func(s sample) float64 { return s.min }, func(s sample) float64 { return s.avg }
 	b.report.add(figure{Group: "path", Name: "round trip, minimum", Value: of(through, least), Unit: "ms"}.beside(of(alone, least)))
 	b.report.add(figure{Group: "path", Name: "round trip, average", Value: of(through, mean), Unit: "ms"}.beside(of(alone, mean)))
@@ -169,25 +177,33 @@ func (e ends) throughput(ctx context.Context) (float64, error) {
 // or Kubernetes. Everything lies in namespaces of its own.
 type bareTunnel struct {
 	program string
+	name    string // its own: wireguard-go has one directory of sockets, by device, for all namespaces
+	// bridged puts a bridge between each node and its gateway, as a bridge CNI does. It cuts
+	// VXLAN frames into segments in software (measured: Linux 6.18).
+	bridged bool
 	stops   []func()
 }
 
-// bareSpaces are the namespaces in the order of the way.
-func bareSpaces() []string {
-	return []string{"liqo-bench-podA", "liqo-bench-nodeA", "liqo-bench-gwA", "liqo-bench-gwB", "liqo-bench-nodeB", "liqo-bench-podB"}
+// space names the namespace of a place.
+func (t *bareTunnel) space(place string) string { return "liqo-" + t.name + "-" + place }
+
+// spaces are the namespaces in the order of the way.
+func (t *bareTunnel) spaces() []string {
+	return []string{t.space("podA"), t.space("nodeA"), t.space("gwA"), t.space("gwB"), t.space("nodeB"), t.space("podB")}
 }
 
 func (t *bareTunnel) down() {
 	for _, stop := range t.stops {
 		stop()
 	}
-	for _, s := range bareSpaces() {
+	for _, s := range t.spaces() {
 		exec.Command("ip", "netns", "delete", s).Run() // it may not be there
 	}
 }
 
-// bareLinks are in ip's own words. "@" stands for the namespaces' common beginning. The
-// pods' routes have the tunnel's MTU: nothing on the way changes segment sizes.
+// bareLinks are in ip's own words. "@" stands for the namespaces' common beginning, "@under"
+// for the device of a node towards its gateway. The pods' routes have the tunnel's MTU:
+// nothing on the way changes segment sizes.
 const bareLinks = `
 link add eth0 netns @podA type veth peer name pod netns @nodeA
 link add eth0 netns @podB type veth peer name pod netns @nodeB
@@ -198,9 +214,9 @@ link add out netns @gwA type veth peer name out netns @gwB
 -n @nodeA address add 10.10.1.1/24 dev pod
 -n @podB address add 10.20.1.2/24 dev eth0
 -n @nodeB address add 10.20.1.1/24 dev pod
--n @nodeA address add 192.168.1.1/24 dev eth0
+-n @nodeA address add 192.168.1.1/24 dev @under
 -n @gwA address add 192.168.1.2/24 dev eth0
--n @nodeB address add 192.168.2.1/24 dev eth0
+-n @nodeB address add 192.168.2.1/24 dev @under
 -n @gwB address add 192.168.2.2/24 dev eth0
 -n @gwA address add 172.16.0.1/24 dev out
 -n @gwB address add 172.16.0.2/24 dev out
@@ -233,9 +249,27 @@ link add out netns @gwA type veth peer name out netns @gwB
 -n @gwA route add 10.10.0.0/16 via 10.80.1.1
 -n @gwB route add 10.20.0.0/16 via 10.80.2.1`
 
+// bridges stand after bareLinks' cables, before its addresses.
+const bridges = `-n @nodeA link add cni0 type bridge
+-n @nodeB link add cni0 type bridge
+-n @nodeA link set eth0 master cni0
+-n @nodeB link set eth0 master cni0
+-n @nodeA link set cni0 up
+-n @nodeB link set cni0 up
+`
+
+// links are the commands that make the way.
+func (t *bareTunnel) links() string {
+	text, under := bareLinks, "eth0"
+	if t.bridged {
+		text, under = strings.Replace(text, "-n ", bridges+"-n ", 1), "cni0"
+	}
+	return strings.NewReplacer("@under", under, "@", t.space("")).Replace(strings.TrimSpace(text))
+}
+
 func (t *bareTunnel) up(ctx context.Context) (ends, error) {
 	t.down() // of a run that was killed
-	for _, s := range bareSpaces() {
+	for _, s := range t.spaces() {
 		if _, err := output(exec.CommandContext(ctx, "ip", "netns", "add", s)); err != nil {
 			return ends{}, err
 		}
@@ -243,8 +277,8 @@ func (t *bareTunnel) up(ctx context.Context) (ends, error) {
 			return ends{}, err
 		}
 	}
-	for line := range strings.Lines(strings.TrimSpace(bareLinks)) {
-		words := strings.Fields(strings.ReplaceAll(line, "@", "liqo-bench-"))
+	for line := range strings.Lines(t.links()) {
+		words := strings.Fields(line)
 		if _, err := output(exec.CommandContext(ctx, "ip", words...)); err != nil {
 			return ends{}, err
 		}
@@ -255,7 +289,7 @@ func (t *bareTunnel) up(ctx context.Context) (ends, error) {
 	enter := func(space string) func(context.Context, ...string) *exec.Cmd {
 		return func(ctx context.Context, command ...string) *exec.Cmd { return inSpace(ctx, space, command...) }
 	}
-	return ends{enter("liqo-bench-podA"), enter("liqo-bench-podB"), "10.20.1.2"}, nil
+	return ends{enter(t.space("podA")), enter(t.space("podB")), "10.20.1.2"}, nil
 }
 
 func inSpace(ctx context.Context, space string, command ...string) *exec.Cmd {
@@ -284,7 +318,7 @@ func (t *bareTunnel) tunnels(ctx context.Context) error {
 }
 
 func (t *bareTunnel) tunnel(ctx context.Context, side, key, peer, endpoint, pods string) error {
-	space, device := "liqo-bench-gw"+side, "bench"+side
+	space, device := t.space("gw"+side), t.name+side
 	// In the foreground: otherwise it would leave a child that nobody ends.
 	program := inSpace(context.Background(), space, t.program, "--foreground", device)
 	program.Env = append(os.Environ(), "LOG_LEVEL=error")
