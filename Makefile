@@ -19,11 +19,11 @@ KUBECONFIGS = $(CURDIR)/.testbed
 
 .PHONY: build image deps testbed-build generate check fmt test test-unit test-stories demo demo-down demo-env bench soak clean
 
-build: ## bin/liqo and bin/liqoctl
-	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqoctl
+build: ## bin/liqo, bin/liqo-control and bin/liqoctl
+	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
 
 image: deps build ## bin/liqo-image.tar, without a container engine
-	go run ./deploy/image -binary bin/liqo -tag $(IMAGE) -o bin/liqo-image.tar
+	go run ./deploy/image -tag $(IMAGE) -o bin/liqo-image.tar bin/liqo bin/liqo-control
 
 deps: ## Debian packages for the test clusters, when missing
 	$(TESTBED) deps

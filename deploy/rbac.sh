@@ -19,7 +19,7 @@ role() { # role <process> <packages>
 		{ doc = doc $0 "\n" }
 		END { flush() }' "$work/role.yaml"
 }
-role controller '{./identity,./peering,./network,./offloading,./reflection/replication,./internal/ctl,./cmd/liqo}'
+role controller '{./identity,./peering,./network,./offloading,./reflection/replication,./internal/ctl,./cmd/liqo-control}'
 role fabric ./network/fabric
 role gateway ./network/gateway
 role kubelet '{./offloading/kubelet,./reflection,./internal/remote}'

@@ -14,7 +14,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,verbs=get;list;watch

@@ -16,7 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/internal/ctl"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch

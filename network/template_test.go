@@ -24,7 +24,7 @@ import (
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected results of the stories")

@@ -18,7 +18,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients,verbs=get;list;watch;patch

@@ -3,7 +3,7 @@
 
 // Command image writes the container image of Liqo as a docker archive, without a container
 // engine: a layer with nft and the libraries it needs, taken from this machine, and a layer with
-// the static binary.
+// the static binaries, which are its arguments.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -29,17 +30,16 @@ import (
 )
 
 func main() {
-	binary := flag.String("binary", "", "static `file` that becomes /usr/bin/liqo")
 	tag := flag.String("tag", "", "name:tag of the image")
 	out := flag.String("o", "", "archive to write")
 	flag.Parse()
-	if err := build(*binary, *tag, *out); err != nil {
+	if err := build(flag.Args(), *tag, *out); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // build writes the image to out. The result depends on the inputs only: no times, no order.
-func build(binary, tag, out string) error {
+func build(binaries []string, tag, out string) error {
 	ref, err := name.NewTag(tag)
 	if err != nil {
 		return fmt.Errorf("parse image name: %w", err)
@@ -52,7 +52,11 @@ func build(binary, tag, out string) error {
 	if err != nil {
 		return err
 	}
-	app, err := layer(map[string]string{"/usr/bin/liqo": binary})
+	programs := map[string]string{}
+	for _, binary := range binaries {
+		programs["/usr/bin/"+filepath.Base(binary)] = binary
+	}
+	app, err := layer(programs)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@
 // Package daemon is what the roles gateway and fabric have in common: it keeps the network
 // namespace of the process equal to what the role wants.
 //
-//	objects ─cache─▶ Role.Want ─▶ plan.State ─┐
+//	objects ─watch─▶ Role.Want ─▶ plan.State ─┐
 //	kernel ─dataplane─▶ Observe ──────────────┴▶ plan.Diff ─▶ Apply, only what differs
 //
 // A look is taken when an object changes, when the kernel says that something of ours did, and
@@ -18,28 +18,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+	"k8s.io/klog/v2"
 
-	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -48,84 +33,92 @@ const (
 	// resync is between two looks when nothing happens: the time a change of our rules by
 	// somebody else may last, as nft tells nobody who did not ask.
 	resync = 10 * time.Second
+	// retryFirst and retryLast are the shortest and longest pause after a look that failed; they
+	// double in between. Our own half-made change wakes us, hence there is a pause at all.
+	retryFirst, retryLast = 50 * time.Millisecond, 2 * time.Second
 	// passes is how often a difference may come back before it is an error: one pass makes
 	// things, another what the kernel dropped with a device that was made anew.
 	passes = 3
 )
 
+// Task is something a role does beside, until the context ends.
+type Task func(context.Context) error
+
 // Role is what one role adds.
 type Role struct {
 	// Name is the role's: gateway or fabric.
 	Name string
-	// Kinds are the objects it reads; a change of one leads to a look.
-	Kinds []client.Object
-	// Cache limits what is read of them.
-	Cache cache.Options
+	// Sources are the objects it reads; a change of one leads to a look. There is no look before
+	// all are complete.
+	Sources []Source
 	// Want reads the objects and plans. When it is not ready the kernel is left as it is.
-	Want func(ctx context.Context, r client.Reader) (want plan.State, ready bool, err error)
+	Want func(ctx context.Context) (want plan.State, ready bool, err error)
+	// Tasks run beside; the first that fails ends the process.
+	Tasks []Task
 	// MetricsAddress and HealthAddress to listen on; "0" or empty = do not.
 	MetricsAddress, HealthAddress string
 	// Metrics to show beside the usual ones; nil = none.
-	Metrics prometheus.Gatherer
+	Metrics func() []Metric
 }
 
 // Daemon runs a role.
 type Daemon struct {
 	Role
-	manager.Manager
-	looks chan event.GenericEvent
+	looks chan struct{}
 
 	mu      sync.Mutex // guards plane and desired
 	plane   *dataplane.Dataplane
 	desired plan.State
 	settled atomic.Bool
+	counts  counts
 }
 
 // New prepares a daemon on a data plane, which it closes at the end of Run.
-func New(cfg *rest.Config, role Role, plane *dataplane.Dataplane) (*Daemon, error) {
-	role.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	mgr, err := ctrl.NewManager(cfg, manager.Options{
-		Scheme: scheme.New(), Cache: role.Cache, HealthProbeBindAddress: role.HealthAddress,
-		Metrics: metricsserver.Options{BindAddress: "0"}, // ours, see serveMetrics
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set up manager: %w", err)
-	}
-	d := &Daemon{Role: role, Manager: mgr, plane: plane, looks: make(chan event.GenericEvent, 1)}
-	if err := d.addController(); err != nil {
-		return nil, fmt.Errorf("set up controller: %w", err)
-	}
-	if err := mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
-		return nil, fmt.Errorf("set up health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("settled", d.ready); err != nil {
-		return nil, fmt.Errorf("set up readiness check: %w", err)
-	}
+func New(role Role, plane *dataplane.Dataplane) *Daemon {
+	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1)}
 	d.Look() // also when there is no object
-	for _, run := range []manager.RunnableFunc{d.serveMetrics, d.serveShow, d.watchKernel} {
-		if err := mgr.Add(run); err != nil {
-			return nil, fmt.Errorf("add runnable: %w", err)
-		}
-	}
-	return d, nil
+	return d
 }
 
-// Run runs until the context ends.
+// Run runs until the context ends or something fails that the process needs.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.plane.Close()
-	return d.Start(ctx)
+	tasks := append([]Task{d.keep, d.serveHealth, d.serveMetrics, d.serveShow, d.watchKernel}, d.Tasks...)
+	for _, source := range d.Sources {
+		tasks = append(tasks, func(ctx context.Context) error {
+			source.run(ctx, d.Look)
+			return nil
+		})
+	}
+	return together(ctx, tasks)
+}
+
+// together runs tasks until all have ended; the first that fails ends the others.
+func together(ctx context.Context, tasks []Task) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	failed := make(chan error, len(tasks))
+	for _, task := range tasks {
+		all.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	close(failed)
+	return <-failed
 }
 
 // Look asks for a look at the kernel soon.
 func (d *Daemon) Look() {
 	select {
-	case d.looks <- event.GenericEvent{Object: &trigger{}}:
+	case d.looks <- struct{}{}:
 	default: // one is already asked for
 	}
 }
-
-// trigger is the object of an event that concerns no object.
-type trigger struct{ client.Object }
 
 // With lends the data plane.
 func (d *Daemon) With(f func(*dataplane.Dataplane)) {
@@ -134,31 +127,61 @@ func (d *Daemon) With(f func(*dataplane.Dataplane)) {
 	f(d.plane)
 }
 
-// addController makes every event a look at everything: a role has one state.
-func (d *Daemon) addController() error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: d.Name}}}
-	})
-	b := ctrl.NewControllerManagedBy(d.Manager).Named(d.Name).WithOptions(controller.Options{SkipNameValidation: new(true)}).
-		WatchesRawSource(source.Channel(d.looks, one))
-	for _, kind := range d.Kinds {
-		b = b.Watches(kind, one)
+// keep takes a look whenever one is asked for, and now and then. Every event is a look at
+// everything: a role has one state.
+func (d *Daemon) keep(ctx context.Context) error {
+	retry := retryFirst
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.looks:
+		case <-time.After(resync):
+		}
+		err := d.look(ctx)
+		if err == nil {
+			retry = retryFirst
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		d.counts.failures.Add(1)
+		klog.FromContext(ctx).Error(err, "The network could not be made as wanted", "again", retry)
+		pause(ctx, retry)
+		retry = min(2*retry, retryLast)
+		d.Look()
 	}
-	return b.Complete(reconcile.Func(d.reconcile))
 }
 
-func (d *Daemon) reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	want, ready, err := d.Want(ctx, d.GetClient())
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (d *Daemon) look(ctx context.Context) error {
+	if !d.complete() {
+		return nil
+	}
+	want, ready, err := d.Want(ctx)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	if ready {
 		if err := d.settle(ctx, want); err != nil {
-			return reconcile.Result{}, err
+			return err
 		}
 	}
 	d.settled.Store(true)
-	return reconcile.Result{RequeueAfter: resync}, nil
+	d.counts.last.Store(time.Now().Unix())
+	return nil
+}
+
+// complete tells whether all objects are known: a part of them would take away what stands.
+func (d *Daemon) complete() bool {
+	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
 // settle changes the kernel until it is as wanted.
@@ -176,7 +199,8 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 		if changes.Empty() {
 			return nil
 		}
-		log.FromContext(ctx).Info("Changing the network", "changes", changes.String())
+		klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
+		d.counts.changes.Add(1)
 		if err := d.plane.Apply(ctx, changes); err != nil {
 			return err
 		}
@@ -194,11 +218,16 @@ func devices(s plan.State) []string {
 	return slices.Compact(out)
 }
 
-func (d *Daemon) ready(*http.Request) error {
-	if !d.settled.Load() {
+// ready tells why the network is not set up yet.
+func (d *Daemon) ready() error {
+	switch {
+	case d.settled.Load():
+		return nil
+	case !d.complete():
+		return errors.New("the API server has not told all objects yet; see the log")
+	default:
 		return errors.New("the network is not set up yet; see the log")
 	}
-	return nil
 }
 
 // watchKernel takes a look when somebody changed what is ours. Our own changes also lead to one,

@@ -14,11 +14,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -32,7 +29,7 @@ func (d *Daemon) serveShow(ctx context.Context) error {
 	l, err := net.Listen("unix", socket(d.Name))
 	if err != nil {
 		// Another process of the role still ends. It is no reason to stop carrying traffic.
-		log.FromContext(ctx).Info("The show command will find no answer", "error", err.Error())
+		klog.FromContext(ctx).Info("The show command will find no answer", "error", err.Error())
 		return nil
 	}
 	mux := http.NewServeMux()
@@ -64,22 +61,44 @@ func (d *Daemon) show(ctx context.Context, what string) (string, error) {
 	return have.String(), nil
 }
 
+// serveHealth answers the probes of the kubelet: alive while it answers, ready once the kernel has
+// been as wanted.
+func (d *Daemon) serveHealth(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := d.ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		io.WriteString(w, "ok")
+	})
+	return serveAt(ctx, d.HealthAddress, mux)
+}
+
 // serveMetrics serves /metrics.
 func (d *Daemon) serveMetrics(ctx context.Context) error {
-	if d.MetricsAddress == "" || d.MetricsAddress == "0" {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		all := d.counts.metrics()
+		if d.Metrics != nil {
+			all = append(all, d.Metrics()...)
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		writeMetrics(w, all)
+	})
+	return serveAt(ctx, d.MetricsAddress, mux)
+}
+
+func serveAt(ctx context.Context, address string, h http.Handler) error {
+	if address == "" || address == "0" {
 		return nil
 	}
-	all := prometheus.Gatherers{metrics.Registry}
-	if d.Metrics != nil {
-		all = append(all, d.Metrics)
-	}
-	l, err := net.Listen("tcp", d.MetricsAddress)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", d.MetricsAddress, err)
+		return fmt.Errorf("listen on %s: %w", address, err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
-	return serve(ctx, l, mux)
+	return serve(ctx, l, h)
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {

@@ -10,14 +10,12 @@ package fabric
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -41,6 +39,9 @@ type Options struct {
 type fabric struct {
 	Options
 	*daemon.Daemon
+	fabrics *daemon.Objects[netv1beta1.InternalFabric]
+	nodes   *daemon.Objects[netv1beta1.InternalNode]
+	ips     *daemon.Objects[ipamv1alpha1.IP]
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
@@ -49,48 +50,62 @@ type fabric struct {
 // Run runs the fabric until the context ends. What it programmed stays until the last gateway is
 // gone: a restart does not touch traffic.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	client, err := daemon.Connect(cfg)
+	if err != nil {
+		return err
+	}
 	plane, err := dataplane.Open(dataplane.Options{})
 	if err != nil {
 		return err
 	}
-	f := &fabric{Options: o}
-	f.Daemon, err = daemon.New(cfg, daemon.Role{
+	f := &fabric{
+		Options: o,
+		fabrics: daemon.Watch[netv1beta1.InternalFabric](client.Networking, "internalfabrics", daemon.Selection{}),
+		nodes:   daemon.Watch[netv1beta1.InternalNode](client.Networking, "internalnodes", daemon.Selection{}),
+		ips:     daemon.Watch[ipamv1alpha1.IP](client.IPAM, "ips", daemon.Selection{}),
+	}
+	f.Daemon = daemon.New(daemon.Role{
 		Name:           "fabric",
-		Kinds:          []client.Object{&netv1beta1.InternalFabric{}, &netv1beta1.InternalNode{}, &ipamv1alpha1.IP{}},
+		Sources:        []daemon.Source{f.fabrics, f.nodes, f.ips},
 		Want:           f.want,
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)
-	if err != nil {
-		return err
-	}
 	return f.Daemon.Run(ctx)
 }
 
-// want reads the objects and plans.
-func (f *fabric) want(ctx context.Context, r client.Reader) (plan.State, bool, error) {
-	var fabrics netv1beta1.InternalFabricList
-	var nodes netv1beta1.InternalNodeList
-	var ips ipamv1alpha1.IPList
-	for what, list := range map[string]client.ObjectList{"InternalFabrics": &fabrics, "InternalNodes": &nodes, "IPs": &ips} {
-		if err := r.List(ctx, list); err != nil {
-			return plan.State{}, false, fmt.Errorf("list %s: %w", what, err)
-		}
-	}
-	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: fabrics.Items, Nodes: nodes.Items, IPs: ips.Items}
+// want plans from the objects.
+func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
+	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: f.fabrics.List(), Nodes: f.nodes.List(), IPs: f.ips.List()}
 	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, RulePriority: f.RulePriority})
 	if !ready {
-		log.FromContext(ctx).Info("Waiting for the InternalNode of this node to get its addresses", "node", f.NodeName)
+		klog.FromContext(ctx).Info("Waiting for the InternalNode of this node to get its addresses", "node", f.NodeName)
 		return plan.State{}, false, nil
 	}
 	if len(in.Gateways) == 0 {
 		return plan.State{}, true, nil
 	}
 	var err error
-	f.With(func(d *dataplane.Dataplane) { in.Under, _, err = d.Underlay(in.Self.Outer) })
+	f.With(func(d *dataplane.Dataplane) { err = underlay(d, &in) })
 	if err != nil {
 		return plan.State{}, false, err
 	}
 	return plan.NodeState(in), true, nil
+}
+
+// underlay reads what carries the overlay's frames.
+func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
+	if in.Under, _, err = d.Underlay(in.Self.Outer); err != nil {
+		return err
+	}
+	outer := make([]netip.Addr, len(in.Gateways))
+	for i, g := range in.Gateways {
+		outer[i] = g.Outer
+	}
+	ports, err := d.Ports(outer)
+	for i := range in.Gateways {
+		in.Gateways[i].Port = ports[outer[i]]
+	}
+	return err
 }
 
 // Command is the role "fabric" with the documented flags.
@@ -104,9 +119,9 @@ func Command() *cobra.Command {
 			if o.NodeName == "" {
 				return errors.New("flag --nodename is needed")
 			}
-			cfg, err := ctrl.GetConfig()
+			cfg, err := daemon.Config()
 			if err != nil {
-				return fmt.Errorf("load kubeconfig: %w", err)
+				return err
 			}
 			return Run(cmd.Context(), cfg, o)
 		},

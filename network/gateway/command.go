@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/daemon"
@@ -39,9 +38,9 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := ctrl.GetConfig()
+			cfg, err := daemon.Config()
 			if err != nil {
-				return fmt.Errorf("load kubeconfig: %w", err)
+				return err
 			}
 			return Run(cmd.Context(), cfg, o)
 		},

@@ -6,7 +6,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,8 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -56,14 +59,14 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 		now := time.Now()
 		next, err := g.report(ctx, written, now)
 		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "The state of the connection could not be written")
+			klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
 			written = nil
 			pause(ctx, retryWrite)
 			continue
 		}
 		written = next
 		if err := g.redial(now, &dials); err != nil {
-			log.FromContext(ctx).Error(err, "The server could not be dialled anew")
+			klog.FromContext(ctx).Error(err, "The server could not be dialled anew")
 		}
 	}
 }
@@ -91,30 +94,38 @@ func (g *gateway) report(ctx context.Context, written *netv1beta1.Connection, no
 		}
 	}
 	meta.SetStatusCondition(&want.Status.Conditions, g.condition(want.Status.Value))
-	if apiEqual(written, want) {
+	if equal(written.Status, want.Status) {
 		return written, nil
 	}
 	if want.Status.Value != written.Status.Value {
-		log.FromContext(ctx).Info("The state of the connection changed", "from", written.Status.Value, "to", want.Status.Value)
+		klog.FromContext(ctx).Info("The state of the connection changed", "from", written.Status.Value, "to", want.Status.Value)
 	}
-	if err := g.GetClient().Status().Patch(ctx, want, client.MergeFrom(written)); err != nil {
+	if err := merge(ctx, g.connections(g.client.Networking.Patch(types.MergePatchType)).SubResource("status"), object{"status": want.Status}); err != nil {
 		return nil, fmt.Errorf("write status of Connection %s/%s: %w", want.Namespace, want.Name, err)
 	}
 	return want, nil
 }
 
-func apiEqual(a, b *netv1beta1.Connection) bool {
-	data, err := client.MergeFrom(a).Data(b)
-	return err == nil && string(data) == "{}"
+// equal tells whether two values are the same to the API server, which knows times to the second.
+func equal(a, b any) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return bytes.Equal(x, y)
+}
+
+// connections makes a request be about our Connection.
+func (g *gateway) connections(r *rest.Request) *rest.Request {
+	return r.Namespace(g.Namespace).Resource("connections").Name(api.GatewayResourceName(g.Name))
 }
 
 // ensureConnection returns the Connection, made or put right when needed.
 func (g *gateway) ensureConnection(ctx context.Context) (*netv1beta1.Connection, error) {
 	want := g.connection()
 	found := &netv1beta1.Connection{}
-	err := g.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(want), found)
+	err := g.connections(g.client.Networking.Get()).Do(ctx).Into(found)
 	if apierrors.IsNotFound(err) {
-		if err := g.GetClient().Create(ctx, want); err != nil {
+		err := g.client.Networking.Post().Namespace(g.Namespace).Resource("connections").Body(want).Do(ctx).Into(want)
+		if err != nil {
 			return nil, fmt.Errorf("create Connection %s/%s: %w", want.Namespace, want.Name, err)
 		}
 		return want, nil
@@ -127,10 +138,11 @@ func (g *gateway) ensureConnection(ctx context.Context) (*netv1beta1.Connection,
 	for k, v := range want.Labels {
 		metav1.SetMetaDataLabel(&found.ObjectMeta, k, v)
 	}
-	if apiEqual(old, found) {
+	if equal(old, found) {
 		return found, nil
 	}
-	if err := g.GetClient().Patch(ctx, found, client.MergeFrom(old)); err != nil {
+	patch := object{"metadata": object{"labels": want.Labels, "ownerReferences": want.OwnerReferences}, "spec": want.Spec}
+	if err := merge(ctx, g.connections(g.client.Networking.Patch(types.MergePatchType)), patch); err != nil {
 		return nil, fmt.Errorf("write Connection %s/%s: %w", want.Namespace, want.Name, err)
 	}
 	return found, nil

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/klog/v2"
 )
 
 // dialer finds the server's address. It is empty on servers, to which the client comes.
@@ -45,7 +45,7 @@ func (d *dialer) endpoint(ctx context.Context, now time.Time) netip.AddrPort {
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", d.host)
 	if err != nil || len(addrs) == 0 {
-		log.FromContext(ctx).Info("The name of the gateway server has no address", "name", d.host, "error", err)
+		klog.FromContext(ctx).Info("The name of the gateway server has no address", "name", d.host, "error", err)
 		return d.found
 	}
 	next := netip.AddrPortFrom(addrs[0].Unmap(), uint16(d.port))

@@ -11,21 +11,17 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -71,6 +67,13 @@ type Options struct {
 type gateway struct {
 	Options
 	*daemon.Daemon
+	client         daemon.API
+	configurations *daemon.Objects[netv1beta1.Configuration]
+	keys           *daemon.Objects[netv1beta1.PublicKey]
+	fabrics        *daemon.Objects[netv1beta1.InternalFabric]
+	nodes          *daemon.Objects[netv1beta1.InternalNode]
+	ips            *daemon.Objects[ipamv1alpha1.IP]
+
 	own    wgtypes.Key
 	dialer dialer
 	pinger *pinger
@@ -92,46 +95,52 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	client, err := daemon.Connect(cfg)
+	if err != nil {
+		return err
+	}
 	plane, err := dataplane.Open(dataplane.Options{PrivateKey: key, Userspace: o.Userspace})
 	if err != nil {
 		return err
 	}
 	own, other := o.addresses()
-	g := &gateway{Options: o, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
+	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
 	g.peer.Store("")
 	g.turn = make(chan struct{}, 1)
 	if !o.LeaderElection {
 		g.take(ctx, true)
 	}
 	g.pinger = newPinger(o, own.Addr(), other)
-	peer := cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: {
-		LabelSelector: labels.SelectorFromSet(labels.Set{api.LabelRemoteClusterID: o.RemoteClusterID}),
-	}}}
-	g.Daemon, err = daemon.New(cfg, daemon.Role{
-		Name: "gateway",
-		Kinds: []client.Object{
-			&netv1beta1.Configuration{}, &netv1beta1.PublicKey{}, &netv1beta1.InternalFabric{}, &netv1beta1.InternalNode{}, &ipamv1alpha1.IP{},
-		},
-		Cache:          cache.Options{ByObject: map[client.Object]cache.ByObject{&netv1beta1.Configuration{}: peer, &netv1beta1.PublicKey{}: peer}},
+	g.Daemon = daemon.New(daemon.Role{
+		Name:           "gateway",
+		Sources:        g.watch(),
 		Want:           g.want,
-		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Metrics: g.metrics(),
+		Tasks:          g.tasks(),
+		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Metrics: g.metrics,
 	}, plane)
-	if err != nil {
-		return err
-	}
-	runs := []manager.RunnableFunc{g.markActive, g.keepConnection}
-	if o.PingEnabled {
-		runs = append(runs, g.pinger.run)
-	}
-	if o.LeaderElection {
-		runs = append(runs, g.takeTurns)
-	}
-	for _, run := range runs {
-		if err := g.Add(run); err != nil {
-			return fmt.Errorf("add runnable: %w", err)
-		}
-	}
 	return g.Run(ctx)
+}
+
+// watch begins to copy the objects.
+func (g *gateway) watch() []daemon.Source {
+	peer := daemon.Selection{Namespace: g.Namespace, Labels: api.LabelRemoteClusterID + "=" + g.RemoteClusterID}
+	g.configurations = daemon.Watch[netv1beta1.Configuration](g.client.Networking, "configurations", peer)
+	g.keys = daemon.Watch[netv1beta1.PublicKey](g.client.Networking, "publickeies", peer)
+	g.fabrics = daemon.Watch[netv1beta1.InternalFabric](g.client.Networking, "internalfabrics", daemon.Selection{})
+	g.nodes = daemon.Watch[netv1beta1.InternalNode](g.client.Networking, "internalnodes", daemon.Selection{})
+	g.ips = daemon.Watch[ipamv1alpha1.IP](g.client.IPAM, "ips", daemon.Selection{})
+	return []daemon.Source{g.configurations, g.keys, g.fabrics, g.nodes, g.ips}
+}
+
+func (g *gateway) tasks() []daemon.Task {
+	tasks := []daemon.Task{g.markActive, g.keepConnection, g.returnMemory}
+	if g.PingEnabled {
+		tasks = append(tasks, g.pinger.run)
+	}
+	if g.LeaderElection {
+		tasks = append(tasks, g.takeTurns)
+	}
+	return tasks
 }
 
 // addresses are ours and the peer's in the tunnel.
@@ -146,17 +155,13 @@ func (o Options) addresses() (netip.Prefix, netip.Addr) {
 	return own, peer
 }
 
-// want reads the objects and plans.
-func (g *gateway) want(ctx context.Context, r client.Reader) (plan.State, bool, error) {
-	objects, err := g.read(ctx, r)
-	if err != nil {
-		return plan.State{}, false, err
-	}
+// want plans from the objects.
+func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	in, err := g.known(ctx)
 	if err != nil {
 		return plan.State{}, false, err
 	}
-	in = objects.Input(in)
+	in = g.objects().Input(in)
 	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
 		g.pinger.begin()
 	}
@@ -179,27 +184,15 @@ func (g *gateway) known(ctx context.Context) (plan.GatewayStateInput, error) {
 	return in, nil
 }
 
-func (g *gateway) read(ctx context.Context, r client.Reader) (plan.GatewayObjects, error) {
-	o := plan.GatewayObjects{Gateway: types.NamespacedName{Namespace: g.Namespace, Name: g.Name}}
-	var configurations netv1beta1.ConfigurationList
-	var keys netv1beta1.PublicKeyList
-	var fabrics netv1beta1.InternalFabricList
-	var nodes netv1beta1.InternalNodeList
-	var ips ipamv1alpha1.IPList
-	for what, list := range map[string]client.ObjectList{
-		"Configurations": &configurations, "PublicKeys": &keys, "InternalFabrics": &fabrics, "InternalNodes": &nodes, "IPs": &ips,
-	} {
-		if err := r.List(ctx, list); err != nil {
-			return o, fmt.Errorf("list %s: %w", what, err)
-		}
+func (g *gateway) objects() plan.GatewayObjects {
+	return plan.GatewayObjects{
+		Gateway:        types.NamespacedName{Namespace: g.Namespace, Name: g.Name},
+		Configurations: g.configurations.List(),
+		PublicKeys: slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
+			return k.Labels[api.LabelGatewayResource] != api.True
+		}),
+		Fabrics: g.fabrics.List(), Nodes: g.nodes.List(), IPs: g.ips.List(),
 	}
-	for _, k := range keys.Items {
-		if k.Labels[api.LabelGatewayResource] == api.True {
-			o.PublicKeys = append(o.PublicKeys, k)
-		}
-	}
-	o.Configurations, o.Fabrics, o.Nodes, o.IPs = configurations.Items, fabrics.Items, nodes.Items, ips.Items
-	return o, nil
 }
 
 // markActive keeps the label on our pod that the Service of a server selects and by which the
@@ -216,31 +209,35 @@ func (g *gateway) markActive(ctx context.Context) error {
 			if err == nil || ctx.Err() != nil {
 				break
 			}
-			log.FromContext(ctx).Error(err, "The gateway pod could not be marked")
+			klog.FromContext(ctx).Error(err, "The gateway pod could not be marked")
 			pause(ctx, retryWrite)
 		}
 	}
 }
 
-// +kubebuilder:rbac:groups="",resources=pods,namespace=tenant,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=pods,namespace=tenant,verbs=patch
 
-// label writes the mark when it differs.
+// label writes the mark. The API server writes nothing when it stands already.
 func (g *gateway) label(ctx context.Context, active bool) error {
-	pod := &corev1.Pod{}
-	if err := g.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: g.PodName}, pod); err != nil {
-		return fmt.Errorf("get pod %s/%s: %w", g.Namespace, g.PodName, err)
+	mark := any(api.True)
+	if !active {
+		mark = nil // removes it
 	}
-	if (pod.Labels[api.LabelGatewayActive] == api.True) == active {
-		return nil
-	}
-	patch := client.MergeFrom(pod.DeepCopy())
-	if active {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelGatewayActive, api.True)
-	} else {
-		delete(pod.Labels, api.LabelGatewayActive)
-	}
-	if err := g.GetClient().Patch(ctx, pod, patch); err != nil {
+	patch := object{"metadata": object{"labels": object{api.LabelGatewayActive: mark}}}
+	if err := merge(ctx, g.client.Core.Patch(types.MergePatchType).Namespace(g.Namespace).Resource("pods").Name(g.PodName), patch); err != nil {
 		return fmt.Errorf("label pod %s/%s: %w", g.Namespace, g.PodName, err)
 	}
 	return nil
+}
+
+// object is one in JSON.
+type object = map[string]any
+
+// merge sends a merge patch.
+func merge(ctx context.Context, request *rest.Request, patch object) error {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	return request.Body(text).Do(ctx).Error()
 }

@@ -26,9 +26,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
@@ -76,7 +74,6 @@ func runRole(text string) error {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return err
 	}
-	log.SetLogger(klog.NewKlogr())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	cfg := &rest.Config{Host: r.Config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: r.Config.CA, CertData: r.Config.Cert, KeyData: r.Config.Key}}

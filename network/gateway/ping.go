@@ -13,8 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -41,8 +40,8 @@ type pinger struct {
 	policy    plan.PingPolicy
 	// changed tells that health may be worth a look.
 	changed chan struct{}
-	// histogram of the round trips; nil = nobody asks.
-	histogram prometheus.Histogram
+	// histogram of the round trips, in microseconds.
+	histogram *daemon.Histogram
 
 	mu     sync.Mutex
 	health plan.Health
@@ -53,11 +52,19 @@ type pinger struct {
 // openLimit bounds the memory of pings without answer; an answer comes within a few.
 const openLimit = 64
 
+// latencyLimits are 100 µs to 0.8 s, each twice the last.
+func latencyLimits() (limits []float64) {
+	for limit := 100.0; len(limits) < 14; limit *= 2 {
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
 func newPinger(o Options, own, peer netip.Addr) *pinger {
 	port := uint16(o.PingPort)
 	return &pinger{
 		own: netip.AddrPortFrom(own, port), peer: netip.AddrPortFrom(peer, port), clusterID: o.RemoteClusterID, policy: o.Ping,
-		changed: make(chan struct{}, 1), health: plan.Health{Started: time.Now()},
+		changed: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
 	}
 }
 
@@ -151,9 +158,7 @@ func (p *pinger) answered(sent, now time.Time) {
 		if t.Equal(sent) {
 			p.open = nil
 			p.health = p.health.Answer(now, now.Sub(t))
-			if p.histogram != nil {
-				p.histogram.Observe(float64(now.Sub(t).Microseconds()))
-			}
+			p.histogram.Observe(float64(now.Sub(t).Microseconds()))
 			break
 		}
 	}

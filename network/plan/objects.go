@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -39,7 +39,7 @@ type GatewayObjects struct {
 // tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	for _, f := range alive(o.Fabrics) {
-		if client.ObjectKeyFromObject(&f) == o.Gateway {
+		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
 			in.Self.Overlay = parseAddr(f.Spec.Interface.Gateway.IP)
 			continue
 		}
@@ -150,14 +150,14 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 // alive leaves out what is being deleted.
 func alive[T any, P interface {
 	*T
-	client.Object
+	metav1.Object
 }](list []T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return P(&x).GetDeletionTimestamp() != nil })
 }
 
 func firstByName[T any, P interface {
 	*T
-	client.Object
+	metav1.Object
 }](list []T) P {
 	list = alive[T, P](list)
 	if len(list) == 0 {

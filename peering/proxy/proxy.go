@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -35,7 +34,7 @@ const (
 
 // Command is the role's command.
 func Command() *cobra.Command {
-	h := &handler{log: ctrl.Log.WithName("proxy")}
+	h := &handler{log: klog.Background().WithName("proxy")}
 	port := api.ProxyPort
 	cmd := &cobra.Command{
 		Use:   "proxy",

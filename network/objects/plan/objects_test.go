@@ -33,14 +33,7 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// The flag is shared by the tests of this package, in whatever file it comes first.
-func init() {
-	if flag.Lookup("update") == nil {
-		flag.Bool("update", false, "rewrite the expected results of the stories")
-	}
-}
-
-func updating() bool { return flag.Lookup("update").Value.String() == "true" }
+var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
 
 // TestObjects tells the stories of testdata/objects: root.yaml is the object a controller looks at,
 // world.yaml everything else, plan.yaml what is planned.
@@ -61,7 +54,7 @@ func TestObjects(t *testing.T) {
 				t.Errorf("the second plan differs: %s", cmp.Diff(got, again))
 			}
 			keepsWhatItGranted(t, root, world)
-			if updating() {
+			if *update {
 				rewrite(t, file, story, got)
 				return
 			}

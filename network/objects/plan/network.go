@@ -1,6 +1,10 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package plan decides what the network's controllers make of objects: CIDRs and addresses are
+// granted, gateways rendered from templates, nodes and gateways given their place in the overlay.
+// It reads and writes nothing; package network gathers its inputs. What the kernels make of these
+// objects is decided in network/plan.
 package plan
 
 import (

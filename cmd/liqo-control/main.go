@@ -1,0 +1,42 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command liqo-control holds the roles that talk to API servers and carry no traffic. Nobody calls
+// it by name: command liqo becomes it when one of these roles is asked for.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/deploy/cleanup"
+)
+
+func main() {
+	logger := klog.NewKlogr()
+	log.SetLogger(logger)
+	ctx, stop := signal.NotifyContext(log.IntoContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		logger.Error(err, "stopped")
+		os.Exit(1)
+	}
+}
+
+// root lists the roles. What runs in one process is in that role's file.
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "liqo",
+		Short:         "Joins independent Kubernetes clusters as peers",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(controller(), kubelet(), cleanup.Command())
+	return cmd
+}

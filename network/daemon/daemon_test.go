@@ -1,0 +1,133 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// TestObjectsAreFollowed: the copy waits for an API server that is away, then has what is there
+// and every change.
+func TestObjectsAreFollowed(t *testing.T) {
+	cfg := apitest.Start(t).Config
+	var away atomic.Bool
+	away.Store(true)
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if away.Load() {
+			return nil, errors.New("away")
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	client, err := Connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := Watch[netv1beta1.InternalNode](client.Networking, "internalnodes", Selection{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	var changes atomic.Int64
+	go func() {
+		nodes.run(ctx, func() { changes.Add(1) })
+		close(ended)
+	}()
+	if nodes.complete() {
+		t.Error("complete without an API server")
+	}
+	away.Store(false)
+	space.Eventually(t, "an empty list", func() error { return expect(nodes.complete(), "complete") })
+
+	request := client.Networking.Post().Resource("internalnodes").Body(&netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	if err := request.Do(ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "the object", func() error {
+		list := nodes.List()
+		return expect(len(list) == 1 && list[0].Name == "n1" && list[0].UID != "" && list[0].ManagedFields == nil, "as created")
+	})
+	seen := changes.Load()
+	if err := client.Networking.Delete().Resource("internalnodes").Name("n1").Do(ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "no object", func() error { return expect(len(nodes.List()) == 0 && changes.Load() > seen, "gone and told") })
+
+	// Errors of the API server keep their meaning.
+	if err := client.Networking.Get().Resource("internalnodes").Name("n1").Do(ctx).Error(); !apierrors.IsNotFound(err) {
+		t.Errorf("get what is gone: %v", err)
+	}
+	cancel()
+	<-ended
+}
+
+func expect(ok bool, what string) error {
+	if !ok {
+		return fmt.Errorf("not %s", what)
+	}
+	return nil
+}
+
+// TestOneFailureEndsAll: the first task that fails ends the others, and is the one that is told.
+func TestOneFailureEndsAll(t *testing.T) {
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	fails := func(context.Context) error { return errors.New("first") }
+	done := func(context.Context) error { return nil }
+	if err := together(t.Context(), []Task{waits, done, fails, waits}); err == nil || err.Error() != "first" {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := together(ctx, []Task{waits, done}); err != nil {
+		t.Errorf("an end that was asked for: %v", err)
+	}
+}
+
+// TestMetricsText: the text format of Prometheus, a histogram among others.
+func TestMetricsText(t *testing.T) {
+	h := NewHistogram(100, 200)
+	for _, v := range []float64{50, 100, 150, 1e6} {
+		h.Observe(v)
+	}
+	var b strings.Builder
+	writeMetrics(&b, []Metric{
+		{Name: "bytes_total", Type: "counter", Help: "Bytes.", Labels: Label("peer", `a"b`), Value: 1 << 40},
+		h.Metric(Metric{Name: "trip_us", Help: "Round trips.", Labels: Label("peer", "a")}),
+		{Name: "up", Type: "gauge", Help: "1 while up."},
+	})
+	want := `# HELP bytes_total Bytes.
+# TYPE bytes_total counter
+bytes_total{peer="a\"b"} 1.099511627776e+12
+# HELP trip_us Round trips.
+# TYPE trip_us histogram
+trip_us_bucket{peer="a",le="100"} 2
+trip_us_bucket{peer="a",le="200"} 3
+trip_us_bucket{peer="a",le="+Inf"} 4
+trip_us_sum{peer="a"} 1.0003e+06
+trip_us_count{peer="a"} 4
+# HELP up 1 while up.
+# TYPE up gauge
+up 0
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}

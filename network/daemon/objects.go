@@ -1,0 +1,221 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// Config is how to reach the API server: as KUBECONFIG says, else as the pod's own account.
+func Config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig: %w", err)
+	}
+	return cfg, nil
+}
+
+// API reads and writes the few kinds the roles need, a client for each group. One that knew all
+// kinds of Kubernetes would be most of the process: see docs/decisions/0007.
+type API struct {
+	Networking, IPAM, Core, Coordination rest.Interface
+}
+
+// Connect makes the clients. It does not wait for the API server.
+func Connect(cfg *rest.Config) (API, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // the API server's own priority and fairness is the limit
+	s, err := kinds()
+	if err != nil {
+		return API{}, fmt.Errorf("register kinds: %w", err)
+	}
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
+	shared, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return API{}, fmt.Errorf("make HTTP client: %w", err)
+	}
+	var out API
+	for gv, client := range map[schema.GroupVersion]*rest.Interface{
+		netv1beta1.GroupVersion: &out.Networking, ipamv1alpha1.GroupVersion: &out.IPAM,
+		corev1.SchemeGroupVersion: &out.Core, coordinationv1.SchemeGroupVersion: &out.Coordination,
+	} {
+		if *client, err = clientFor(cfg, gv, shared); err != nil {
+			return API{}, fmt.Errorf("make client for %s: %w", gv, err)
+		}
+	}
+	return out, nil
+}
+
+// kinds are those the roles read and write.
+func kinds() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
+	metav1.AddToGroupVersion(s, coordinationv1.SchemeGroupVersion)
+	metav1.AddToGroupVersion(s, metav1.Unversioned) // the Status of an error
+	add := runtime.NewSchemeBuilder(netv1beta1.AddToScheme, ipamv1alpha1.AddToScheme)
+	return s, add.AddToScheme(s)
+}
+
+func clientFor(cfg *rest.Config, gv schema.GroupVersion, shared *http.Client) (rest.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	return rest.RESTClientForConfigAndClient(cfg, shared)
+}
+
+// Source is a kind of objects a daemon keeps a copy of.
+type Source interface {
+	// run keeps the copy until the context ends, and calls changed after each change of it.
+	run(ctx context.Context, changed func())
+	// complete tells whether all objects were there once.
+	complete() bool
+}
+
+// Objects is the copy of the objects of one kind. Whoever gets some must not write to them.
+type Objects[T any] struct {
+	list     cache.ListerWatcher
+	resource string
+	example  any
+	meta     func(*T) metav1.Object
+
+	mu      sync.Mutex // guards what follows
+	objects map[string]T
+	listed  bool
+	changed func()
+}
+
+// Selection limits what is read of a kind; the zero value = everything in the cluster.
+type Selection struct {
+	Namespace string
+	// Labels is a selector as text.
+	Labels string
+}
+
+// Watch prepares a copy of the objects of a resource; a daemon it is given to keeps it.
+func Watch[T any, P interface {
+	*T
+	metav1.Object
+}](client rest.Interface, resource string, selection Selection) *Objects[T] {
+	return &Objects[T]{
+		list: cache.NewFilteredListWatchFromClient(client, resource, selection.Namespace, func(o *metav1.ListOptions) {
+			o.LabelSelector = selection.Labels
+		}),
+		resource: resource,
+		example:  P(new(T)),
+		meta:     func(x *T) metav1.Object { return P(x) },
+		objects:  map[string]T{},
+	}
+}
+
+// List returns the objects, ordered by namespace and name.
+func (o *Objects[T]) List() []T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	keys := make([]string, 0, len(o.objects))
+	for key := range o.objects {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	out := make([]T, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, o.objects[key])
+	}
+	return out
+}
+
+// run implements Source. The reflector lists and watches, and tries again for ever, with growing
+// pauses, while the API server is away.
+func (o *Objects[T]) run(ctx context.Context, changed func()) {
+	o.mu.Lock()
+	o.changed = changed
+	o.mu.Unlock()
+	cache.NewReflectorWithOptions(o.list, o.example, o, cache.ReflectorOptions{Name: o.resource}).RunWithContext(ctx)
+}
+
+func (o *Objects[T]) complete() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.listed
+}
+
+// Add implements cache.ReflectorStore.
+func (o *Objects[T]) Add(obj any) error {
+	return o.one(obj, func(key string, object T) { o.objects[key] = object })
+}
+
+// Update implements cache.ReflectorStore.
+func (o *Objects[T]) Update(obj any) error { return o.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (o *Objects[T]) Delete(obj any) error {
+	return o.one(obj, func(key string, _ T) { delete(o.objects, key) })
+}
+
+// Replace implements cache.ReflectorStore: it takes the whole list.
+func (o *Objects[T]) Replace(list []any, _ string) error {
+	next := map[string]T{}
+	for _, obj := range list {
+		key, object, err := o.take(obj)
+		if err != nil {
+			return err
+		}
+		next[key] = object
+	}
+	o.change(func() { o.objects, o.listed = next, true })
+	return nil
+}
+
+func (o *Objects[T]) one(obj any, f func(key string, object T)) error {
+	key, object, err := o.take(obj)
+	if err == nil {
+		o.change(func() { f(key, object) })
+	}
+	return err
+}
+
+// take reads what the reflector hands over, without the owners of its fields: they are most of an
+// object's bytes.
+func (o *Objects[T]) take(obj any) (key string, object T, err error) {
+	p, ok := obj.(*T)
+	if !ok {
+		return "", object, fmt.Errorf("keep %s: got a %T", o.resource, obj)
+	}
+	m := o.meta(p)
+	m.SetManagedFields(nil)
+	return m.GetNamespace() + "/" + m.GetName(), *p, nil
+}
+
+func (o *Objects[T]) change(f func()) {
+	o.mu.Lock()
+	f()
+	changed := o.changed
+	o.mu.Unlock()
+	changed()
+}
+
+// Resync implements cache.ReflectorStore: a daemon looks at everything now and then anyway.
+func (o *Objects[T]) Resync() error { return nil }

@@ -1,0 +1,89 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/daemon"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *election {
+	t.Helper()
+	client, err := daemon.Connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &election{client: client.Coordination, namespace: "tenant", name: "gw-peer", identity: name, times: times}
+}
+
+// TestOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
+// go, and after the lease's duration when it falls silent.
+func TestOneReplicaHasItsTurn(t *testing.T) {
+	cfg := apitest.Start(t).Config
+	if _, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	times := LeaseTimes{Duration: time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 10 * time.Second}
+	a, b := replica(t, cfg, "a", times), replica(t, cfg, "b", times)
+	holds := func(e *election, want string) {
+		t.Helper()
+		if got, err := e.attempt(t.Context()); err != nil || got != want {
+			t.Fatalf("%s sees holder %q, %v; want %q", e.identity, got, err, want)
+		}
+	}
+	holds(a, "a")
+	holds(b, "a")
+	holds(a, "a")
+
+	if err := a.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holds(b, "b")
+	holds(a, "b")
+
+	began := time.Now()
+	space.Eventually(t, "a follows b, which is silent", func() error {
+		if got, err := a.attempt(t.Context()); err != nil || got != "a" {
+			return fmt.Errorf("holder %q, %v", got, err)
+		}
+		return nil
+	})
+	if took := time.Since(began); took < times.Duration/2 {
+		t.Errorf("a took the lease after %v, before it was over", took)
+	}
+	holds(b, "a")
+	if n := *b.last.Spec.LeaseTransitions; n != 2 {
+		t.Errorf("%d transitions, want 2", n)
+	}
+}
+
+// TestTheTurnStaysWithoutAnAPIServer: traffic goes on while the API server is away.
+func TestTheTurnStaysWithoutAnAPIServer(t *testing.T) {
+	times := LeaseTimes{Duration: time.Millisecond, RenewDeadline: 10 * time.Millisecond, RetryPeriod: time.Millisecond}
+	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a", Lease: times}, client: client, turn: make(chan struct{}, 1)}
+	g.take(t.Context(), true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.takeTurns(ctx); err != nil || !g.active.Load() {
+		t.Errorf("active %t, %v", g.active.Load(), err)
+	}
+}

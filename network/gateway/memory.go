@@ -1,0 +1,48 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/network/dataplane"
+)
+
+const (
+	// calmCheck is between two looks at the traffic.
+	calmCheck = 5 * time.Second
+	// calmBytes is the most that passes in that time while the tunnel is calm: 1 MB/s.
+	calmBytes = 5_000_000
+)
+
+// returnMemory gives memory back when a burst of traffic is over. WireGuard inside this process
+// takes 64 KiB for every packet in flight: measured, 150 MB after seconds of load, of which nothing
+// had come back two minutes later.
+func (g *gateway) returnMemory(ctx context.Context) error {
+	var before int64
+	busy := false
+	for ; ctx.Err() == nil; pause(ctx, calmCheck) {
+		now := g.carried()
+		calm := now-before < calmBytes
+		if busy && calm {
+			debug.FreeOSMemory() // pools let go of what two collections in a row find unused
+			debug.FreeOSMemory()
+		}
+		before, busy = now, !calm
+	}
+	return nil
+}
+
+// carried is what passed the tunnel so far, in bytes.
+func (g *gateway) carried() int64 {
+	key, _ := g.peer.Load().(string)
+	var t dataplane.Traffic
+	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(0), key) }) // 0 without a tunnel
+	return t.Received + t.Sent
+}

@@ -1,0 +1,26 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides what the kernel of a node or of a gateway's pod is to look like: objects
+// become a State, and two States become the Changes between them. It reads and writes nothing.
+//
+// It is linked into the processes that carry traffic, and knows no controllers for that reason:
+// what those make of objects is decided in network/objects/plan. Start at NodeState and
+// GatewayState; members.go holds what both have in common.
+package plan
+
+import "net/netip"
+
+// first returns the first address of a prefix, host bits zero: the one that stands for sources
+// a cluster does not announce, when the prefix is an external CIDR.
+func first(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
+
+// last returns the highest address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(b)*8; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}
