@@ -4,10 +4,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,15 +38,34 @@ func (c *cluster) await(ctx context.Context, obj client.Object, ok func() bool, 
 	if err != nil {
 		return err
 	}
+	defer show(ctx, "")
 	err = c.follow(ctx, list, func(have items) bool {
 		for _, item := range have {
 			reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(item).Elem())
+			show(ctx, c.remark(obj))
 			return ok()
 		}
+		show(ctx, c.nameOf(obj)+" does not exist yet")
 		return false
-	}, client.InNamespace(obj.GetNamespace()), client.MatchingFields{"metadata.name": obj.GetName()})
+	}, only(obj)...)
 	return c.timedOut(err, append([]client.Object{obj}, blame...)...)
 }
+
+// remark is an object's name and what it says of itself.
+func (c *cluster) remark(object client.Object) string {
+	if says := saysOf(object); says != "" {
+		return c.nameOf(object) + ": " + says
+	}
+	return c.nameOf(object)
+}
+
+// only selects one object by its name.
+func only(obj client.Object) []client.ListOption {
+	return []client.ListOption{client.InNamespace(obj.GetNamespace()), client.MatchingFields{nameField: obj.GetName()}}
+}
+
+// nameField selects by name, in every kind.
+const nameField = "metadata.name"
 
 // awaitGone watches until the object does not exist.
 func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
@@ -50,29 +73,33 @@ func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	return c.awaitNone(ctx, list, client.InNamespace(obj.GetNamespace()),
-		client.MatchingFields{"metadata.name": obj.GetName()})
+	return c.awaitNone(ctx, list, only(obj)...)
 }
 
 // awaitNone watches until no object of the list exists.
 func (c *cluster) awaitNone(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	var left client.Object
+	defer show(ctx, "")
+	var left []client.Object
 	err := c.follow(ctx, list, func(have items) bool {
-		for _, left = range have {
-			return false
+		left = have.sorted()
+		if len(left) > 1 {
+			show(ctx, fmt.Sprintf("%s, and %d more", c.remark(left[0]), len(left)-1))
+		} else if len(left) == 1 {
+			show(ctx, c.remark(left[0]))
 		}
-		return true
+		return len(left) == 0
 	}, opts...)
-	if meta.IsNoMatchError(err) {
+	switch {
+	case meta.IsNoMatchError(err):
 		return nil
+	case len(left) == 0:
+		return err
 	}
-	if left != nil {
-		return c.timedOut(err, left)
-	}
-	return err
+	return c.timedOut(err, left[0])
 }
 
-// follow watches the objects of one list until done holds for them.
+// follow watches the objects of one list until done holds for them. Who may not watch, or may only
+// read the one object asked for, asks again and again.
 func (c *cluster) follow(ctx context.Context, list client.ObjectList, done func(items) bool, opts ...client.ListOption) error {
 	for {
 		finished, err := c.followOnce(ctx, list, done, opts)
@@ -82,7 +109,7 @@ func (c *cluster) follow(ctx context.Context, list client.ObjectList, done func(
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case meta.IsNoMatchError(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), runtime.IsNotRegisteredError(err):
-			return fmt.Errorf("list %T: %w", list, err)
+			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -96,14 +123,8 @@ var errPoll = errors.New("watch forbidden")
 
 // followOnce lists, then watches from there until done holds or the watch ends.
 func (c *cluster) followOnce(ctx context.Context, list client.ObjectList, done func(items) bool, opts []client.ListOption) (bool, error) {
-	if err := c.List(ctx, list, opts...); err != nil {
-		return false, err
-	}
-	have := items{}
-	if err := meta.EachListItem(list, func(o runtime.Object) error {
-		have.put(o)
-		return nil
-	}); err != nil {
+	have, err := c.listOnce(ctx, list, opts)
+	if err != nil {
 		return false, err
 	}
 	if done(have) {
@@ -134,10 +155,105 @@ func (c *cluster) followOnce(ctx context.Context, list client.ObjectList, done f
 	return false, nil
 }
 
+// listOnce lists; a single object is read instead where that is all the user may do.
+func (c *cluster) listOnce(ctx context.Context, list client.ObjectList, opts []client.ListOption) (items, error) {
+	have := items{}
+	err := c.List(ctx, list, opts...)
+	if apierrors.IsForbidden(err) {
+		if found, got := c.getOnly(ctx, list, opts); got == nil || apierrors.IsNotFound(got) {
+			if got == nil {
+				have.put(found)
+			}
+			return have, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return itemsOf(list)
+}
+
+// itemsOf are the objects of a list.
+func itemsOf(list client.ObjectList) (items, error) {
+	out := items{}
+	return out, meta.EachListItem(list, func(o runtime.Object) error {
+		out.put(o)
+		return nil
+	})
+}
+
+// all lists objects in the order of their names; a kind the cluster does not know has none.
+func (c *cluster) all(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
+	err := c.List(ctx, list, opts...)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
+	}
+	found, err := itemsOf(list)
+	return found.sorted(), err
+}
+
+// kindsOf is the kind of a list's objects as kubectl takes it.
+func (c *cluster) kindsOf(list client.ObjectList) string {
+	gvk, err := apiutil.GVKForObject(list, c.Scheme())
+	if err != nil {
+		return fmt.Sprintf("%T", list)
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List")))
+	return plural.Resource
+}
+
+// getOnly reads the object a list is narrowed down to by its name.
+func (c *cluster) getOnly(ctx context.Context, list client.ObjectList, opts []client.ListOption) (client.Object, error) {
+	wanted := (&client.ListOptions{}).ApplyOptions(opts)
+	if wanted.FieldSelector == nil {
+		return nil, errNotOne
+	}
+	name, ok := wanted.FieldSelector.RequiresExactMatch(nameField)
+	if !ok {
+		return nil, errNotOne
+	}
+	gvk, err := apiutil.GVKForObject(list, c.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("find the kind of %T: %w", list, err)
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	made, err := c.Scheme().New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", gvk.Kind, err)
+	}
+	object, ok := made.(client.Object)
+	if !ok {
+		return nil, errNotOne
+	}
+	return object, c.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: name}, object)
+}
+
+// errNotOne: the list is not of one object known by its name.
+var errNotOne = errors.New("not a single object")
+
 func (i items) put(o runtime.Object) {
 	if object, ok := o.(client.Object); ok {
 		i[object.GetUID()] = object
 	}
+}
+
+// sorted are the objects in the order of their namespaces and names.
+func (i items) sorted() []client.Object {
+	return slices.SortedFunc(maps.Values(i), func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}
+
+// namesIn are the names of the objects, in order.
+func namesIn(i items) []string {
+	var out []string
+	for _, object := range i.sorted() {
+		out = append(out, object.GetName())
+	}
+	return out
 }
 
 func (i items) drop(o runtime.Object) {

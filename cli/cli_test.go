@@ -9,17 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/cli"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -29,12 +25,21 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 
 // session is a story: what a user types and what appears.
 //
-//	$ liqoctl …            output and errors, in order; [1] when it fails
-//	$ show FILE            a file liqoctl wrote below $DIR
+//	$ liqoctl …            output and errors, in order; [1] when it fails; "> FILE" keeps its data below $DIR
+//	$ show FILE            a file below $DIR
 //	$ apply rome FILE      objects of the archive's FILE, with their status, go to a cluster
+//	$ delete rome FILE     and go away
+//	$ spec rome FILE       the spec of the object in FILE
+//	$ left rome            what of a peering is there
+//	$ keys rome            the key with which a cluster proves who it is
+//	$ roles milan          the chart's roles of peering users go to a cluster
+//	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
+//	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
+//	$ stop milan           the cluster is gone
 type session struct {
 	dir      string
 	clusters map[string]*apitest.Server
+	stops    map[string]func()
 }
 
 // play runs the commands of a session and returns it with what they really print.
@@ -53,12 +58,24 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			out.WriteString(s.liqoctl(t, words))
 		case "apply":
 			s.apply(t, words[1], file(t, archive, words[2]))
+		case "delete":
+			s.delete(t, words[1], file(t, archive, words[2]))
+		case "spec":
+			out.WriteString(s.spec(t, words[1], file(t, archive, words[2])))
+		case "left":
+			out.WriteString(s.left(t, words[1]))
+		case "keys":
+			s.keys(t, words[1])
+		case "roles":
+			s.apply(t, words[1], roles(t))
+		case "kubernetes":
+			s.kubernetes(t, words[1])
+		case "become":
+			s.become(t, words[1], words[2])
+		case "stop":
+			s.stops[words[1]]()
 		case "show":
-			data, err := os.ReadFile(filepath.Join(s.dir, words[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			out.Write(data)
+			out.WriteString(s.hide(string(s.read(t, words[1]))))
 		default:
 			t.Fatalf("unknown command %q", line)
 		}
@@ -66,55 +83,59 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 	return out.String()
 }
 
+func (s *session) read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// hide puts names in the place of what differs from run to run.
+func (s *session) hide(text string) string {
+	text = strings.ReplaceAll(text, s.dir, "$DIR")
+	for name, cluster := range s.clusters {
+		text = strings.ReplaceAll(text, strings.TrimPrefix(cluster.Config.Host, "https://"), name)
+	}
+	return random.ReplaceAllString(text, "<random>")
+}
+
+// random is the end of a peering user's name.
+var random = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
 // liqoctl runs one command; answers of the user follow "<".
 func (s *session) liqoctl(t *testing.T, words []string) string {
 	t.Helper()
-	input := ""
-	for i, word := range words {
-		if word == "<" {
-			words, input = words[:i], words[i+1]+"\n"
-			break
+	input, kept := "", ""
+	for len(words) > 2 && strings.Contains("<>", words[len(words)-2]) {
+		last := words[len(words)-1]
+		if words[len(words)-2] == "<" {
+			input = last + "\n"
+		} else {
+			kept = last
 		}
-		words[i] = strings.ReplaceAll(word, "$DIR", s.dir)
+		words = words[:len(words)-2]
 	}
-	var printed bytes.Buffer
-	code := cli.Run(t.Context(), words, genericiooptions.IOStreams{In: strings.NewReader(input), Out: &printed, ErrOut: &printed})
-	text := strings.ReplaceAll(printed.String(), s.dir, "$DIR")
-	for name, cluster := range s.clusters {
-		text = strings.ReplaceAll(text, cluster.Config.Host, "https://"+name)
+	for i, word := range words {
+		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
+	var printed, data bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &printed, ErrOut: &printed}
+	if kept != "" {
+		streams.Out = &data
+	}
+	code := cli.Run(t.Context(), words, streams)
+	if kept != "" {
+		if err := os.WriteFile(filepath.Join(s.dir, kept), data.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := s.hide(printed.String())
 	if code != 0 {
 		text += fmt.Sprintf("[%d]\n", code)
 	}
 	return text
-}
-
-func (s *session) apply(t *testing.T, cluster string, manifests []byte) {
-	t.Helper()
-	c, err := client.New(s.clusters[cluster].Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, manifest := range strings.Split(string(manifests), "---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		status := object.Object["status"]
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatalf("create %s: %v", object.GetName(), err)
-		}
-		if status == nil {
-			continue
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
-		object.Object["status"] = status
-		if err := c.Status().Update(t.Context(), object); err != nil {
-			t.Fatalf("status of %s: %v", object.GetName(), err)
-		}
-	}
 }
 
 func file(t *testing.T, archive *txtar.Archive, name string) []byte {
@@ -160,27 +181,13 @@ func TestArguments(t *testing.T) {
 	stories(t, "arguments", func(t *testing.T) *session { return &session{dir: t.TempDir()} })
 }
 
-// TestClusters: sessions with two real API servers. Nothing but liqoctl acts there.
-func TestClusters(t *testing.T) {
-	stories(t, "clusters", func(t *testing.T) *session {
-		s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{"rome": apitest.Start(t), "milan": apitest.Start(t)}}
-		for name, cluster := range s.clusters {
-			s.kubeconfig(t, name, cluster)
-		}
-		return s
-	})
+// TestCluster: sessions with a real API server, on which nothing but liqoctl acts.
+func TestCluster(t *testing.T) {
+	stories(t, "cluster", func(t *testing.T) *session { return newSession(t, "rome") })
 }
 
-// kubeconfig writes $DIR/<name>.
-func (s *session) kubeconfig(t *testing.T, name string, cluster *apitest.Server) {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	tls := cluster.Config.TLSClientConfig
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: cluster.Config.Host, CertificateAuthorityData: tls.CAData}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: tls.CertData, ClientKeyData: tls.KeyData}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, name)); err != nil {
-		t.Fatal(err)
-	}
+// TestClusters: sessions with two real API servers. Nothing but liqoctl acts there, unless the story
+// says so.
+func TestClusters(t *testing.T) {
+	stories(t, "clusters", func(t *testing.T) *session { return newSession(t, "rome", "milan") })
 }

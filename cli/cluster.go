@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -47,6 +48,8 @@ type cluster struct {
 	config *rest.Config
 	// namespace is where Liqo is installed.
 	namespace string
+	// current is the namespace the kubeconfig chooses; "default" if it says nothing.
+	current string
 	// id is the cluster ID; empty where Liqo need not be installed.
 	id string
 	// tenant is the tenant namespace for the other cluster; empty until ensured.
@@ -106,17 +109,39 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	if sameServer(here.config, there.config) {
 		return nil, nil, errSameCluster
 	}
-	e.busy(nowhere, "Contacting the clusters")
+	e.busy(nowhere, func() string { return "Contacting the clusters" })
 	err = together(func() error { return here.identify(ctx) }, func() error { return there.identify(ctx) })
 	e.quiet()
 	if err != nil {
 		return nil, nil, err
 	}
 	if here.id == there.id {
-		return nil, nil, errSameCluster
+		return nil, nil, here.notTwo(ctx, there)
 	}
 	here.tenant, there.tenant = p.objectNamespace, p.remoteNamespace
 	return here, there, nil
+}
+
+// notTwo says why two clusters with one ID cannot be peers: they are one cluster, reached at two
+// addresses, or two whose IDs clash. The namespace kube-system has one UID as long as its cluster
+// lives. Who may not read it holds the narrow rights of a peer, whose cluster is another one.
+func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
+	mine, others := &corev1.Namespace{}, &corev1.Namespace{}
+	read := func(c *cluster, into *corev1.Namespace) error {
+		into.Name = metav1.NamespaceSystem
+		if err := c.read(ctx, into); err != nil && !apierrors.IsForbidden(err) {
+			return err
+		}
+		return nil
+	}
+	if err := together(func() error { return read(c, mine) }, func() error { return read(other, others) }); err != nil {
+		return err
+	}
+	if mine.UID == others.UID && mine.UID != "" {
+		return errSameCluster
+	}
+	return fmt.Errorf("both clusters use the cluster ID %q; give one of them a new one: run '%s uninstall' there, then '%s install --cluster-id <new ID>'",
+		c.id, c.env.name, c.env.name)
 }
 
 var errSameCluster = errors.New("local and remote clusters must be different")
@@ -150,7 +175,11 @@ func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace s
 	if err != nil {
 		return nil, kubeconfigError(err, at)
 	}
-	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, env: e}, nil
+	current, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, kubeconfigError(err, at)
+	}
+	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, env: e}, nil
 }
 
 // named is "local ", "remote " or nothing, to stand before "cluster".
@@ -215,9 +244,17 @@ func (c *cluster) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
-		"check that its API server runs and %s is right", c.side.flag("kubeconfig"))
+	return &noAnswer{c.side, hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
+		"check that its API server runs and %s is right", c.side.flag("kubeconfig"))}
 }
+
+// noAnswer says that a cluster cannot be reached.
+type noAnswer struct {
+	at side
+	error
+}
+
+func (n *noAnswer) Unwrap() error { return n.error }
 
 // apply makes the object exist with at least the fields given; fields others filled in stay, and
 // nothing is written when all is there. It uses get, create and update only: the rights of a

@@ -19,8 +19,7 @@ import (
 )
 
 func (e *env) createCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "create", Short: "Create one of the objects of a peering", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := group("create", "Create one of the objects of a peering")
 	e.createConfiguration(cmd)
 	e.createGatewayServer(cmd)
 	e.createGatewayClient(cmd)
@@ -36,22 +35,21 @@ const usageOutput = "Print the object as json or yaml and create nothing"
 func (e *env) createConfiguration(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "configuration NAME", "Tell the cluster the address ranges of a peer", "config", "configurations")
 	var pods, external cidrs
-	o.needPeer(cmd, "Cluster ID of the peer")
-	o.outputFlag(cmd, "", usageOutput)
+	o.networkObject(cmd)
 	cmd.Flags().Var(&pods, "pod-cidr", "Address ranges of the peer's pods")
 	cmd.Flags().Var(&external, "external-cidr", "External address range of the peer")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until it is in force")
 	require(cmd, "pod-cidr", "external-cidr")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := ranges{pod: pods, external: external}
-		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
 			return configuration(c.tenant, args[0], string(o.peer), r), nil
-		}, "Configuration created", func(s *script, c *cluster, object client.Object) error {
+		}, said: "Configuration created", done: func(s *script, c *cluster, object client.Object) error {
 			conf := object.(*netv1beta1.Configuration)
 			return s.ready(o.wait, "Configuration is ready", func(ctx context.Context) error {
 				return c.await(ctx, conf, func() bool { return configured(conf, r) })
 			})
-		})
+		}})
 	}
 }
 
@@ -68,12 +66,9 @@ func (e *env) createGatewayServer(parent *cobra.Command) {
 	var t template
 	var mtu int
 	service, kind := serverService{}, choice("LoadBalancer", "NodePort", "ClusterIP")
-	o.needPeer(cmd, "Cluster ID of the peer")
-	o.outputFlag(cmd, "", usageOutput)
+	o.networkObject(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&t.resource, "type", serverTemplates, "Kind of the template: group/version/resource")
-	flags.StringVar(&t.name, "template-name", api.WgGatewayServerTemplateName, "Template of the server")
-	flags.StringVar(&t.namespace, "template-namespace", "", "Namespace of the template (default: Liqo's)")
+	t.addFlags(flags, "", template{resource: serverTemplates, name: api.WgGatewayServerTemplateName})
 	flags.Var(kind, "service-type", "Type of the Service")
 	flags.Int32Var(&service.port, "port", api.WireGuardPort, "Port of the Service")
 	flags.Int32Var(&service.nodePort, "node-port", 0, "Node port of the Service; 0 = any")
@@ -82,15 +77,15 @@ func (e *env) createGatewayServer(parent *cobra.Command) {
 	flags.BoolVar(&o.wait, "wait", false, "Wait until clients can connect")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		service.kind = kind.value
-		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
 			t.namespace = orDefault(t.namespace, c.namespace)
 			return gatewayServer(metaFor(c.tenant, args[0], string(o.peer)), t, service, mtu), nil
-		}, "Gatewayserver created", func(s *script, c *cluster, object client.Object) error {
+		}, said: "Gatewayserver created", done: func(s *script, c *cluster, object client.Object) error {
 			server := object.(*netv1beta1.GatewayServer)
 			return s.ready(o.wait, "gatewayserver is ready", func(ctx context.Context) error {
 				return c.await(ctx, server, func() bool { return dialable(server.Status.Endpoint) })
 			})
-		})
+		}})
 	}
 }
 
@@ -106,47 +101,44 @@ func (e *env) createGatewayClient(parent *cobra.Command) {
 	var t template
 	var mtu int
 	endpoint, protocol := netv1beta1.EndpointStatus{}, choice("UDP", "TCP")
-	o.needPeer(cmd, "Cluster ID of the peer")
-	o.outputFlag(cmd, "", usageOutput)
+	o.networkObject(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&endpoint.Addresses, "addresses", nil, "Addresses or names of the server")
 	flags.Int32Var(&endpoint.Port, "port", 0, "Port of the server")
 	flags.Var(protocol, "protocol", "Protocol of the tunnel's packets")
-	flags.StringVar(&t.resource, "type", clientTemplates, "Kind of the template: group/version/resource")
-	flags.StringVar(&t.name, "template-name", api.WgGatewayClientTemplateName, "Template of the client")
-	flags.StringVar(&t.namespace, "template-namespace", "", "Namespace of the template (default: Liqo's)")
+	t.addFlags(flags, "", template{resource: clientTemplates, name: api.WgGatewayClientTemplateName})
 	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until its pod runs")
 	require(cmd, "addresses", "port")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		endpoint.Protocol = netv1beta1.Protocol(protocol.value)
-		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
 			t.namespace = orDefault(t.namespace, c.namespace)
 			return gatewayClient(metaFor(c.tenant, args[0], string(o.peer)), t, endpoint, mtu), nil
-		}, "Gatewayclient created", func(s *script, c *cluster, object client.Object) error {
+		}, said: "Gatewayclient created", done: func(s *script, c *cluster, object client.Object) error {
 			return s.ready(o.wait, "gatewayclient is ready", func(ctx context.Context) error {
 				return c.awaitGateway(ctx, object.GetNamespace(), args[0], object)
 			})
-		})
+		}})
 	}
 }
 
 func (e *env) createPublicKey(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "publickey NAME", "Give the gateway the public key of a peer", "publickeys", "publickeies")
 	var key base64Bytes
-	o.needPeer(cmd, "Cluster ID of the peer")
-	o.outputFlag(cmd, "", usageOutput)
+	o.networkObject(cmd)
 	cmd.Flags().Var(&key, "public-key", "The key, 32 bytes in base64")
 	require(cmd, "public-key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
 			return publicKey(c.tenant, args[0], string(o.peer), key), nil
-		}, "Publickey created", nil)
+		}, said: "Publickey created"})
 	}
 }
 
 func (e *env) createNonce(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "nonce", "Create the challenge a consumer must sign")
+	o.ownTenant = true
 	o.needPeer(cmd, "Cluster ID of the consumer")
 	o.outputFlag(cmd, "", usageOutput)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -155,28 +147,27 @@ func (e *env) createNonce(parent *cobra.Command) {
 			namespace := orDefault(o.namespace, api.TenantNamespace(peer))
 			return e.print(o.output, tenantNamespace(namespace, peer), nonce(namespace, peer))
 		}
-		s, stop := e.newScript(cmd.Context(), o.timeout)
-		defer stop()
-		c, err := e.here(s.ctx, o.liqoNamespace)
-		if err != nil {
-			return err
-		}
-		c.tenant = o.namespace
-		if err := c.ensureTenant(s.ctx, peer); err != nil {
-			return err
-		}
-		if err := c.apply(s.ctx, nonce(c.tenant, peer)); err != nil {
-			return err
-		}
-		s.info(nowhere, "Nonce created")
-		challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
-		if err != nil {
-			return err
-		}
-		s.info(nowhere, "Nonce generated successfully")
-		s.info(nowhere, "Nonce retrieved: %s", challenge)
-		return nil
+		return o.act(cmd, func(s *script, c *cluster) error { return s.newNonce(c, peer) })
 	}
+}
+
+// newNonce makes the challenge and prints it.
+func (s *script) newNonce(c *cluster, peer string) error {
+	if err := c.ensureTenant(s.ctx, peer); err != nil {
+		return err
+	}
+	if err := c.apply(s.ctx, nonce(c.tenant, peer)); err != nil {
+		return err
+	}
+	s.info(nowhere, "Nonce created")
+	s.busy(nowhere, "Waiting for nonce to be generated")
+	challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
+	if err != nil {
+		return err
+	}
+	s.info(nowhere, "Nonce generated successfully")
+	s.info(nowhere, "Nonce retrieved: %s", challenge)
+	return nil
 }
 
 func (e *env) createResourceSlice(parent *cobra.Command) {
@@ -194,19 +185,15 @@ func (e *env) createResourceSlice(parent *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		s, stop := e.newScript(cmd.Context(), o.timeout)
-		defer stop()
-		c, err := o.cluster(s.ctx)
-		if err != nil {
-			return err
-		}
 		wanted := slice{name: args[0], class: class, resources: resources, virtualNode: !noNode}
-		if o.output != "" {
-			return e.print(o.output, resourceSlice(c.tenant, string(o.peer), wanted))
-		}
-		w := &wish{script: s, consumer: c, provider: string(o.peer), slice: wanted}
-		w.start()
-		return w.report()
+		return o.act(cmd, func(s *script, c *cluster) error {
+			if o.output != "" {
+				return e.print(o.output, resourceSlice(c.tenant, string(o.peer), wanted))
+			}
+			w := &wish{script: s, consumer: c, provider: string(o.peer), slice: wanted}
+			w.start()
+			return w.report()
+		})
 	}
 }
 
@@ -240,21 +227,21 @@ func (e *env) createVirtualNode(parent *cobra.Command) {
 		if v.optionsNamespace, v.options, err = namespacedName(options); err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), func(c *cluster) (client.Object, error) {
+		return o.run(cmd, maker{build: func(ctx context.Context, c *cluster) (client.Object, error) {
 			if sliceName == "" {
 				return virtualNode(c.tenant, string(o.peer), v), nil
 			}
 			from := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: sliceName}}
-			if err := c.read(cmd.Context(), from); err != nil {
+			if err := c.read(ctx, from); err != nil {
 				return nil, err
 			}
 			if len(from.Status.Resources) == 0 {
 				return nil, fmt.Errorf("resourceslice %q was not granted resources yet; see 'kubectl -n %s describe resourceslice %s'", sliceName, c.tenant, sliceName)
 			}
 			return virtualNode(c.tenant, string(o.peer), virtualNodeOf(v, from)), nil
-		}, "Virtual node created", func(s *script, c *cluster, _ client.Object) error {
+		}, said: "Virtual node created", done: func(s *script, c *cluster, _ client.Object) error {
 			return s.ready(v.createNode, fmt.Sprintf("Node %s is Ready", v.name), func(ctx context.Context) error { return c.awaitNode(ctx, v.name) })
-		})
+		}})
 	}
 }
 

@@ -14,46 +14,44 @@ import (
 )
 
 func (e *env) deleteCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "delete", Short: "Delete one of the objects of a peering", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := group("delete", "Delete one of the objects of a peering")
 	e.deleteNoun(cmd, &netv1beta1.Configuration{}, "configuration", "Configuration", "config", "configurations")
 	e.deleteNoun(cmd, &netv1beta1.GatewayServer{}, "gatewayserver", "GatewayServer", "gatewayservers", "server", "servers", "gws")
 	e.deleteNoun(cmd, &netv1beta1.GatewayClient{}, "gatewayclient", "GatewayClient", "gatewayclients", "client", "clients", "gwc")
 	e.deleteNoun(cmd, &netv1beta1.PublicKey{}, "publickey", "PublicKey", "publickeys", "publickeies")
 	e.deleteNoun(cmd, &offv1beta1.VirtualNode{}, "virtualnode", "Virtual node", "vn", "virtualnodes")
+	e.deletePeeringUser(cmd)
 	return cmd
 }
 
 // deleteNoun adds the deletion of one kind. Without a namespace the object is looked for in all.
 func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said string, aliases ...string) {
 	cmd, o := e.noun(parent, noun+" NAME", "Delete a "+noun, aliases...)
+	cmd.ValidArgsFunction = firstOnly(e.completion(e.namesOf(kind)))
 	cmd.Flags().Var(&o.peer, "remote-cluster-id", "Cluster ID of the peer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, stop := e.newScript(cmd.Context(), o.timeout)
-		defer stop()
-		c, err := o.cluster(s.ctx)
-		if err != nil {
-			return err
-		}
-		object := kind.DeepCopyObject().(client.Object)
-		object.SetName(args[0])
-		object.SetNamespace(c.tenant)
-		if c.tenant == "" {
-			if err := c.locate(s.ctx, object); err != nil {
+		return o.act(cmd, func(s *script, c *cluster) error {
+			object := kind.DeepCopyObject().(client.Object)
+			object.SetName(args[0])
+			object.SetNamespace(c.tenant)
+			if c.tenant == "" {
+				if err := c.locate(s.ctx, object); err != nil {
+					return err
+				}
+			}
+			found, err := c.remove(s.ctx, object)
+			if err != nil {
 				return err
 			}
-		}
-		found, err := c.remove(s.ctx, object)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return fmt.Errorf("%s not found", c.nameOf(object))
-		}
-		if err := c.awaitGone(s.ctx, object); err != nil {
-			return err
-		}
-		s.info(nowhere, "%s deleted", said)
-		return nil
+			if !found {
+				return fmt.Errorf("%s not found", c.nameOf(object))
+			}
+			s.busy(nowhere, "Deleting "+noun)
+			if err := c.awaitGone(s.ctx, object); err != nil {
+				return err
+			}
+			s.info(nowhere, "%s deleted", said)
+			return nil
+		})
 	}
 }

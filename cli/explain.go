@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,22 +54,50 @@ func (c *cluster) timedOut(err error, objects ...client.Object) error {
 // whether it exists.
 func (c *cluster) reason(ctx context.Context, object client.Object) (reason string, found bool) {
 	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return c.eventOf(ctx, object), false
-	}
-	if err != nil {
+	case apierrors.IsForbidden(err):
+		return "", true
+	case err != nil:
 		return oneLine(err.Error()), true
 	}
 	if reason = c.stateOf(ctx, object); reason == "" {
 		reason = c.eventOf(ctx, object)
 	}
 	if reason == "" && object.GetDeletionTimestamp() != nil {
-		reason = fmt.Sprintf("still being deleted, held by %v", object.GetFinalizers())
+		reason = heldBy(object)
 	}
 	return reason, true
 }
 
+// heldBy says what keeps an object that is being deleted.
+func heldBy(object client.Object) string {
+	holders := object.GetFinalizers()
+	if n, ok := object.(*corev1.Namespace); ok {
+		for _, finalizer := range n.Spec.Finalizers {
+			holders = append(holders, string(finalizer))
+		}
+	}
+	return fmt.Sprintf("still being deleted, held by %v", holders)
+}
+
+// stateOf is what an object or its pods say is wrong.
 func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
+	says := saysOf(object)
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		if says == "" {
+			return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+		}
+	case *appsv1.DaemonSet:
+		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+	}
+	return says
+}
+
+// saysOf is what an object says of itself in its conditions, when something is wrong.
+func saysOf(object client.Object) string {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		for _, condition := range o.Status.Conditions {
@@ -76,9 +105,8 @@ func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
 				return condition.Message
 			}
 		}
-		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
-	case *appsv1.DaemonSet:
-		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+	case *corev1.Namespace:
+		return namespaceSays(o)
 	case *authv1beta1.ResourceSlice:
 		for _, condition := range o.Status.Conditions {
 			if condition.Status != authv1beta1.ResourceSliceAccepted {
@@ -105,14 +133,29 @@ func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
 	return ""
 }
 
-// podsOf says why the pods of a workload are not ready.
+// namespaceSays is what Kubernetes tells about a namespace it cannot empty.
+func namespaceSays(n *corev1.Namespace) string {
+	var says []string
+	for _, condition := range n.Status.Conditions {
+		if n.DeletionTimestamp != nil && condition.Status == corev1.ConditionTrue {
+			says = append(says, condition.Message)
+		}
+	}
+	return strings.Join(says, "; ")
+}
+
+// podsOf says why the pods of a workload are not ready; nothing to who may not look.
 func (c *cluster) podsOf(ctx context.Context, namespace string, of *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil {
 		return err.Error()
 	}
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	err = c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	switch {
+	case apierrors.IsForbidden(err):
+		return ""
+	case err != nil:
 		return oneLine(err.Error())
 	}
 	if len(pods.Items) == 0 {

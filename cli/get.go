@@ -12,17 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
 func (e *env) getCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "get", Short: "Print a secret of a peering", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := group("get", "Print a secret of a peering")
 	challenge, o := e.noun(cmd, "nonce", "Print the nonce a consumer must sign")
 	o.needPeer(challenge, "Cluster ID of the consumer")
 	challenge.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.printField(cmd.Context(), api.NonceSecret, api.NonceField)
 	}
 	kubeconfig, k := e.noun(cmd, "kubeconfig IDENTITY", "Print the kubeconfig of an identity", "kc")
+	kubeconfig.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&authv1beta1.Identity{})))
 	k.needPeer(kubeconfig, "Cluster ID of the provider")
 	kubeconfig.RunE = func(cmd *cobra.Command, args []string) error {
 		return k.printField(cmd.Context(), api.KubeconfigSecretName(args[0]), api.KubeconfigField)

@@ -129,25 +129,20 @@ func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
 	if err != nil {
 		return localInfo{}, err
 	}
-	out := localInfo{ClusterID: c.id, Version: d.Labels[labelVersion], Labels: map[string]string{}, APIServerAddr: c.config.Host}
-	for _, container := range d.Spec.Template.Spec.Containers {
-		for _, arg := range container.Args {
-			if pairs, ok := strings.CutPrefix(arg, "--cluster-labels="); ok {
-				for _, pair := range strings.Split(pairs, ",") {
-					k, v, _ := strings.Cut(pair, "=")
-					out.Labels[k] = v
-				}
-			}
-			if url, ok := strings.CutPrefix(arg, "--api-server-address-override="); ok {
-				out.APIServerAddr = url
-			}
+	out := localInfo{
+		ClusterID: c.id, Version: d.Labels[labelVersion], Labels: map[string]string{},
+		APIServerAddr: orDefault(flagOf(d, "api-server-address-override"), c.config.Host),
+	}
+	for _, pair := range strings.Split(flagOf(d, "cluster-labels"), ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			out.Labels[k] = v
 		}
 	}
 	return out, nil
 }
 
-// healthInfo looks at the pods of the installation and of the tenants' gateways and virtual
-// kubelets.
+// healthInfo looks at the pods of the installation. Those of gateways and virtual kubelets show in the
+// peerings.
 func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {
@@ -220,24 +215,35 @@ func (c *cluster) peerings(ctx context.Context) (peerings, error) {
 		return out, fmt.Errorf("list foreignclusters: %w", err)
 	}
 	for i := range list.Items {
-		if f := &list.Items[i]; active(f) {
+		if f := &list.Items[i]; enabledPeer(f) {
 			out.Peers = append(out.Peers, peeringOf(f))
 		}
 	}
 	return out, nil
 }
 
-// active reports whether some module is on with a peer.
-func active(f *corev1beta1.ForeignCluster) bool { return enabledPeer(f) }
-
 func peeringOf(f *corev1beta1.ForeignCluster) peering {
 	modules := f.Status.Modules
 	return peering{
 		ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
 		NetworkingStatus:     statusOf(modules.Networking),
-		AuthenticationStatus: statusOf(modules.Authentication),
+		AuthenticationStatus: authenticationStatus(f),
 		OffloadingStatus:     statusOf(modules.Offloading),
 	}
+}
+
+// authenticationStatus is that of the module and of the peer's API server, which it is there for.
+func authenticationStatus(f *corev1beta1.ForeignCluster) moduleStatus {
+	if status := statusOf(f.Status.Modules.Authentication); status != healthy || len(authenticationAlerts(f)) == 0 {
+		return status
+	}
+	return unhealthy
+}
+
+// authenticationAlerts are those of the module and of the peer's API server.
+func authenticationAlerts(f *corev1beta1.ForeignCluster) []string {
+	peer := corev1beta1.Module{Enabled: f.Status.Modules.Authentication.Enabled, Conditions: f.Status.Conditions}
+	return append(alertsOf(peer), alertsOf(f.Status.Modules.Authentication)...)
 }
 
 func statusOf(m corev1beta1.Module) moduleStatus {

@@ -47,7 +47,7 @@ type gatewayInfo struct {
 
 type peerNetwork struct {
 	Status  moduleStatus `json:"status"`
-	Alerts  []string     `json:"alerts,omitempty"`
+	Alerts  []string     `json:"alerts"`
 	CIDRs   cidrInfo     `json:"CIDRs"`
 	Gateway gatewayInfo  `json:"gateway"`
 }
@@ -57,15 +57,17 @@ type sliceInfo struct {
 	Name      string              `json:"name"`
 	Action    string              `json:"action"`
 	Accepted  bool                `json:"accepted"`
-	Alerts    []string            `json:"alerts,omitempty"`
+	Alerts    []string            `json:"alerts"`
 	Resources corev1.ResourceList `json:"resources"`
 }
 
 type peerAuth struct {
-	Status         moduleStatus `json:"status"`
-	Alerts         []string     `json:"alerts,omitempty"`
-	APIServerAddr  string       `json:"APIServerAddr,omitempty"`
-	ResourceSlices []sliceInfo  `json:"resourceSlices,omitempty"`
+	Status        moduleStatus `json:"status"`
+	Alerts        []string     `json:"alerts"`
+	APIServerAddr string       `json:"APIServerAddr"`
+	// APIServerStatus is empty where nobody looks at the peer's API server.
+	APIServerStatus moduleStatus `json:"APIServerStatus,omitempty"`
+	ResourceSlices  []sliceInfo  `json:"resourceSlices"`
 }
 
 type nodeInfo struct {
@@ -78,8 +80,8 @@ type nodeInfo struct {
 
 type peerOffloading struct {
 	Status       moduleStatus `json:"status"`
-	Alerts       []string     `json:"alerts,omitempty"`
-	VirtualNodes []nodeInfo   `json:"virtualNodes,omitempty"`
+	Alerts       []string     `json:"alerts"`
+	VirtualNodes []nodeInfo   `json:"virtualNodes"`
 }
 
 // peerInfo is all info peer shows of one peer.
@@ -92,7 +94,8 @@ type peerInfo struct {
 
 func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 	return &cobra.Command{Use: "peer [cluster-id…]", Short: "Show the peerings with some or all clusters",
-		RunE: func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd.Context(), ids, f) }}
+		ValidArgsFunction: e.completion(activeIDs()),
+		RunE:              func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd.Context(), ids, f) }}
 }
 
 func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
@@ -137,7 +140,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.Foreig
 	missing := slices.Clone(ids)
 	var out []corev1beta1.ForeignCluster
 	for _, f := range list.Items {
-		if active(&f) && (len(ids) == 0 || slices.Contains(ids, f.Spec.ClusterID)) {
+		if enabledPeer(&f) && (len(ids) == 0 || slices.Contains(ids, f.Spec.ClusterID)) {
 			out = append(out, f)
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == f.Spec.ClusterID })
 		}
@@ -153,32 +156,39 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 	modules, peer := f.Status.Modules, f.Spec.ClusterID
 	into.Info = whoInfo{ClusterID: peer, Role: f.Status.Role}
 	into.Network.Status, into.Network.Alerts = statusOf(modules.Networking), alertsOf(modules.Networking)
-	into.Authentication = peerAuth{Status: statusOf(modules.Authentication), Alerts: alertsOf(modules.Authentication), APIServerAddr: f.Status.APIServerURL}
+	into.Authentication = peerAuth{
+		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
+	}
 	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
-	namespace := ""
-	if f.Status.TenantNamespace != nil {
-		namespace = f.Status.TenantNamespace.Local
-	}
-	if namespace == "" {
-		return nil
-	}
 	return together(
-		func() error { return c.inspectRanges(ctx, namespace, peer, &into.Network.CIDRs) },
-		func() error { return c.inspectGateway(ctx, namespace, peer, &into.Network.Gateway) },
-		func() (err error) {
-			into.Authentication.ResourceSlices, err = c.slices(ctx, namespace, peer)
-			return err
-		},
-		func() (err error) {
-			into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, namespace, peer)
-			return err
-		},
+		func() error { return c.inspectRanges(ctx, peer, &into.Network.CIDRs) },
+		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
+		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
+		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
 	)
 }
 
-func (c *cluster) inspectRanges(ctx context.Context, namespace, peer string, into *cidrInfo) error {
+// apiServerStatus tells whether the peer's API server answers.
+func apiServerStatus(f *corev1beta1.ForeignCluster) moduleStatus {
+	for _, condition := range f.Status.Conditions {
+		if condition.Type != corev1beta1.APIServerStatusCondition {
+			continue
+		}
+		if condition.Status == corev1beta1.ConditionEstablished {
+			return healthy
+		}
+		return unhealthy
+	}
+	return ""
+}
+
+// everywhere: networks joined by hand need no tenant namespace; the peer's label is what counts.
+const everywhere = metav1.NamespaceAll
+
+func (c *cluster) inspectRanges(ctx context.Context, peer string, into *cidrInfo) error {
+	into.Remote = cidrPair{Pod: []string{}, External: []string{}}
 	list := &netv1beta1.ConfigurationList{}
-	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 		return err
 	}
 	for _, item := range list.Items {
@@ -192,12 +202,13 @@ func (c *cluster) inspectRanges(ctx context.Context, namespace, peer string, int
 	return nil
 }
 
-func (c *cluster) inspectGateway(ctx context.Context, namespace, peer string, into *gatewayInfo) error {
+func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gatewayInfo) error {
+	into.Address = []string{}
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
-	if err := c.listOf(ctx, namespace, peer, servers); err != nil {
+	if err := c.listOf(ctx, everywhere, peer, servers); err != nil {
 		return err
 	}
-	if err := c.listOf(ctx, namespace, peer, clients); err != nil {
+	if err := c.listOf(ctx, everywhere, peer, clients); err != nil {
 		return err
 	}
 	for _, g := range servers.Items {
@@ -213,14 +224,14 @@ func (c *cluster) inspectGateway(ctx context.Context, namespace, peer string, in
 	return nil
 }
 
-func (c *cluster) slices(ctx context.Context, namespace, peer string) ([]sliceInfo, error) {
+func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) {
 	list := &authv1beta1.ResourceSliceList{}
-	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 		return nil, err
 	}
-	var out []sliceInfo
+	out := []sliceInfo{}
 	for _, s := range list.Items {
-		info := sliceInfo{Name: s.Name, Action: "Providing", Accepted: len(s.Status.Conditions) > 1, Resources: s.Status.Resources}
+		info := sliceInfo{Name: s.Name, Action: "Providing", Accepted: len(s.Status.Conditions) > 1, Alerts: []string{}, Resources: s.Status.Resources}
 		if s.Labels[api.LabelReplication] == api.True {
 			info.Action = "Consuming"
 		}
@@ -235,12 +246,12 @@ func (c *cluster) slices(ctx context.Context, namespace, peer string) ([]sliceIn
 	return out, nil
 }
 
-func (c *cluster) virtualNodes(ctx context.Context, namespace, peer string) ([]nodeInfo, error) {
+func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, error) {
 	list := &offv1beta1.VirtualNodeList{}
-	if err := c.listOf(ctx, namespace, peer, list); err != nil {
+	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 		return nil, err
 	}
-	var out []nodeInfo
+	out := []nodeInfo{}
 	for _, v := range list.Items {
 		info := nodeInfo{Name: v.Name, Status: unhealthy, ResourceSlice: v.Labels[api.LabelResourceSliceName], Resources: v.Spec.ResourceQuota.Hard}
 		if v.Spec.KubeconfigSecretRef != nil {
@@ -289,6 +300,9 @@ func peerBoxes(p *peerInfo) []string {
 	auth.addList(0, "Alerts", p.Authentication.Alerts)
 	if p.Authentication.APIServerAddr != "" {
 		auth.add(0, "API server", p.Authentication.APIServerAddr)
+	}
+	if p.Authentication.APIServerStatus != "" {
+		auth.add(0, "API server status", string(p.Authentication.APIServerStatus))
 	}
 	for _, s := range p.Authentication.ResourceSlices {
 		auth.text(0, "Resource slice "+s.Name)

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +71,12 @@ func (e *env) installCommand() *cobra.Command {
 		}
 		o := &installOptions{provider: name}
 		o.addFlags(sub)
-		sub.RunE = func(cmd *cobra.Command, _ []string) error { return e.install(cmd.Context(), o) }
+		sub.RunE = func(cmd *cobra.Command, _ []string) error {
+			if err := checkURL(o.apiServerURL, !o.anyAPIServer); err != nil {
+				return err
+			}
+			return e.install(cmd.Context(), o)
+		}
 	}
 	return cmd
 }
@@ -129,7 +136,11 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.check(s.ctx, c, vals, chart); err != nil {
+	if err := o.check(s.ctx, c, facts, vals, chart); err != nil {
+		return err
+	}
+	manifest, err := render(s.ctx, o.namespace, chart, vals)
+	if err != nil {
 		return err
 	}
 	s.info(nowhere, "Installation parameters correctly generated")
@@ -137,23 +148,50 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	case o.onlyValues:
 		return e.dumpValues(o.dumpPath, vals)
 	case o.dryRun:
-		return e.dryRun(s.ctx, o.namespace, chart, vals)
+		if e.verbose {
+			fmt.Fprint(e.Out, manifest)
+		}
+		s.info(nowhere, "Installation completed (dry-run)")
+		return nil
 	}
 	s.busy(nowhere, "Applying the kinds")
 	if err := c.applyCRDs(s.ctx); err != nil {
 		return err
 	}
 	s.busy(nowhere, "Installing or upgrading Liqo")
+	watching, done := context.WithCancel(s.ctx)
+	defer done()
+	go c.showPending(watching)
 	rel, err := (&installer{cluster: c, options: o, chart: chart, values: vals}).run(s.ctx)
 	if err != nil {
 		return err
 	}
+	done()
 	for _, line := range ignoredValues(rel.Info.Notes) {
 		s.warn(nowhere, "%s", line)
 	}
 	s.info(nowhere, "All Set! You can now proceed establishing a peering (%s peer --help for more information)", e.name)
 	s.info(nowhere, "Make sure to use the same version of Liqo on all remote clusters")
 	return nil
+}
+
+// showPending shows which processes of the installation do not run yet, until ctx ends.
+func (c *cluster) showPending(ctx context.Context) {
+	_ = c.follow(ctx, &appsv1.DeploymentList{}, func(have items) bool {
+		var names []string
+		for _, item := range have.sorted() {
+			d, ok := item.(*appsv1.Deployment)
+			if ok && d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas {
+				names = append(names, d.Name)
+			}
+		}
+		if len(names) > 0 {
+			show(ctx, "waiting for "+someNames(names))
+		} else {
+			show(ctx, "")
+		}
+		return false
+	}, client.InNamespace(c.namespace))
 }
 
 // chart loads the chart from disk, or the one liqoctl carries.
@@ -203,19 +241,37 @@ func (o *installOptions) merged(f facts) (map[string]any, error) {
 }
 
 // check refuses values that would not work.
-func (o *installOptions) check(ctx context.Context, c *cluster, vals map[string]any, chart *chart.Chart) error {
-	if err := chartutil.ValidateAgainstSchema(chart, coalesced(chart, vals)); err != nil {
+func (o *installOptions) check(ctx context.Context, c *cluster, f facts, vals map[string]any, chart *chart.Chart) error {
+	if err := c.checkID(f.installed, valueAt(vals, "discovery", "config", "clusterID")); err != nil {
 		return err
 	}
-	if !o.anyAPIServer {
-		if err := c.checkAPIServer(ctx, valueAt(vals, "apiServer", "address")); err != nil {
-			return err
-		}
+	if err := c.checkAPIServer(ctx, valueAt(vals, "apiServer", "address"), !o.anyAPIServer); err != nil {
+		return err
+	}
+	if err := chartutil.ValidateAgainstSchema(chart, coalesced(chart, vals)); err != nil {
+		return valuesError(err)
 	}
 	if o.skipValidation {
 		return nil
 	}
 	return c.checkRanges(ctx, vals)
+}
+
+// wrongValue is what the validator says of one value, behind the path to it.
+var wrongValue = regexp.MustCompile(`(?m)^- at '([^']*)': (.*)$`)
+
+// valuesError tells which values are wrong, by the keys the user knows.
+func valuesError(err error) error {
+	var wrong []string
+	for _, found := range wrongValue.FindAllStringSubmatch(err.Error(), -1) {
+		key := strings.ReplaceAll(strings.TrimPrefix(found[1], "/"), "/", ".")
+		wrong = append(wrong, strings.TrimPrefix(key+": "+found[2], ": "))
+	}
+	slices.Sort(wrong)
+	if len(wrong) == 0 {
+		return fmt.Errorf("chart values: %w", err)
+	}
+	return fmt.Errorf("wrong chart values: %s; correct --set, --set-string or --values", strings.Join(wrong, "; "))
 }
 
 // coalesced is a copy of the chart's values with vals over them.
@@ -239,20 +295,28 @@ func (e *env) dumpValues(path string, vals map[string]any) error {
 	return nil
 }
 
-// dryRun renders the chart without asking the cluster.
-func (e *env) dryRun(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) error {
+// render fills the chart in without asking the cluster, and before it is changed: what the chart
+// refuses is told in the chart's own words.
+func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) (string, error) {
 	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
 	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
 	run.DryRun, run.ClientOnly, run.KubeVersion = true, true, &chartutil.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
 	rel, err := run.RunWithContext(ctx, chart, vals)
 	if err != nil {
-		return fmt.Errorf("render the chart: %w", err)
+		return "", chartError(err)
 	}
-	if e.verbose {
-		fmt.Fprint(e.Out, rel.Manifest)
+	return rel.Manifest, nil
+}
+
+// refusal is what the chart says when it refuses its values, behind where it says so.
+var refusal = regexp.MustCompile(`(?s)(?:error calling (?:fail|required): |execution error at \([^)]*\): )(.*)$`)
+
+// chartError keeps of a template's error what the chart itself says.
+func chartError(err error) error {
+	if found := refusal.FindStringSubmatch(err.Error()); found != nil {
+		return errors.New(found[1])
 	}
-	e.info(nowhere, "Installation completed (dry-run)")
-	return nil
+	return fmt.Errorf("render the chart: %w", err)
 }
 
 // oldestKubernetes is the oldest version the chart accepts.
@@ -301,8 +365,11 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 		return rel, nil
 	}
 	err = i.releaseError("upgrade", err)
+	if now, failed := helm.Releases.Last(api.ReleaseName); failed == nil && now.Version == last.Version {
+		return nil, err // it ended before anything was changed
+	}
 	back := action.NewRollback(helm)
-	back.Timeout = i.options.timeout
+	back.Version, back.Timeout = last.Version, i.options.timeout
 	if undo := back.Run(api.ReleaseName); undo != nil {
 		return nil, errors.Join(err, fmt.Errorf("roll back: %w", undo))
 	}

@@ -20,7 +20,9 @@ import (
 
 // facts is what the installation needs to know of the cluster.
 type facts struct {
-	id           string
+	id string
+	// installed is the ID of the installation that is there; empty when there is none.
+	installed    string
 	pods         []string
 	services     string
 	apiServerURL string
@@ -38,12 +40,15 @@ const (
 // facts reads the cluster; flags win.
 func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	f := facts{id: string(o.id), pods: o.pods, services: string(o.services), apiServerURL: o.apiServerURL}
-	installed, err := c.installedID(ctx)
-	if err != nil {
+	var err error
+	if f.installed, err = c.installedID(ctx); err != nil {
+		return f, err
+	}
+	if err := c.checkID(f.installed, f.id); err != nil {
 		return f, err
 	}
 	if f.id == "" {
-		f.id = installed
+		f.id = f.installed
 	}
 	if f.id == "" {
 		f.id = randomID()
@@ -207,19 +212,40 @@ func insideOnly(address string) bool {
 		strings.HasSuffix(host, ".cluster.local")
 }
 
-// checkAPIServer refuses to tell peers a URL they cannot use. Without a URL the controller takes
-// the address of a control-plane node, so there must be one.
-func (c *cluster) checkAPIServer(ctx context.Context, address string) error {
-	const remedy = "give the URL at which peers reach this cluster with --api-server-url"
+// checkID refuses to rename a cluster: its peers know it by its ID.
+func (c *cluster) checkID(installed, wanted string) error {
+	if installed == "" || wanted == installed || wanted == "" {
+		return nil
+	}
+	return fmt.Errorf("this cluster's ID is %q and cannot become %q: peers know the cluster by it; leave --cluster-id out, or run '%s uninstall' first",
+		installed, wanted, c.env.name)
+}
+
+const remedyURL = "give the URL at which peers reach this cluster with --api-server-url"
+
+// checkURL refuses to tell peers a URL of the API server that they cannot use. No URL is no mistake.
+func checkURL(address string, sane bool) error {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return nil
+	case err != nil || u.Scheme != "https" || u.Hostname() == "":
+		return fmt.Errorf("the API server's URL %q is not an https URL; %s", address, remedyURL)
+	case sane && insideOnly(address):
+		return fmt.Errorf("the API server's URL %s cannot be used from other clusters; %s", address, remedyURL)
+	}
+	return nil
+}
+
+// checkAPIServer checks what peers are told. Without a URL the controller takes the address of a
+// control-plane node, so there must be one.
+func (c *cluster) checkAPIServer(ctx context.Context, address string, sane bool) error {
+	if err := checkURL(address, sane); err != nil || !sane {
+		return err
+	}
 	if address != "" {
-		u, err := url.Parse(address)
-		switch {
-		case err != nil || u.Scheme != "https" || u.Host == "":
-			return fmt.Errorf("the API server's URL %q is not an https URL; %s", address, remedy)
-		case insideOnly(address):
-			return fmt.Errorf("the API server's URL %s cannot be used from other clusters; %s", address, remedy)
-		case c.isServiceAddress(ctx, u.Hostname()):
-			return fmt.Errorf("the API server's URL %s is a Service address of this cluster; %s", address, remedy)
+		if u, _ := url.Parse(address); c.isServiceAddress(ctx, u.Hostname()) {
+			return fmt.Errorf("the API server's URL %s is a Service address of this cluster; %s", address, remedyURL)
 		}
 		return nil
 	}
@@ -234,7 +260,7 @@ func (c *cluster) checkAPIServer(ctx context.Context, address string) error {
 			}
 		}
 	}
-	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a control plane; %s", c.config.Host, remedy)
+	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a control plane; %s", c.config.Host, remedyURL)
 }
 
 func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {

@@ -45,8 +45,7 @@ type networkFlags struct {
 }
 
 func (e *env) networkCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "network", Aliases: []string{"net"}, Short: "Join or part the networks of two clusters", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := group("network", "Join or part the networks of two clusters", "net")
 	f := &networkFlags{pair: &pair{remote: addRemoteFlags(cmd)}}
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")
@@ -97,12 +96,8 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 		}}
 	o, flags := &f.options, cmd.Flags()
 	addGatewayFlags(flags, o)
-	flags.StringVar(&o.serverTemplate.resource, "gw-server-type", serverTemplates, "Kind of the server's template: group/version/resource")
-	flags.StringVar(&o.serverTemplate.name, "gw-server-template-name", api.WgGatewayServerTemplateName, "Template of the server")
-	flags.StringVar(&o.serverTemplate.namespace, "gw-server-template-namespace", "", "Namespace of the server's template (default: Liqo's)")
-	flags.StringVar(&o.clientTemplate.resource, "gw-client-type", clientTemplates, "Kind of the client's template: group/version/resource")
-	flags.StringVar(&o.clientTemplate.name, "gw-client-template-name", api.WgGatewayClientTemplateName, "Template of the client")
-	flags.StringVar(&o.clientTemplate.namespace, "gw-client-template-namespace", "", "Namespace of the client's template (default: Liqo's)")
+	o.serverTemplate.addFlags(flags, "gw-server-", o.serverTemplate)
+	o.clientTemplate.addFlags(flags, "gw-client-", o.clientTemplate)
 	flags.BoolVar(&o.keepKeys, "disable-sharing-keys", false, "Do not exchange the public keys")
 	return cmd
 }
@@ -317,7 +312,7 @@ func (c *cluster) hasAny(ctx context.Context, peer string, list client.ObjectLis
 func (c *cluster) listOf(ctx context.Context, namespace, peer string, list client.ObjectList) error {
 	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
 	if err != nil {
-		return fmt.Errorf("list %T of the %scluster: %w", list, c.side.named(), err)
+		return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
 	}
 	return nil
 }
@@ -472,20 +467,12 @@ func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, o
 // exchangeKeys gives each side the other's public key as soon as it is there.
 func (n *network) exchangeKeys(begin func(func(context.Context) error, ...*task) *task, server **netv1beta1.GatewayServer, dialer **netv1beta1.GatewayClient) {
 	var serverSecret, clientSecret string
-	n.serverKey = begin(func(ctx context.Context) error {
-		object := (*server).DeepCopy()
-		err := n.server.await(ctx, object, func() bool { return object.Status.SecretRef != nil })
-		if err == nil {
-			serverSecret = object.Status.SecretRef.Name
-		}
+	n.serverKey = begin(func(ctx context.Context) (err error) {
+		serverSecret, err = n.server.awaitKeys(ctx, (*server).DeepCopy())
 		return err
 	}, n.serverSet)
-	n.clientKey = begin(func(ctx context.Context) error {
-		object := (*dialer).DeepCopy()
-		err := n.client.await(ctx, object, func() bool { return object.Status.SecretRef != nil })
-		if err == nil {
-			clientSecret = object.Status.SecretRef.Name
-		}
+	n.clientKey = begin(func(ctx context.Context) (err error) {
+		clientSecret, err = n.client.awaitKeys(ctx, (*dialer).DeepCopy())
 		return err
 	}, n.clientSet)
 	give := func(from, to *cluster, secret *string, known *task) *task {
@@ -502,6 +489,25 @@ func (n *network) exchangeKeys(begin func(func(context.Context) error, ...*task)
 	}
 	n.serverKeyGiven = give(n.server, n.client, &serverSecret, n.serverKey)
 	n.clientKeyGiven = give(n.client, n.server, &clientSecret, n.clientKey)
+}
+
+// awaitKeys waits until a gateway tells the name of the Secret with its keys.
+func (c *cluster) awaitKeys(ctx context.Context, gateway client.Object) (string, error) {
+	if err := c.await(ctx, gateway, func() bool { return keysOf(gateway) != nil }); err != nil {
+		return "", err
+	}
+	return keysOf(gateway).Name, nil
+}
+
+// keysOf is the Secret with the keys of a gateway; nil while there is none.
+func keysOf(gateway client.Object) *corev1.ObjectReference {
+	switch g := gateway.(type) {
+	case *netv1beta1.GatewayServer:
+		return g.Status.SecretRef
+	case *netv1beta1.GatewayClient:
+		return g.Status.SecretRef
+	}
+	return nil
 }
 
 // gatewayKey waits for the public key in a gateway's Secret.

@@ -26,7 +26,7 @@ func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
 
 // part asks, connects and undoes.
 func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) error) error {
-	if err := e.confirm(cmd.Name()); err != nil {
+	if err := e.confirm(cmd.Name(), ""); err != nil {
 		return err
 	}
 	s, stop := e.newScript(cmd.Context(), f.timeout)
@@ -38,6 +38,8 @@ func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) erro
 	if err := findTenants(s.ctx, n.here, n.there); err != nil {
 		return err
 	}
+	// What was set up by hand may lie where the kubeconfig leads to.
+	n.here.tenant, n.there.tenant = orDefault(n.here.tenant, n.here.current), orDefault(n.there.tenant, n.there.current)
 	return undo(n)
 }
 
@@ -63,8 +65,14 @@ func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, 
 	found := map[side]bool{}
 	var onUsual, onOther bool
 	err := together(
-		func() (err error) { onUsual, err = n.removeAll(n.clearanceOf(usual, here, "")); return err },
-		func() (err error) { onOther, err = n.removeAll(n.clearanceOf(n.other(usual), there, "")); return err },
+		func() (err error) {
+			onUsual, err = n.removeAll(n.clearanceOf(usual, here, "Deleting "+what))
+			return err
+		},
+		func() (err error) {
+			onOther, err = n.removeAll(n.clearanceOf(n.other(usual), there, "Deleting "+what))
+			return err
+		},
 	)
 	if err != nil {
 		return err
@@ -86,7 +94,7 @@ func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) 
 }
 
 func (n *network) removePublicKeys(c *cluster) error {
-	_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, ""))
+	_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, "Deleting public keys"))
 	return err
 }
 

@@ -6,6 +6,7 @@ package cli
 import (
 	"strings"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,6 +50,13 @@ func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configura
 // template names a gateway template by group/version/plural, name and namespace.
 type template struct {
 	resource, name, namespace string
+}
+
+// addFlags adds the flags that name a template, with their defaults.
+func (t *template) addFlags(flags *pflag.FlagSet, prefix string, d template) {
+	flags.StringVar(&t.resource, prefix+"type", d.resource, "Kind of the gateway's template: group/version/resource")
+	flags.StringVar(&t.name, prefix+"template-name", d.name, "Template of the gateway")
+	flags.StringVar(&t.namespace, prefix+"template-namespace", d.namespace, "Namespace of the template (default: Liqo's)")
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,8 +35,7 @@ type offloadOptions struct {
 }
 
 func (e *env) offloadCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "offload", Short: "Let pods of a namespace run in other clusters", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := group("offload", "Let pods of a namespace run in other clusters")
 	o := &offloadOptions{pods: choice("LocalAndRemote", "Local", "Remote"), mapping: choice("DefaultName", "EnforceSameName", "SelectedName")}
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Offload namespaces"}
 	flags := sub.Flags()
@@ -46,6 +46,7 @@ func (e *env) offloadCommand() *cobra.Command {
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
+	sub.ValidArgsFunction = e.completion(offloadable())
 	sub.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.complete(args); err != nil {
 			return err
@@ -202,8 +203,8 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 
 // offloadFailure names a peer whose namespace could not be made.
 func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
-	for peer, conditions := range o.Status.RemoteNamespacesConditions {
-		for _, condition := range conditions {
+	for _, peer := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
+		for _, condition := range o.Status.RemoteNamespacesConditions[peer] {
 			if condition.Type == offv1beta1.NamespaceReady && condition.Status == corev1.ConditionFalse {
 				return fmt.Errorf("offloading of namespace %q to %s failed: %s: %s; see whether a namespace of that name exists there",
 					o.Namespace, peer, condition.Reason, condition.Message)
@@ -232,59 +233,14 @@ func (c *cluster) namespaces(ctx context.Context, names []string, selector strin
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	for _, n := range found.Items {
-		if n.DeletionTimestamp == nil && n.Labels[api.LabelTenantNamespace] == "" && n.Name != c.namespace && n.Name != metav1.NamespaceSystem {
+		if offered(&n, c.namespace) {
 			names = append(names, n.Name)
 		}
 	}
 	return names, nil
 }
 
-func (e *env) unoffloadCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "unoffload", Short: "Take the pods of a namespace back", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	var selector string
-	var timeout time.Duration
-	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := chosen(args, selector); err != nil {
-				return err
-			}
-			if err := e.confirm("unoffload"); err != nil {
-				return err
-			}
-			return e.unoffload(cmd.Context(), args, selector, timeout)
-		}}
-	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
-	sub.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	cmd.AddCommand(sub)
-	return cmd
-}
-
-func (e *env) unoffload(ctx context.Context, names []string, selector string, timeout time.Duration) error {
-	s, stop := e.newScript(ctx, timeout)
-	defer stop()
-	c, err := e.here(s.ctx, api.Namespace)
-	if err != nil {
-		return err
-	}
-	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
-		return err
-	}
-	var tasks []*task
-	for _, name := range names {
-		tasks = append(tasks, s.start(func(ctx context.Context) error {
-			object := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: api.NamespaceOffloadingName}}
-			if _, err := c.remove(ctx, object); err != nil {
-				return err
-			}
-			return c.awaitGone(ctx, object)
-		}))
-	}
-	for i, name := range names {
-		if err := s.say(row{tasks[i], nowhere, "Deleting the remote namespaces of " + name, fmt.Sprintf("Offloading of namespace %q correctly disabled", name)}); err != nil {
-			return err
-		}
-	}
-	s.info(nowhere, "Unoffloading completed successfully")
-	return nil
+// offered leaves out namespaces that are not the user's.
+func offered(n client.Object, liqo string) bool {
+	return n.GetDeletionTimestamp() == nil && n.GetLabels()[api.LabelTenantNamespace] == "" && n.GetName() != liqo && n.GetName() != metav1.NamespaceSystem
 }

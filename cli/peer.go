@@ -11,10 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -65,6 +68,9 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := consumer.revive(s.ctx, provider.id); err != nil {
+		return err
+	}
 	o.network.wait = true
 	n := newNetwork(s, consumer, provider, o.network)
 	if o.location.value == "Consumer" {
@@ -99,6 +105,19 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 		return err
 	}
 	return w.report()
+}
+
+// revive takes back that a peer was declared gone for good: it has just answered.
+func (c *cluster) revive(ctx context.Context, peer string) error {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
+	err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)
+	if apierrors.IsNotFound(err) || err == nil && foreign.Annotations[api.AnnotationPermanentlyUnreachable] == "" {
+		return nil
+	}
+	if err != nil {
+		return c.describe("read", foreign, err)
+	}
+	return c.declareDead(ctx, foreign, false)
 }
 
 // wish is a request for resources.

@@ -30,12 +30,22 @@ func (s side) String() string {
 }
 
 const (
-	labelInfo = "INFO"
-	labelWarn = "WARN"
-	labelErro = "ERRO"
+	labelInfo label = "INFO"
+	labelWarn label = "WARN"
+	labelErro label = "ERRO"
 
 	clearLine = "\r\033[K"
+	// What does not fit on the line of a terminal is cut off meanwhile (DECAWM).
+	noWrap, wrap = "\033[?7l", "\033[?7h"
 )
+
+// label is how a status line begins.
+type label string
+
+// colour is the label's ANSI code on a terminal: green, yellow or red.
+func (l label) colour() int {
+	return map[label]int{labelInfo: 32, labelWarn: 33, labelErro: 31}[l]
+}
 
 // printer writes status lines. On a terminal it colours them and shows what is being waited for.
 type printer struct {
@@ -61,24 +71,25 @@ func isTerminal(w io.Writer) bool {
 }
 
 func (p *printer) info(at side, format string, args ...any) {
-	p.line(labelInfo, 32, at, fmt.Sprintf(format, args...))
+	p.line(labelInfo, at, fmt.Sprintf(format, args...))
 }
 
 func (p *printer) warn(at side, format string, args ...any) {
-	p.line(labelWarn, 33, at, fmt.Sprintf(format, args...))
+	p.line(labelWarn, at, fmt.Sprintf(format, args...))
 }
 
-func (p *printer) erro(at side, err error) { p.line(labelErro, 31, at, oneLine(err.Error())) }
+func (p *printer) erro(at side, err error) { p.line(labelErro, at, oneLine(err.Error())) }
 
-// line prints one status line; colour is the ANSI code of the label on a terminal.
-func (p *printer) line(label string, colour int, at side, text string) {
+// line prints one status line.
+func (p *printer) line(as label, at side, text string) {
 	p.quiet()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	shown := string(as)
 	if p.tty {
-		label = fmt.Sprintf("\033[%dm%s\033[0m", colour, label)
+		shown = fmt.Sprintf("\033[%dm%s\033[0m", as.colour(), as)
 	}
-	fmt.Fprintf(p.w, " %s   %s%s\n", label, at, text)
+	fmt.Fprintf(p.w, " %s   %s%s\n", shown, at, text)
 }
 
 // oneLine makes one line of a text of several.
@@ -92,8 +103,9 @@ func oneLine(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// busy shows on a terminal that text is being worked on, until the next line.
-func (p *printer) busy(at side, text string) {
+// busy shows on a terminal what is being worked on, until the next line. It asks for the text
+// again and again.
+func (p *printer) busy(at side, text func() string) {
 	if !p.tty {
 		return
 	}
@@ -101,7 +113,7 @@ func (p *printer) busy(at side, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop = make(chan struct{})
-	go p.spin(p.stop, at.String()+text)
+	go p.spin(p.stop, at, text)
 }
 
 // quiet ends what busy shows.
@@ -115,7 +127,7 @@ func (p *printer) quiet() {
 	}
 }
 
-func (p *printer) spin(stop chan struct{}, text string) {
+func (p *printer) spin(stop chan struct{}, at side, text func() string) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	started := time.Now()
@@ -125,7 +137,7 @@ func (p *printer) spin(stop chan struct{}, text string) {
 			p.mu.Unlock()
 			return
 		}
-		fmt.Fprintf(p.w, "%s %c      %s (%ds)", clearLine, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], text, int(time.Since(started).Seconds()))
+		fmt.Fprintf(p.w, "%s%s %c %3ds  %s%s%s", clearLine, noWrap, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], int(time.Since(started).Seconds()), at, text(), wrap)
 		p.mu.Unlock()
 		select {
 		case <-stop:

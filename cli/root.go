@@ -83,7 +83,14 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(), e.unauthenticateCommand(),
 		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.createCommand(), e.deleteCommand(),
 		e.generateCommand(), e.getCommand(), e.infoCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
+	e.completeFlags(root)
 	return root
+}
+
+// group makes a command that only leads to others.
+func group(use, short string, aliases ...string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 }
 
 // shownFlags are the connection flags of kubectl that help texts show; the others exist too.
@@ -102,12 +109,13 @@ func (e *env) addGlobalFlags(root *cobra.Command) {
 
 var errAborted = errors.New("action aborted")
 
-// confirm asks before the action named by subject, unless the user wants no questions.
-func (e *env) confirm(subject string) error {
+// confirm asks before the action named by subject, unless the user wants no questions. The end of
+// the question differs between verbs, as their documents show it.
+func (e *env) confirm(subject, end string) error {
 	if e.skipConfirm {
 		return nil
 	}
-	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]: ", subject)
+	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]%s", subject, end)
 	answer, err := readLine(e.In)
 	if err != nil {
 		return errAborted

@@ -24,6 +24,8 @@ type script struct {
 	*printer
 	ctx  context.Context
 	fail context.CancelCauseFunc
+	// progress is that of the work outside tasks.
+	progress *progress
 }
 
 // newScript ends all work when ctx ends or the timeout has passed. The returned function frees
@@ -31,18 +33,27 @@ type script struct {
 func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	ctx, fail := context.WithCancelCause(ctx)
-	return &script{printer: e.printer, ctx: ctx, fail: fail}, func() { fail(nil); cancel() }
+	ctx, p := withProgress(ctx)
+	return &script{printer: e.printer, ctx: ctx, fail: fail, progress: p}, func() { fail(nil); cancel() }
+}
+
+// busy shows on a terminal what is done and what it waits for, until the next line.
+func (s *script) busy(at side, doing string) {
+	show(s.ctx, "")
+	s.printer.busy(at, func() string { return s.progress.behind(doing) })
 }
 
 // task is one piece of work; done is closed when it has ended with err.
 type task struct {
-	done chan struct{}
-	err  error
+	done     chan struct{}
+	err      error
+	progress *progress
 }
 
 // start begins the work as soon as the tasks before it have succeeded.
 func (s *script) start(work func(ctx context.Context) error, before ...*task) *task {
-	t := &task{done: make(chan struct{})}
+	ctx, p := withProgress(s.ctx)
+	t := &task{done: make(chan struct{}), progress: p}
 	go func() {
 		defer close(t.done)
 		for _, b := range before {
@@ -51,10 +62,10 @@ func (s *script) start(work func(ctx context.Context) error, before ...*task) *t
 				return
 			}
 		}
-		if t.err = context.Cause(s.ctx); t.err != nil {
+		if t.err = context.Cause(ctx); t.err != nil {
 			return
 		}
-		if t.err = work(s.ctx); t.err != nil {
+		if t.err = work(ctx); t.err != nil {
 			s.fail(t.err)
 		}
 	}()
@@ -66,7 +77,7 @@ func (s *script) await(t *task, at side, doing string) error {
 	select {
 	case <-t.done:
 	default:
-		s.busy(at, doing)
+		s.printer.busy(at, func() string { return t.progress.behind(doing) })
 		<-t.done
 	}
 	if errors.Is(t.err, context.Canceled) {

@@ -19,14 +19,18 @@ type single struct {
 	namespace, liqoNamespace string
 	peer                     clusterID
 	output                   string
-	wait                     bool
-	timeout                  time.Duration
+	// ownTenant: the verb finds or makes the tenant namespace itself.
+	ownTenant bool
+	// anywhere: without a tenant namespace the one the kubeconfig chooses will do.
+	anywhere bool
+	wait     bool
+	timeout  time.Duration
 }
 
 // noun makes a subcommand like "create configuration" and adds the common flags.
 func (e *env) noun(parent *cobra.Command, use, short string, aliases ...string) (*cobra.Command, *single) {
 	o := &single{env: e}
-	cmd := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions}
 	if use != nounOf(use) {
 		cmd.Args = cobra.ExactArgs(1)
 	}
@@ -54,6 +58,14 @@ func (o *single) needPeer(cmd *cobra.Command, usage string) {
 	require(cmd, "remote-cluster-id")
 }
 
+// networkObject is for objects that work in any one namespace, joined by the peer's label.
+func (o *single) networkObject(cmd *cobra.Command) {
+	o.needPeer(cmd, "Cluster ID of the peer")
+	o.outputFlag(cmd, "", usageOutput)
+	o.anywhere = true
+	cmd.Flags().Lookup("namespace").Usage = "Namespace of the object (default: the tenant namespace of the peer, else that of the kubeconfig)"
+}
+
 func require(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -73,21 +85,50 @@ func (o *single) cluster(ctx context.Context) (*cluster, error) {
 		return nil, err
 	}
 	c.tenant = o.namespace
-	if o.peer == "" {
+	if o.peer == "" || o.ownTenant {
 		return c, nil
+	}
+	if o.anywhere && c.tenant == "" {
+		if c.tenant, err = c.findTenant(ctx, string(o.peer)); err != nil {
+			return nil, err
+		}
+		c.tenant = orDefault(c.tenant, c.current)
 	}
 	return c, c.needTenant(ctx, string(o.peer))
 }
 
-// run applies what build makes, or prints it, and then waits for done, if there is any.
-func (o *single) run(ctx context.Context, build func(*cluster) (client.Object, error), said string, done func(*script, *cluster, client.Object) error) error {
-	s, stop := o.env.newScript(ctx, o.timeout)
+// act runs the work of a verb on the cluster, within its time.
+func (o *single) act(cmd *cobra.Command, work func(s *script, c *cluster) error) error {
+	if o.output != "" {
+		if err := checkFormat(o.output); err != nil {
+			return err
+		}
+	}
+	s, stop := o.env.newScript(cmd.Context(), o.timeout)
 	defer stop()
 	c, err := o.cluster(s.ctx)
 	if err != nil {
 		return err
 	}
-	object, err := build(c)
+	return work(s, c)
+}
+
+// maker says how to make an object.
+type maker struct {
+	build func(ctx context.Context, c *cluster) (client.Object, error)
+	// said is printed when the object is there.
+	said string
+	// done waits for what follows; nil when nothing does.
+	done func(s *script, c *cluster, object client.Object) error
+}
+
+// run applies what is built, or prints it.
+func (o *single) run(cmd *cobra.Command, m maker) error {
+	return o.act(cmd, func(s *script, c *cluster) error { return o.make(s, c, m) })
+}
+
+func (o *single) make(s *script, c *cluster, m maker) error {
+	object, err := m.build(s.ctx, c)
 	if err != nil {
 		return err
 	}
@@ -97,9 +138,9 @@ func (o *single) run(ctx context.Context, build func(*cluster) (client.Object, e
 	if err := c.apply(s.ctx, object); err != nil {
 		return err
 	}
-	s.info(nowhere, "%s", said)
-	if done == nil {
+	s.info(nowhere, "%s", m.said)
+	if m.done == nil {
 		return nil
 	}
-	return done(s, c, object)
+	return m.done(s, c, object)
 }

@@ -15,17 +15,23 @@ import (
 )
 
 // findTenant returns the name of the tenant namespace for a peer, empty when there is none. Who
-// may not list namespaces is expected to use the default name.
+// may not list namespaces finds the one the kubeconfig chooses, and that of the default name.
 func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	found := &corev1.NamespaceList{}
 	err := c.List(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
 	switch {
 	case apierrors.IsForbidden(err):
-		err = c.Get(ctx, client.ObjectKey{Name: api.TenantNamespace(peer)}, &corev1.Namespace{})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			return "", nil
+		for _, name := range []string{c.current, api.TenantNamespace(peer)} {
+			one := tenantNamespace(name, peer)
+			err := c.Get(ctx, client.ObjectKeyFromObject(one), one)
+			if err == nil && one.Labels[api.LabelTenantNamespace] == api.True && one.Labels[api.LabelRemoteClusterID] == peer {
+				return name, nil
+			}
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+				return "", c.describe("read", one, err)
+			}
 		}
-		return api.TenantNamespace(peer), c.describe("read", tenantNamespace(api.TenantNamespace(peer), peer), err)
+		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.named(), err)
 	case len(found.Items) > 1:

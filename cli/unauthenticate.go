@@ -6,12 +6,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -58,16 +55,16 @@ var errSlicesPresent = errors.New("resourceslices are still present on consumer 
 // unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
 // from the provider afterwards.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
-	slices := &authv1beta1.ResourceSliceList{}
 	if consumer.tenant != "" {
-		if err := consumer.List(s.ctx, slices, client.InNamespace(consumer.tenant), client.MatchingLabels{
+		slices, err := consumer.all(s.ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
 			api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id,
-		}); err != nil {
-			return fmt.Errorf("list resourceslices of the consumer cluster: %w", err)
+		})
+		if err != nil {
+			return err
 		}
-	}
-	if len(slices.Items) > 0 {
-		return errSlicesPresent
+		if len(slices) > 0 {
+			return errSlicesPresent
+		}
 	}
 	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
 	if err := s.clear(clearance{cluster: consumer, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
@@ -121,18 +118,8 @@ func (s *script) removeAll(c clearance) (found bool, err error) {
 	s.busy(c.side, c.doing)
 	defer s.quiet()
 	which := []client.ListOption{client.InNamespace(c.tenant), client.MatchingLabels{api.LabelRemoteClusterID: c.peer}, c.labels}
-	err = c.List(s.ctx, c.list, which...)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
+	objects, err := c.all(s.ctx, c.list, which...)
 	if err != nil {
-		return false, fmt.Errorf("list %T of the %scluster: %w", c.list, c.side.named(), err)
-	}
-	var objects []client.Object
-	if err := meta.EachListItem(c.list, func(o runtime.Object) error {
-		objects = append(objects, o.(client.Object))
-		return nil
-	}); err != nil {
 		return false, err
 	}
 	for _, object := range objects {

@@ -15,8 +15,6 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -34,7 +32,7 @@ func (e *env) uninstallCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{Use: "uninstall", Short: "Remove Liqo from the cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := e.confirm("uninstall"); err != nil {
+			if err := e.confirm("uninstall", ": "); err != nil {
 				return err
 			}
 			return e.uninstall(cmd.Context(), namespace, purge, timeout)
@@ -60,12 +58,18 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 		return err
 	}
 	if len(left) > 0 {
-		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
-		return fmt.Errorf("Liqo is still in use: %s", strings.Join(left, "; "))
+		for _, obstacle := range left {
+			s.line(labelErro, nowhere, obstacle)
+		}
+		return errInUse
 	}
 	s.info(nowhere, "Pre-uninstall checks passed")
 	s.busy(nowhere, "Uninstalling Liqo")
-	if err := e.removeRelease(namespace, timeout); err != nil {
+	watching, done := context.WithCancel(s.ctx)
+	go c.showPods(watching)
+	err = e.removeRelease(namespace, timeout)
+	done()
+	if err != nil {
 		return err
 	}
 	s.info(nowhere, "Liqo uninstalled")
@@ -83,6 +87,19 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	return nil
 }
 
+// showPods shows which pods of the installation are left, until ctx ends.
+func (c *cluster) showPods(ctx context.Context) {
+	_ = c.follow(ctx, &corev1.PodList{}, func(have items) bool {
+		if len(have) > 0 {
+			show(ctx, "pods left: "+someNames(namesIn(have)))
+		}
+		return false
+	}, client.InNamespace(c.namespace))
+}
+
+//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
+var errInUse = errors.New("Liqo is still in use; remove what is named above first")
+
 func (e *env) removeRelease(namespace string, timeout time.Duration) error {
 	helm, err := e.helm(namespace)
 	if err != nil {
@@ -91,48 +108,72 @@ func (e *env) removeRelease(namespace string, timeout time.Duration) error {
 	run := action.NewUninstall(helm)
 	run.Timeout, run.Wait = timeout, true
 	if _, err = run.Run(api.ReleaseName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		return fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err)
+		return hint(fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err), "see with 'kubectl get liqo -A' what is left, and why in its conditions")
 	}
 	return nil
 }
 
-// inUse lists what must be undone first, each with the command that does it.
+// obstacle is a kind of object that must be gone before Liqo goes.
+type obstacle struct {
+	list client.ObjectList
+	// one and many name the kind.
+	one, many string
+	// remedy is what removes an object; its name stands for the verb %s.
+	remedy string
+	// counts leaves out objects that do not hinder; nil leaves out none.
+	counts func(client.Object) bool
+}
+
+// inUse lists what must be undone first, a line for each kind with the command that does it.
 func (c *cluster) inUse(ctx context.Context) ([]string, error) {
-	unpeer := fmt.Sprintf("run '%s unpeer'", c.env.name)
-	unoffload := fmt.Sprintf("run '%s unoffload namespace'", c.env.name)
-	checks := []struct {
-		list   client.ObjectList
-		what   string
-		remedy string
-		counts func(client.Object) bool
-	}{
-		{&corev1beta1.ForeignClusterList{}, "peering with", unpeer, enabledPeer},
-		{&offv1beta1.NamespaceOffloadingList{}, "offloaded namespace", unoffload, nil},
-		{&authv1beta1.ResourceSliceList{}, "resourceslice", unpeer, nil},
-		{&netv1beta1.ConfigurationList{}, "configuration", unpeer, nil},
-		{&ipamv1alpha1.IPList{}, "ip", "delete it", madeByUser},
-		{&ipamv1alpha1.NetworkList{}, "network", "delete it", madeByUser},
-	}
-	var left []string
-	for _, check := range checks {
-		err := c.List(ctx, check.list)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
+	unpeer := fmt.Sprintf("run '%s unpeer' with the kubeconfig of the peer, or '%s force unpeer %%s' if it is gone for good", c.env.name, c.env.name)
+	var lines []string
+	for _, o := range []obstacle{
+		{&corev1beta1.ForeignClusterList{}, "peering", "peerings", unpeer, enabledPeer},
+		{&offv1beta1.NamespaceOffloadingList{}, "offloaded namespace", "offloaded namespaces", "run '" + c.env.name + " unoffload namespace %s'", nil},
+		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices", "run '" + c.env.name + " unpeer', or 'kubectl delete resourceslice %s'", nil},
+		{&netv1beta1.ConfigurationList{}, "configuration", "configurations", "run '" + c.env.name + " network reset', or 'kubectl delete configuration %s'", nil},
+		{&ipamv1alpha1.IPList{}, "IP", "IPs", "run 'kubectl delete ips.ipam.liqo.io %s'", madeByUser},
+		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'", madeByUser},
+	} {
+		found, err := c.found(ctx, o)
 		if err != nil {
-			return nil, fmt.Errorf("list %T: %w", check.list, err)
-		}
-		if err := meta.EachListItem(check.list, func(o runtime.Object) error {
-			object := o.(client.Object)
-			if check.counts == nil || check.counts(object) {
-				left = append(left, fmt.Sprintf("%s %s (%s)", check.what, placeOf(object), check.remedy))
-			}
-			return nil
-		}); err != nil {
 			return nil, err
 		}
+		switch len(found) {
+		case 0:
+		case 1:
+			lines = append(lines, fmt.Sprintf("1 %s (%s): "+o.remedy, o.one, placeOf(found[0]), argument(found[0])))
+		default:
+			lines = append(lines, fmt.Sprintf("%d %s (%s): "+o.remedy+", and so on", len(found), o.many, someNames(placesOf(found)), argument(found[0])))
+		}
 	}
-	return slices.Compact(left), nil
+	return lines, nil
+}
+
+// found are the objects that hinder, by name.
+func (c *cluster) found(ctx context.Context, o obstacle) ([]client.Object, error) {
+	all, err := c.all(ctx, o.list)
+	if o.counts == nil {
+		return all, err
+	}
+	return slices.DeleteFunc(all, func(object client.Object) bool { return !o.counts(object) }), err
+}
+
+// argument is an object as kubectl and our own verbs take it.
+func argument(o client.Object) string {
+	if place, name, ok := strings.Cut(placeOf(o), "/"); ok {
+		return "-n " + place + " " + name
+	}
+	return placeOf(o)
+}
+
+func placesOf(objects []client.Object) []string {
+	var out []string
+	for _, object := range objects {
+		out = append(out, placeOf(object))
+	}
+	return out
 }
 
 // placeOf is how a user names the object: a NamespaceOffloading by its namespace.
@@ -146,10 +187,10 @@ func placeOf(o client.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
+// enabledPeer reports whether some module is on with a peer; o is a ForeignCluster.
 func enabledPeer(o client.Object) bool {
-	foreign, ok := o.(*corev1beta1.ForeignCluster)
-	modules := foreign.Status.Modules
-	return ok && modules != nil && (modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
+	modules := o.(*corev1beta1.ForeignCluster).Status.Modules
+	return modules != nil && (modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
 }
 
 // madeByUser leaves out what came with the installation and what goes with a peering.

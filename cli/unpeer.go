@@ -47,6 +47,9 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
 	consumer, provider, err := e.connect(s.ctx, p)
+	if silent := (*noAnswer)(nil); errors.As(err, &silent) && silent.at == remote {
+		return hint(err, "if the cluster is gone for good, run '%s force unpeer <its cluster ID>'", e.name)
+	}
 	if err != nil {
 		return err
 	}
@@ -131,8 +134,14 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 	s.busy(nowhere, "Waiting until nothing is left")
 	defer s.quiet()
 	var work []func() error
+	// A peering user may not look at what the provider's controllers make; they take it away alone.
 	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
-		work = append(work, func() error { return c.awaitNone(s.ctx, list, opts...) })
+		work = append(work, func() error {
+			if err := c.awaitNone(s.ctx, list, opts...); !apierrors.IsForbidden(err) {
+				return err
+			}
+			return nil
+		})
 	}
 	none(consumer, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: provider.id})
 	if !bidirectional {
@@ -171,6 +180,7 @@ func (s *script) dropNamespace(c *cluster, wait bool) error {
 	if !wait {
 		return nil
 	}
+	s.busy(c.side, "Waiting until the tenant namespace is gone")
 	if err := c.awaitGone(s.ctx, namespace); err != nil {
 		return fmt.Errorf("delete namespace %s: %w", c.tenant, err)
 	}

@@ -83,6 +83,10 @@ type oneOf struct {
 
 func (v *oneOf) String() string { return v.value }
 func (v *oneOf) Type() string   { return strings.Join(v.choices, "|") }
+
+// words are the choices, for completion.
+func (v *oneOf) words() []string { return slices.Clone(v.choices) }
+
 func (v *oneOf) Set(text string) error {
 	for _, choice := range v.choices {
 		if strings.EqualFold(choice, text) {
@@ -94,7 +98,8 @@ func (v *oneOf) Set(text string) error {
 }
 
 func choice(value string, further ...string) *oneOf {
-	return &oneOf{value: value, choices: append([]string{value}, slices.DeleteFunc(further, func(f string) bool { return f == value })...)}
+	words := append([]string{value}, slices.DeleteFunc(further, func(f string) bool { return f == value })...)
+	return &oneOf{value: value, choices: slices.DeleteFunc(words, func(w string) bool { return w == "" })}
 }
 
 // base64Bytes is a flag that holds bytes.

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -64,4 +65,16 @@ func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 		return nil, fmt.Errorf("deployment %s is missing in namespace %q; run '%s install'", api.ControllerManagerName, c.namespace, c.env.name)
 	}
 	return d, c.describe("read", d, err)
+}
+
+// flagOf is the value of an argument of a process, empty when it is not given.
+func flagOf(d *appsv1.Deployment, name string) string {
+	for _, container := range d.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
+			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+				return value
+			}
+		}
+	}
+	return ""
 }

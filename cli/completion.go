@@ -1,0 +1,184 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// completeTimeout bounds what a press of the tab key may take.
+const completeTimeout = 3 * time.Second
+
+// names offers words for an argument or the value of a flag.
+type names func(ctx context.Context, e *env) []string
+
+// completion is what an argument or flag is completed with: names, and never files.
+func (e *env) completion(from names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeTimeout)
+		defer cancel()
+		offered := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })
+		slices.Sort(offered)
+		return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// firstOnly completes the first argument of verbs that take one.
+func firstOnly(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
+}
+
+// objects offers the names that name finds in the objects of a list, an empty one offers nothing.
+func objects(list func() client.ObjectList, name func(client.Object) string, opts ...client.ListOption) names {
+	return func(ctx context.Context, e *env) []string {
+		c, err := e.cluster(e.local, nowhere, api.Namespace)
+		if err != nil {
+			return nil
+		}
+		found, _ := c.all(ctx, list(), opts...)
+		var out []string
+		for _, object := range found {
+			if text := name(object); text != "" {
+				out = append(out, text)
+			}
+		}
+		return out
+	}
+}
+
+// anyOf offers the names of all.
+func anyOf(all ...names) names {
+	return func(ctx context.Context, e *env) []string {
+		var out []string
+		for _, from := range all {
+			out = append(out, from(ctx, e)...)
+		}
+		return out
+	}
+}
+
+var byName = client.Object.GetName
+
+// peerIDs offers the clusters this one knows.
+func peerIDs() names {
+	return objects(func() client.ObjectList { return &corev1beta1.ForeignClusterList{} }, byName)
+}
+
+// activeIDs offers the clusters with which some module is on.
+func activeIDs() names {
+	return objects(func() client.ObjectList { return &corev1beta1.ForeignClusterList{} }, func(o client.Object) string {
+		if !enabledPeer(o) {
+			return ""
+		}
+		return o.GetName()
+	})
+}
+
+// knownIDs also offers clusters for which there is a tenant namespace only.
+func knownIDs() names {
+	return anyOf(peerIDs(), objects(func() client.ObjectList { return &corev1.NamespaceList{} },
+		func(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] }, client.HasLabels{api.LabelTenantNamespace}))
+}
+
+func namespaceNames() names {
+	return objects(func() client.ObjectList { return &corev1.NamespaceList{} }, byName)
+}
+
+// offloadable offers the namespaces a selector would find.
+func offloadable() names {
+	return objects(func() client.ObjectList { return &corev1.NamespaceList{} }, func(o client.Object) string {
+		if !offered(o, api.Namespace) {
+			return ""
+		}
+		return o.GetName()
+	})
+}
+
+func offloadedNames() names {
+	return objects(func() client.ObjectList { return &offv1beta1.NamespaceOffloadingList{} }, client.Object.GetNamespace)
+}
+
+// contextual offers what the kubeconfig holds.
+func contextual(pick func(clientcmdapi.Config) []string) names {
+	return func(_ context.Context, e *env) []string {
+		config, err := e.local.ToRawKubeConfigLoader().RawConfig()
+		if err != nil {
+			return nil
+		}
+		return pick(config)
+	}
+}
+
+func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
+
+// flagNames says by a flag's name what completes it.
+func flagNames() map[string]names {
+	return map[string]names{
+		"remote-cluster-id":   knownIDs(),
+		"consumer-cluster-id": knownIDs(),
+		"namespace":           namespaceNames(),
+		"liqo-namespace":      namespaceNames(),
+		"context":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Contexts) }),
+		"cluster":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Clusters) }),
+		"user":                contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) }),
+		"output":              func(context.Context, *env) []string { return []string{"json", "yaml"} },
+		"resource-slice-name": objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName, client.HasLabels{api.LabelReplication}),
+		"gateway-name": anyOf(
+			objects(func() client.ObjectList { return &netv1beta1.GatewayServerList{} }, byName),
+			objects(func() client.ObjectList { return &netv1beta1.GatewayClientList{} }, byName)),
+	}
+}
+
+// completeFlags completes the values of all flags below a command that are names or one of a few words.
+func (e *env) completeFlags(cmd *cobra.Command) {
+	known := flagNames()
+	add := func(f *pflag.Flag) {
+		from, ok := known[f.Name]
+		if words, is := f.Value.(interface{ words() []string }); is {
+			from, ok = func(context.Context, *env) []string { return words.words() }, true
+		}
+		if !ok {
+			return
+		}
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, e.completion(from)); err != nil {
+			panic(err) // completed twice: a programming error
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.PersistentFlags().VisitAll(add)
+	for _, sub := range cmd.Commands() {
+		e.completeFlags(sub)
+	}
+}
+
+// namesOf offers the objects of a kind.
+func (e *env) namesOf(kind client.Object) names {
+	return objects(func() client.ObjectList {
+		list, err := listFor(kind, e.scheme)
+		if err != nil {
+			panic(err) // a kind without a list: a programming error
+		}
+		return list
+	}, byName)
+}

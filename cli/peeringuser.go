@@ -1,0 +1,286 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/identity/plan"
+)
+
+const (
+	// signTimeout bounds the wait for the cluster's signer, which needs a second.
+	signTimeout = 30 * time.Second
+	// peeringKeyBits is the size of RSA keys: NIST SP 800-131A.
+	peeringKeyBits = 2048
+)
+
+func (e *env) generatePeeringUser(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "peering-user", "Print a kubeconfig with which one consumer can peer with this cluster, and nothing else")
+	compatible := choice("auto", "true", "false")
+	needConsumer(cmd, o)
+	cmd.Flags().Var(compatible, "tls-compatibility-mode", "RSA instead of Ed25519 keys; auto: as Liqo was installed")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.act(cmd, func(s *script, c *cluster) error {
+			if c.id == string(o.peer) {
+				return errOwnUser
+			}
+			if err := c.noPeeringUser(s.ctx, string(o.peer)); err != nil {
+				return err
+			}
+			s.warn(nowhere, "Note that this functionality is currently not supported in EKS clusters")
+			s.busy(nowhere, "Generating user")
+			config, err := c.newPeeringUser(s.ctx, string(o.peer), compatible.value)
+			if err != nil {
+				return err
+			}
+			s.warn(nowhere, "Please take note of this kubeconfig as it is not stored.")
+			s.warn(nowhere, "Note that it can only be used to peer with this cluster from a cluster with ID %s", o.peer)
+			s.info(nowhere, "User generated successfully")
+			_, err = e.Out.Write(config)
+			return err
+		})
+	}
+}
+
+var errOwnUser = errors.New("--consumer-cluster-id is the ID of this cluster; give that of the cluster that is to use it")
+
+func needConsumer(cmd *cobra.Command, o *single) {
+	o.ownTenant = true
+	cmd.Flags().Var(&o.peer, "consumer-cluster-id", "Cluster ID of the consumer")
+	require(cmd, "consumer-cluster-id")
+}
+
+func (e *env) deletePeeringUser(parent *cobra.Command) {
+	cmd, o := e.noun(parent, "peering-user", "Take the access of a peering user away")
+	needConsumer(cmd, o)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.act(cmd, func(s *script, c *cluster) error {
+			found, err := c.peeringUser(s.ctx, string(o.peer))
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				return fmt.Errorf("there is no peering user for cluster %q", string(o.peer))
+			}
+			for _, object := range found {
+				if _, err := c.remove(s.ctx, object); err != nil {
+					return err
+				}
+			}
+			s.info(nowhere, "Peering user for cluster with ID %q deleted successfully", string(o.peer))
+			return nil
+		})
+	}
+}
+
+// peeringUser finds the bindings and the signing request of a consumer's peering user. The bindings
+// come first: they are the rights.
+func (c *cluster) peeringUser(ctx context.Context, consumer string) ([]client.Object, error) {
+	label := client.MatchingLabels{api.LabelPeeringUserName: api.PeeringUserName(consumer)}
+	bindings, err := c.all(ctx, &rbacv1.RoleBindingList{}, label)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := c.all(ctx, &certificatesv1.CertificateSigningRequestList{}, label)
+	return append(bindings, requests...), err
+}
+
+// noPeeringUser refuses a second user for a consumer.
+func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
+	found, err := c.peeringUser(ctx, consumer)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("a peering user for cluster %q exists already; to replace it, first run '%s delete peering-user --consumer-cluster-id %s'",
+			consumer, c.env.name, consumer)
+	}
+	return err
+}
+
+// newPeeringUser makes a user with the rights of the peering roles and returns its kubeconfig. What a
+// failed attempt made is taken back.
+func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible string) ([]byte, error) {
+	installed, err := c.controller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bind, err := c.peeringRoles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ensureTenant(ctx, consumer); err != nil {
+		return nil, err
+	}
+	if compatible == "auto" {
+		compatible = flagOf(installed, "tls-compatibility-mode")
+	}
+	user, err := newUser(consumer, compatible == api.True)
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.admit(ctx, user, bind, installed)
+	if err != nil {
+		c.dismiss(consumer)
+	}
+	return config, err
+}
+
+// peeringRoles are the roles of a peering user: that of Liqo's namespace and that of the tenant's.
+func (c *cluster) peeringRoles(ctx context.Context) ([2]rbacv1.RoleRef, error) {
+	label := client.MatchingLabels{api.LabelAppComponent: api.AppComponentPeeringUser}
+	var out [2]rbacv1.RoleRef
+	for i, list := range []client.ObjectList{&rbacv1.RoleList{}, &rbacv1.ClusterRoleList{}} {
+		found, err := c.all(ctx, list, label, client.InNamespace([2]string{c.namespace, ""}[i]))
+		if err != nil {
+			return out, err
+		}
+		kind := [2]string{"Role", "ClusterRole"}[i]
+		if len(found) != 1 {
+			return out, fmt.Errorf("%d objects of kind %s have the label %s=%s, there must be one; run '%s upgrade' to put it right",
+				len(found), kind, api.LabelAppComponent, api.AppComponentPeeringUser, c.env.name)
+		}
+		out[i] = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: found[0].GetName()}
+	}
+	return out, nil
+}
+
+// peeringUser is a user and what proves that it is the one.
+type peeringUser struct {
+	consumer, name string
+	// key and request are PEM.
+	key, request []byte
+}
+
+// newUser makes a key and a name nobody has had before: rights of a user deleted earlier must not
+// come back.
+func newUser(consumer string, compatible bool) (*peeringUser, error) {
+	suffix := make([]byte, 16)
+	if _, err := rand.Read(suffix); err != nil {
+		return nil, fmt.Errorf("choose a user name: %w", err)
+	}
+	signer, err := newKey(compatible)
+	if err != nil {
+		return nil, fmt.Errorf("generate key: %w", err)
+	}
+	u := &peeringUser{consumer: consumer, name: api.PeeringUserName(consumer) + "-" + hex.EncodeToString(suffix)}
+	if u.key, err = plan.EncodePrivateKey(signer); err != nil {
+		return nil, err
+	}
+	u.request, err = plan.NewRequest(signer, plan.Subject{User: u.name, Group: api.ControlPlaneOrganization})
+	return u, err
+}
+
+func newKey(compatible bool) (crypto.Signer, error) {
+	if compatible {
+		return rsa.GenerateKey(rand.Reader, peeringKeyBits)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return key, err
+}
+
+// admit gets the user's certificate signed and grants the roles.
+func (c *cluster) admit(ctx context.Context, u *peeringUser, roles [2]rbacv1.RoleRef, installed *appsv1.Deployment) ([]byte, error) {
+	certificate, err := c.sign(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range []metav1.ObjectMeta{
+		{Namespace: c.namespace, Name: api.PeeringUserLiqoBindingName(u.consumer)},
+		{Namespace: c.tenant, Name: api.PeeringUserTenantBindingName(u.consumer)},
+	} {
+		at.Labels = u.labels()
+		if err := c.apply(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: at, RoleRef: roles[i],
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: u.name}},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	server, authority, err := c.publicAPIServer(installed)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Kubeconfig{
+		Cluster: c.id, User: u.consumer + "-user", Namespace: c.tenant, Server: server, CA: authority, Certificate: certificate, Key: u.key,
+	}.Encode()
+}
+
+func (u *peeringUser) labels() map[string]string {
+	return map[string]string{api.LabelPeeringUserName: api.PeeringUserName(u.consumer), api.LabelRemoteClusterID: u.consumer}
+}
+
+// sign asks for the user's certificate and approves the request.
+func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
+	request := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: api.PeeringUserName(u.consumer), Labels: u.labels()},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: u.request, SignerName: api.CSRSigner,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+	if err := c.Create(ctx, request); err != nil {
+		return nil, c.describe("create", request, err)
+	}
+	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PeeringUser", Message: "approved by liqoctl generate peering-user",
+	})
+	if err := c.SubResource("approval").Update(ctx, request); err != nil {
+		return nil, c.describe("approve", request, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, errTimeout)
+	defer cancel()
+	if err := c.await(ctx, request, func() bool { return len(request.Status.Certificate) > 0 }); err != nil {
+		return nil, hint(err, "check that the cluster's controller manager signs certificates for %s", api.CSRSigner)
+	}
+	return request.Status.Certificate, nil
+}
+
+// dismiss takes back what there is of a user; what fails is named by the next attempt.
+func (c *cluster) dismiss(consumer string) {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	found, _ := c.peeringUser(ctx, consumer)
+	for _, object := range found {
+		_, _ = c.remove(ctx, object)
+	}
+}
+
+// publicAPIServer is the URL and the authority (PEM) other clusters are told: what Liqo was installed
+// with, else those of the kubeconfig.
+func (c *cluster) publicAPIServer(installed *appsv1.Deployment) (server string, authority []byte, err error) {
+	server = orDefault(flagOf(installed, "api-server-address-override"), c.config.Host)
+	given := flagOf(installed, "ca-override")
+	switch {
+	case flagOf(installed, "trusted-ca") == api.True:
+		return server, nil, nil
+	case given != "":
+		if authority, err = base64.StdEncoding.DecodeString(given); err != nil {
+			err = fmt.Errorf("read the authority of the installation: %w", err)
+		}
+		return server, authority, err
+	}
+	config := rest.CopyConfig(c.config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return "", nil, fmt.Errorf("read the authority of the kubeconfig: %w", err)
+	}
+	return server, config.CAData, nil
+}

@@ -1,0 +1,355 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/deploy"
+	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/apitest"
+)
+
+// newSession starts clusters and writes their kubeconfigs to $DIR/<name>, and to $DIR/<name>-elsewhere
+// with another address.
+func newSession(t *testing.T, names ...string) *session {
+	t.Helper()
+	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}}
+	for _, name := range names {
+		stoppable := &mortal{T: t}
+		s.clusters[name], s.stops[name] = apitest.Start(stoppable), stoppable.end
+		cluster, user := s.admin(name)
+		s.kubeconfig(t, name, cluster, user)
+		cluster.Server, cluster.TLSServerName = strings.Replace(cluster.Server, "127.0.0.1", "localhost", 1), "127.0.0.1"
+		s.kubeconfig(t, name+"-elsewhere", cluster, user)
+	}
+	return s
+}
+
+// mortal is a test whose end can come for some things before that of the test.
+type mortal struct {
+	*testing.T
+	ends []func()
+}
+
+func (m *mortal) Cleanup(f func()) {
+	f = sync.OnceFunc(f)
+	m.ends = append(m.ends, f)
+	m.T.Cleanup(f)
+}
+
+func (m *mortal) end() {
+	for _, f := range slices.Backward(m.ends) {
+		f()
+	}
+}
+
+// admin is how the clusters' masters enter.
+func (s *session) admin(name string) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
+	config := s.clusters[name].Config
+	return &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData},
+		&clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+}
+
+// kubeconfig writes $DIR/<name>.
+func (s *session) kubeconfig(t *testing.T, name string, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name], config.AuthInfos[name] = cluster, user
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// become lets a kubeconfig that liqoctl made lead to an API server of the test, which does not know
+// who signed its certificate: the user's name and group are taken from the certificate.
+func (s *session) become(t *testing.T, name, file string) {
+	t.Helper()
+	config, err := clientcmd.Load(s.read(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].ClientCertificateData)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, user := s.admin(name)
+	user.Impersonate, user.ImpersonateGroups = certificate.Subject.CommonName, append(certificate.Subject.Organization, "system:authenticated")
+	context := config.Contexts[config.CurrentContext]
+	config.Clusters[context.Cluster], config.AuthInfos[context.AuthInfo] = cluster, user
+	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *session) client(t *testing.T, name string) client.Client {
+	t.Helper()
+	c, err := client.New(s.clusters[name].Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func decode(t *testing.T, manifests []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for _, manifest := range strings.Split("\n"+string(manifests), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, manifest)
+		}
+		if len(object.Object) > 0 {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+// apply creates objects or merges into those that exist, and sets their status.
+func (s *session) apply(t *testing.T, cluster string, manifests []byte) {
+	t.Helper()
+	c := s.client(t, cluster)
+	for _, object := range decode(t, manifests) {
+		status := object.Object["status"]
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopy())
+		if apierrors.IsNotFound(err) {
+			err = c.Create(t.Context(), object)
+		} else if err == nil {
+			err = c.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", raw(t, object.Object)))
+		}
+		if err != nil {
+			t.Fatalf("apply %s: %v", object.GetName(), err)
+		}
+		if status == nil {
+			continue
+		}
+		change := raw(t, map[string]any{"status": status})
+		if err := c.Status().Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", change)); err != nil {
+			t.Fatalf("status of %s: %v", object.GetName(), err)
+		}
+	}
+}
+
+func raw(t *testing.T, content map[string]any) []byte {
+	t.Helper()
+	out, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (s *session) delete(t *testing.T, cluster string, manifests []byte) {
+	t.Helper()
+	for _, object := range decode(t, manifests) {
+		if err := s.client(t, cluster).Delete(t.Context(), object); err != nil {
+			t.Fatalf("delete %s: %v", object.GetName(), err)
+		}
+	}
+}
+
+// spec is that of an object of a cluster.
+func (s *session) spec(t *testing.T, cluster string, manifest []byte) string {
+	t.Helper()
+	object := decode(t, manifest)[0]
+	if err := s.client(t, cluster).Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	out, err := yaml.Marshal(object.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// left lists our objects, and the namespaces that carry a peer's ID.
+func (s *session) left(t *testing.T, cluster string) string {
+	t.Helper()
+	c, out := s.client(t, cluster), ""
+	list := func(apiVersion, kind string, opts ...client.ListOption) {
+		found := &unstructured.UnstructuredList{}
+		found.SetAPIVersion(apiVersion)
+		found.SetKind(kind + "List")
+		if err := c.List(t.Context(), found, opts...); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range found.Items {
+			out += strings.TrimSpace(kind+" "+strings.TrimPrefix(item.GetNamespace()+"/"+item.GetName(), "/")) + "\n"
+		}
+	}
+	list("v1", "Namespace", client.HasLabels{api.LabelRemoteClusterID})
+	crds, err := deploy.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		if crd.Spec.Group != "ipam.liqo.io" {
+			list(crd.Spec.Group+"/"+crd.Spec.Versions[0].Name, crd.Spec.Names.Kind)
+		}
+	}
+	return out
+}
+
+// keys makes the key pair of a cluster.
+func (s *session) keys(t *testing.T, cluster string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := map[string]any{}
+	for name, encode := range map[string]func() ([]byte, error){
+		api.PrivateKeyField: func() ([]byte, error) { return plan.EncodePrivateKey(private) },
+		api.PublicKeyField:  func() ([]byte, error) { return plan.EncodePublicKey(public) },
+	} {
+		encoded, err := encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[name] = string(encoded)
+	}
+	s.apply(t, cluster, raw(t, map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "stringData": data,
+		"metadata": map[string]any{"name": api.AuthenticationKeysSecret, "namespace": api.Namespace},
+	}))
+}
+
+// roles are those of the chart that are for peering users.
+func roles(t *testing.T) []byte {
+	t.Helper()
+	files, err := deploy.ChartFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buffered []*loader.BufferedFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: files[name]})
+	}
+	chart, err := loader.LoadFiles(buffered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	run.ReleaseName, run.Namespace, run.DryRun, run.ClientOnly = api.ReleaseName, api.Namespace, true, true
+	run.KubeVersion = &chartutil.KubeVersion{Version: apitest.KubernetesVersion}
+	rel, err := run.Run(chart, map[string]any{"ipam": map[string]any{"podCIDRs": []any{"10.0.0.0/16"}, "serviceCIDR": "10.96.0.0/16"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, object := range decode(t, []byte(rel.Manifest)) {
+		if object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser {
+			out = append(out, string(raw(t, object.Object)))
+		}
+	}
+	if len(out) != 2 {
+		t.Fatalf("%d roles of peering users, want 2", len(out))
+	}
+	return []byte(strings.Join(out, "\n---\n"))
+}
+
+// kubernetes runs the controllers that empty namespaces and sign certificates. Who signs is nobody
+// the API server trusts.
+func (s *session) kubernetes(t *testing.T, cluster string) {
+	t.Helper()
+	certificate, key := filepath.Join(s.dir, "signer.crt"), filepath.Join(s.dir, "signer.key")
+	writeSigner(t, certificate, key)
+	cmd := exec.Command(binary(t, "kube-controller-manager"), "--kubeconfig="+filepath.Join(s.dir, cluster), "--leader-elect=false", "--secure-port=0",
+		"--controllers=namespace-controller,certificatesigningrequest-signing-controller",
+		"--cluster-signing-cert-file="+certificate, "--cluster-signing-key-file="+key)
+	log, err := os.Create(filepath.Join(s.dir, "controllers.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails only when it has ended already
+		_ = cmd.Wait()
+		if t.Failed() {
+			log := s.read(t, "controllers.log")
+			t.Logf("kube-controller-manager: %s", log[max(0, len(log)-2000):])
+		}
+	})
+}
+
+// binary is where 'make testbed-build' has put a program of Kubernetes.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	dirs := []string{os.Getenv("LIQO_TESTBED_BIN")}
+	if cache, err := os.UserCacheDir(); err == nil {
+		dirs = append(dirs, filepath.Join(cache, "liqo-testbed", "kubernetes-"+apitest.KubernetesVersion), filepath.Join(cache, "liqo-testbed", "build"))
+	}
+	for _, dir := range dirs {
+		if path := filepath.Join(dir, name); dir != "" {
+			if _, err := os.Stat(path); err == nil {
+				return path
+			}
+		}
+	}
+	t.Fatalf("no %s in %v: run 'make testbed-build'", name, dirs)
+	return ""
+}
+
+// writeSigner makes an authority.
+func writeSigner(t *testing.T, certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{certificate: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(fmt.Errorf("write the signer: %w", err))
+		}
+	}
+}

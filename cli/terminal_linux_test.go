@@ -1,0 +1,69 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/tools/txtar"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/liqo-go/liqo/cli"
+)
+
+// terminal opens a pseudo terminal; what is written to it is read from the screen.
+func terminal(t *testing.T) (user, screen *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user, screen
+}
+
+// TestTerminal: on a terminal a wait tells what it waits for, and what is said of it.
+func TestTerminal(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/cluster/what-is-in-use-stays.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t, "rome")
+	for _, name := range []string{"rome.yaml", "busy.yaml", "verdict.yaml"} {
+		s.apply(t, "rome", file(t, archive, name))
+	}
+	user, screen := terminal(t)
+	shown := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(screen) // it ends with an error when the user leaves
+		shown <- string(text)
+	}()
+	args := []string{"liqoctl", "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "3s", "--kubeconfig", s.dir + "/rome"}
+	if code := cli.Run(t.Context(), args, genericiooptions.IOStreams{In: user, Out: user, ErrOut: user}); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if err := user.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := <-shown
+	const want = "Unoffloading namespace a: 4 pods still run remotely (four, one, three and 1 more); waiting for the remote namespaces at milan"
+	if !strings.Contains(text, want) {
+		t.Errorf("the terminal showed %q, want in it %q", text, want)
+	}
+}

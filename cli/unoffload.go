@@ -1,0 +1,160 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+func (e *env) unoffloadCommand() *cobra.Command {
+	cmd := group("unoffload", "Take the pods of a namespace back")
+	var selector string
+	var timeout time.Duration
+	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chosen(args, selector); err != nil {
+				return err
+			}
+			if err := e.confirm("unoffload", ": "); err != nil {
+				return err
+			}
+			return e.unoffload(cmd.Context(), args, selector, timeout)
+		}}
+	sub.ValidArgsFunction = e.completion(offloadedNames())
+	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
+	sub.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	cmd.AddCommand(sub)
+	return cmd
+}
+
+func (e *env) unoffload(ctx context.Context, names []string, selector string, timeout time.Duration) error {
+	s, stop := e.newScript(ctx, timeout)
+	defer stop()
+	c, err := e.here(s.ctx, api.Namespace)
+	if err != nil {
+		return err
+	}
+	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
+		return err
+	}
+	var tasks []*task
+	for _, name := range names {
+		tasks = append(tasks, s.start(func(ctx context.Context) error {
+			return c.takeBack(ctx, name)
+		}))
+	}
+	for i, name := range names {
+		if err := s.say(row{tasks[i], nowhere, "Unoffloading namespace " + name, fmt.Sprintf("Offloading of namespace %q correctly disabled", name)}); err != nil {
+			return err
+		}
+	}
+	s.info(nowhere, "Unoffloading completed successfully")
+	return nil
+}
+
+// takeBack ends the offloading of a namespace and waits until its remote namespaces are gone, which
+// takes as long as the pods there take to end.
+func (c *cluster) takeBack(ctx context.Context, namespace string) error {
+	object := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.NamespaceOffloadingName}}
+	found, err := c.remove(ctx, object)
+	if err != nil {
+		return err
+	}
+	if !found {
+		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+			return fmt.Errorf("namespace %q does not exist", namespace)
+		}
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	away := c.podsAway(watching, namespace)
+	defer show(ctx, "")
+	err = c.follow(ctx, &offv1beta1.NamespaceOffloadingList{}, func(have items) bool {
+		for _, item := range have {
+			object = item.(*offv1beta1.NamespaceOffloading)
+		}
+		away.beside(ctx, saysOf(object))
+		return len(have) == 0
+	}, only(object)...)
+	if err = c.timedOut(err, object); err != nil && away.String() != "" {
+		err = fmt.Errorf("%w; %s", err, away)
+	}
+	return err
+}
+
+// podsAway are the pods of a namespace that still run in other clusters.
+type podsAway struct {
+	mu    sync.Mutex
+	names []string
+	// said is what stands behind their number.
+	said string
+}
+
+// podsAway follows these pods until ctx ends, and shows how many they are.
+func (c *cluster) podsAway(ctx context.Context, namespace string) *podsAway {
+	out := &podsAway{}
+	go func() {
+		nodes := &corev1.NodeList{}
+		if c.List(ctx, nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}) != nil {
+			return // the number is a courtesy
+		}
+		virtual := map[string]bool{}
+		for _, node := range nodes.Items {
+			virtual[node.Name] = true
+		}
+		_ = c.follow(ctx, &corev1.PodList{}, func(have items) bool {
+			out.count(ctx, have, virtual)
+			return false
+		}, client.InNamespace(namespace))
+	}()
+	return out
+}
+
+func (p *podsAway) count(ctx context.Context, pods items, virtual map[string]bool) {
+	p.mu.Lock()
+	p.names = nil
+	for _, item := range pods.sorted() {
+		pod, ok := item.(*corev1.Pod)
+		if ok && virtual[pod.Spec.NodeName] && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			p.names = append(p.names, pod.Name)
+		}
+	}
+	said := p.said
+	p.mu.Unlock()
+	p.beside(ctx, said)
+}
+
+// beside shows the pods and what else is known.
+func (p *podsAway) beside(ctx context.Context, said string) {
+	p.mu.Lock()
+	p.said = said
+	p.mu.Unlock()
+	show(ctx, strings.Join(slices.DeleteFunc([]string{p.String(), said}, func(s string) bool { return s == "" }), "; "))
+}
+
+func (p *podsAway) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch len(p.names) {
+	case 0:
+		return ""
+	case 1:
+		return "1 pod still runs remotely (" + p.names[0] + ")"
+	}
+	return fmt.Sprintf("%d pods still run remotely (%s)", len(p.names), someNames(p.names))
+}
