@@ -407,6 +407,15 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.gone(w.home, &home, homeNS, "web")
 	w.gone(w.remote, &tokens, remoteNS, "web-token")
 
+	// A pod that finishes needs its tokens no more. Nothing was switched off for that.
+	w.create(w.home, pod("job"))
+	w.exists(w.remote, &tokens, remoteNS, "job-token")
+	job := w.runAt("job", "10.20.1.10")
+	job.Status.Phase = corev1.PodSucceeded
+	w.must("finish", w.remote.Status().Update(t.Context(), job))
+	w.exists(w.home, &home, homeNS, "job", func() error { return equal(corev1.PodSucceeded, home.Status.Phase) })
+	w.gone(w.remote, &tokens, remoteNS, "job-token")
+
 	// The namespace is taken away: what runs is aborted, what comes waits.
 	w.exists(w.home, &home, homeNS, "other", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
 	w.mapNamespace("")
@@ -423,6 +432,13 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		return equal([]string{"Running", ""}, []string{string(home.Status.Phase), home.Status.Reason})
 	})
 	stop()
+	var events corev1.EventList
+	w.must("list events", w.home.List(t.Context(), &events, client.InNamespace(homeNS)))
+	for _, e := range events.Items {
+		if e.InvolvedObject.Name == "job" && e.Reason == "ReflectionDisabled" {
+			t.Errorf("of the finished pod is said: %s", e.Message)
+		}
+	}
 }
 
 // each does something for all names, a few at a time.

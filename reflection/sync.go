@@ -141,7 +141,7 @@ func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objec
 		return w.failed(ctx, o.Home, key, err)
 	}
 	again, err := w.Push(Objects{Home: o.Home}, v)
-	if err == nil && again == nil && o.Remote.GetDeletionTimestamp() == nil {
+	if err == nil && again == nil && !w.Quiet && o.Remote.GetDeletionTimestamp() == nil {
 		w.tell(ctx, o.Home, key, reasonDisabled, fmt.Sprintf("Reflection to cluster %q disabled", w.engine.Peer))
 	}
 	return nil
