@@ -101,9 +101,6 @@ func (a artifact) ldflags() string {
 
 // build builds what is not in the cache, and the images made of it.
 func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
-	if len(artifacts) == len(allArtifacts()) { // no names were given
-		artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool { return a.named })
-	}
 	for _, a := range artifacts {
 		if err := t.buildOne(ctx, a); err != nil {
 			return err

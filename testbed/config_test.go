@@ -83,6 +83,7 @@ func TestVersionsMatchModules(t *testing.T) {
 	for file, want := range map[string]string{
 		"kubernetes/go.mod": "k8s.io/kubernetes v" + kubernetesVersion,
 		"coredns/go.mod":    "github.com/coredns/coredns v" + coreDNSVersion,
+		"kwok/go.mod":       "sigs.k8s.io/kwok v" + kwokVersion,
 	} {
 		b, err := os.ReadFile(file)
 		if err != nil {

@@ -78,15 +78,15 @@ func runDeps(ctx context.Context, _ Testbed, _ options, _ []string) error { retu
 func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
 	began := time.Now()
 	artifacts := allArtifacts()
-	if len(names) > 0 {
-		known := artifactNames(artifacts)
-		for _, name := range names {
-			if !slices.Contains(known, name) {
-				return fmt.Errorf("nothing is called %q; there is %s", name, strings.Join(known, ", "))
-			}
+	known := artifactNames(artifacts)
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("nothing is called %q; there is %s", name, strings.Join(known, ", "))
 		}
-		artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool { return !slices.Contains(names, a.name) })
 	}
+	artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool {
+		return len(names) == 0 && a.named || len(names) > 0 && !slices.Contains(names, a.name)
+	})
 	if err := t.build(ctx, artifacts); err != nil {
 		return err
 	}

@@ -35,9 +35,6 @@ type RemoteNamespacesInput struct {
 // map is deleted.
 func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
-	if in.Root.Labels[api.LabelReplicated] != api.True {
-		return ctl.Plan{}
-	}
 	p := ctl.Plan{}
 	current := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	wished := map[string]bool{}
