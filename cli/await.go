@@ -78,10 +78,15 @@ func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 
 // awaitNone watches until no object of the list exists.
 func (c *cluster) awaitNone(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.awaitAll(ctx, list, func(client.Object) bool { return false }, opts...)
+}
+
+// awaitAll watches until ok holds for all objects of the list.
+func (c *cluster) awaitAll(ctx context.Context, list client.ObjectList, ok func(client.Object) bool, opts ...client.ListOption) error {
 	defer show(ctx, "")
 	var left []client.Object
 	err := c.follow(ctx, list, func(have items) bool {
-		left = have.sorted()
+		left = slices.DeleteFunc(have.sorted(), ok)
 		if len(left) > 1 {
 			show(ctx, fmt.Sprintf("%s, and %d more", c.remark(left[0]), len(left)-1))
 		} else if len(left) == 1 {

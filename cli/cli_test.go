@@ -32,7 +32,9 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ spec rome FILE       the spec of the object in FILE
 //	$ left rome            what of a peering is there
 //	$ keys rome            the key with which a cluster proves who it is
-//	$ roles milan          the chart's roles of peering users go to a cluster
+//	$ roles milan          the chart's roles of other clusters and peering users go to a cluster
+//	$ liqo milan           Liqo's controllers of identities run
+//	$ carry big Accepted   rome's slice goes to milan with rome's rights, and its answer, once it is so, comes back
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
 //	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
 //	$ stop milan           the cluster is gone
@@ -70,6 +72,10 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.apply(t, words[1], roles(t))
 		case "kubernetes":
 			s.kubernetes(t, words[1])
+		case "liqo":
+			s.liqo(t, words[1])
+		case "carry":
+			out.WriteString(s.carry(t, words[1], words[2]))
 		case "become":
 			s.become(t, words[1], words[2])
 		case "stop":

@@ -138,19 +138,11 @@ func (o *installOptions) chartValues(f facts) map[string]any {
 	for k, v := range o.labels {
 		labels[k] = v
 	}
-	fabric := map[string]any{}
-	switch o.provider {
-	case "kind":
-		fabric["gatewayMasqueradeBypass"] = true
-	case "k3s":
-		fabric["nftablesMonitor"] = false
-	}
 	vals := map[string]any{
-		"discovery":  map[string]any{"config": map[string]any{"clusterID": f.id, "clusterLabels": labels}},
-		"ipam":       map[string]any{"reservedSubnets": anys(o.reserved)},
-		"apiServer":  map[string]any{"address": f.apiServerURL},
-		"metrics":    map[string]any{"enabled": o.metrics},
-		"networking": map[string]any{"fabric": map[string]any{"config": fabric}},
+		"discovery": map[string]any{"config": map[string]any{"clusterID": f.id, "clusterLabels": labels}},
+		"ipam":      map[string]any{"reservedSubnets": anys(o.reserved)},
+		"apiServer": map[string]any{"address": f.apiServerURL},
+		"metrics":   map[string]any{"enabled": o.metrics},
 	}
 	ipam := vals["ipam"].(map[string]any)
 	if len(f.pods) > 0 {

@@ -249,7 +249,7 @@ func (s *session) keys(t *testing.T, cluster string) {
 	}))
 }
 
-// roles are those of the chart that are for peering users.
+// roles are those of the chart that are for other clusters, with the policies that bound them.
 func roles(t *testing.T) []byte {
 	t.Helper()
 	files, err := deploy.ChartFiles()
@@ -273,12 +273,14 @@ func roles(t *testing.T) []byte {
 	}
 	var out []string
 	for _, object := range decode(t, []byte(rel.Manifest)) {
-		if object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser {
+		peeringUser := object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser
+		if peeringUser || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
+			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-tenants"}, object.GetName()) {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 2 {
-		t.Fatalf("%d roles of peering users, want 2", len(out))
+	if len(out) != 9 {
+		t.Fatalf("%d roles and policies of others, want 9", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }

@@ -44,8 +44,6 @@ const (
 	ReasonForeignBinding = "ForeignBinding"
 	// ReasonDraining: what the tenant holds is being removed.
 	ReasonDraining = "Draining"
-	// ReasonCordoned: activate the tenant or uncordon the slice.
-	ReasonCordoned = "Cordoned"
 	// ReasonProviderPending: the provider has not answered yet.
 	ReasonProviderPending = "ProviderPending"
 	// ReasonProviderDenied: the provider refused; its conditions on the slice say why.

@@ -65,7 +65,9 @@ type GrantedSlice struct {
 }
 
 // plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
-// by a Quota. What was accepted once stays accepted; cordoning only refuses what is new.
+// by a Quota. What was accepted once stays accepted; cordoning only refuses what is new, and only
+// the second question: a user without a Quota runs nothing, and the consumer's liqoctl takes a
+// refused identity for an error.
 func (in GrantedSlice) plan() ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -90,9 +92,6 @@ func (in GrantedSlice) authenticate() (ctl.Plan, error) {
 	}
 	if err := in.check(); err != nil {
 		return in.denied(ReasonInvalidCSR, err.Error()), err
-	}
-	if !accepted(root, authv1beta1.ResourceSliceAuthentication) && in.cordoned() {
-		return in.denied(ReasonCordoned, in.cordonText()), nil
 	}
 	if in.APIServer.Address == "" {
 		return in.status(ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil

@@ -91,8 +91,14 @@ func (in TenantInput) place() ctl.Verdict {
 	return ctl.Verdict{}
 }
 
-// tolerated admits a consumer whose credentials the user made: no certificate, no role binding.
+// tolerated admits a consumer whose credentials the user made: no certificate, no role binding. Its
+// slices get certificates all the same, whose group is the consumer's ID.
 func (in TenantInput) tolerated() ctl.Plan {
+	if in.Root.Status.TenantNamespace == "" {
+		if v := in.unbound(); v.State != ctl.Ready {
+			return ctl.Plan{Verdict: v}
+		}
+	}
 	plan := ctl.Plan{Status: &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}}}
 	if in.Root.Spec.TenantCondition != authv1beta1.TenantDrained {
 		plan.Objects = []client.Object{in.clusterBinding()}
@@ -153,7 +159,8 @@ func (in TenantInput) prove() ctl.Verdict {
 		"spec.signature does not match the nonce of this namespace; create the Tenant again with 'liqoctl generate tenant' on the consumer").Verdict
 }
 
-// unbound checks that no binding of others names the consumer.
+// unbound checks that no binding of others names the consumer, but the one that a user makes by
+// hand for its control plane.
 func (in TenantInput) unbound() ctl.Verdict {
 	refuse := func(kind, name string) ctl.Verdict {
 		return ctl.Block(ReasonForeignBinding, "%s %s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
@@ -165,11 +172,17 @@ func (in TenantInput) unbound() ctl.Verdict {
 		}
 	}
 	for i := range in.RoleBindings {
-		if b := &in.RoleBindings[i]; !ours(b) && in.names(b.Subjects) {
+		if b := &in.RoleBindings[i]; !ours(b) && !in.byHand(b) && in.names(b.Subjects) {
 			return refuse("RoleBinding", b.Namespace+"/"+b.Name)
 		}
 	}
 	return ctl.Verdict{}
+}
+
+// byHand tells the binding of the declarative way to peer, which stands for ours.
+func (in TenantInput) byHand(b *rbacv1.RoleBinding) bool {
+	return in.Root.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake && b.Namespace == in.Root.Namespace &&
+		b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == api.ClusterRoleRemoteControlPlane
 }
 
 // names tells whether a subject is the consumer's user or group.

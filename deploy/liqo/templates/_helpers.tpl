@@ -72,13 +72,6 @@ includes of the same rendering read what the first one stored in the values.
 {{ join "," $classes }}
 {{- end }}
 
-{{/* group/version/resource per entry, from a list of {apiVersion, resource}. */}}
-{{- define "liqo.resources" -}}
-{{- $resources := list -}}
-{{- range . }}{{ $resources = append $resources (printf "%s/%s" .apiVersion .resource) }}{{ end -}}
-{{ join "," $resources }}
-{{- end }}
-
 {{/* Rules of a process, generated from the markers beside its code. Call with (dict "root" $ "role" "controller"). */}}
 {{- define "liqo.rules" -}}
 {{- $role := .root.Files.Get (printf "files/rbac/%s.yaml" .role) | fromYaml -}}

@@ -1,0 +1,202 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// turn brings a Tenant into another state:
+//
+//	         cordon            drain
+//	Active ─────────▶ Cordoned ─────▶ Drained
+//	   ▲ ◀── uncordon ──┘                │
+//	   └──────────── activate ───────────┘
+type turn struct {
+	verb, short, done string
+	to                authv1beta1.TenantCondition
+	// from are the states the verb is for, empty for all; elsewhere it only warns.
+	from  []authv1beta1.TenantCondition
+	warns string
+	// asks: the user has to confirm.
+	asks bool
+}
+
+// cordonCommands are the verbs with which a provider bounds what its consumers get.
+func (e *env) cordonCommands() []*cobra.Command {
+	turns := []turn{
+		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true, to: authv1beta1.TenantCordoned,
+			from: []authv1beta1.TenantCondition{authv1beta1.TenantActive}, warns: "Tenant %q is not active. Activate the tenant to cordon it."},
+		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true, to: authv1beta1.TenantActive,
+			from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned}, warns: "Tenant %q is not cordoned"},
+		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true, to: authv1beta1.TenantDrained},
+		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated", to: authv1beta1.TenantActive},
+	}
+	var commands []*cobra.Command
+	for _, t := range turns {
+		cmd := group(t.verb, t.short)
+		e.turnTenant(cmd, t)
+		switch t.verb {
+		case "cordon":
+			e.markSlice(cmd, t, true)
+		case "uncordon":
+			e.markSlice(cmd, t, false)
+		}
+		commands = append(commands, cmd)
+	}
+	return commands
+}
+
+func (e *env) turnTenant(parent *cobra.Command, t turn) {
+	cmd, o := e.noun(parent, "tenant NAME", t.short, "tenants")
+	cmd.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
+	cmd.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&authv1beta1.Tenant{})))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := e.confirmTurn(t); err != nil {
+			return err
+		}
+		return o.act(cmd, func(s *script, c *cluster) error {
+			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
+			if c.tenant == "" {
+				if err := c.locate(s.ctx, tenant); err != nil {
+					return err
+				}
+			}
+			return s.turn(c, tenant, t)
+		})
+	}
+}
+
+func (e *env) confirmTurn(t turn) error {
+	if !t.asks {
+		return nil
+	}
+	return e.confirm(t.verb, ": ")
+}
+
+// turn changes the state of a Tenant and waits until what follows from it is done.
+func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
+	if err := c.read(s.ctx, tenant); err != nil {
+		return err
+	}
+	if len(t.from) > 0 && !slices.Contains(t.from, stateOfTenant(tenant)) {
+		s.warn(nowhere, t.warns, tenant.Name)
+		return nil
+	}
+	before := tenant.DeepCopy()
+	tenant.Spec.TenantCondition = t.to
+	if err := c.describe("update", tenant, c.Patch(s.ctx, tenant, client.MergeFrom(before))); err != nil {
+		return err
+	}
+	s.busy(nowhere, fmt.Sprintf("Waiting until tenant %s is %s", tenant.Name, t.done))
+	if err := c.awaitTurn(s.ctx, tenant); err != nil {
+		return err
+	}
+	s.info(nowhere, "Tenant %q %s", tenant.Name, t.done)
+	return nil
+}
+
+// stateOfTenant is the state of a Tenant; one that names none is active.
+func stateOfTenant(t *authv1beta1.Tenant) authv1beta1.TenantCondition {
+	return cmp.Or(t.Spec.TenantCondition, authv1beta1.TenantActive)
+}
+
+// awaitTurn waits until a Tenant is what its spec says: its controller has seen it, and the
+// Quotas follow, or, drained, nothing of the consumer is left.
+func (c *cluster) awaitTurn(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	generation, state := tenant.Generation, tenant.Spec.TenantCondition
+	err := c.await(ctx, tenant, func() bool {
+		ready := meta.FindStatusCondition(tenant.Status.Conditions, "Ready")
+		return ready != nil && ready.ObservedGeneration >= generation &&
+			(state != authv1beta1.TenantDrained || ready.Status == metav1.ConditionTrue)
+	})
+	if err != nil {
+		return err
+	}
+	if state != authv1beta1.TenantDrained {
+		return c.awaitQuotas(ctx, tenant.Namespace)
+	}
+	copies := []client.ListOption{client.InNamespace(tenant.Namespace), client.MatchingLabels{api.LabelReplicated: api.True}}
+	return together(
+		func() error { return c.awaitNone(ctx, &authv1beta1.ResourceSliceList{}, copies...) },
+		func() error { return c.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, copies...) },
+		func() error {
+			return c.awaitNone(ctx, &offv1beta1.ShadowPodList{}, client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
+		},
+	)
+}
+
+// awaitQuotas waits until the Quotas of a tenant namespace are cordoned, or not, as its Tenant and
+// the marks of its slices say.
+func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
+	tenants, granted := &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
+	for _, list := range []client.ObjectList{tenants, granted} {
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
+		}
+	}
+	all := slices.ContainsFunc(tenants.Items, func(t authv1beta1.Tenant) bool { return stateOfTenant(&t) != authv1beta1.TenantActive })
+	// cordoned tells by the name of a slice what it is to be.
+	cordoned := map[string]bool{}
+	for _, slice := range granted.Items {
+		if slice.Labels[api.LabelReplicated] == api.True {
+			mark, marked := slice.Annotations[api.AnnotationCordon]
+			cordoned[slice.Name] = all || marked && mark != "false"
+		}
+	}
+	return c.awaitAll(ctx, &offv1beta1.QuotaList{}, func(o client.Object) bool {
+		want, known := cordoned[o.GetLabels()[api.LabelResourceSliceName]]
+		return !known || o.(*offv1beta1.Quota).Spec.Cordoned == want
+	}, client.InNamespace(namespace))
+}
+
+// markSlice adds the verb for one slice: it marks the provider's copy, or takes the mark away.
+func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
+	cmd, o := e.noun(parent, "resourceslice NAME", map[bool]string{
+		true: "Give nothing new for one slice of a consumer; what runs stays", false: "Serve a cordoned slice again"}[cordon], "rs", "resourceslices")
+	o.needPeer(cmd, "Cluster ID of the consumer")
+	cmd.ValidArgsFunction = firstOnly(e.completion(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
+		client.MatchingLabels{api.LabelReplicated: api.True})))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := e.confirmTurn(t); err != nil {
+			return err
+		}
+		return o.act(cmd, func(s *script, c *cluster) error {
+			slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
+			if err := c.read(s.ctx, slice); err != nil {
+				return err
+			}
+			if slice.Labels[api.LabelReplicated] != api.True {
+				return fmt.Errorf("resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted", slice.Name, o.peer)
+			}
+			before := slice.DeepCopy()
+			if cordon {
+				metav1.SetMetaDataAnnotation(&slice.ObjectMeta, api.AnnotationCordon, api.True)
+			} else {
+				delete(slice.Annotations, api.AnnotationCordon)
+			}
+			if err := c.describe("update", slice, c.Patch(s.ctx, slice, client.MergeFrom(before))); err != nil {
+				return err
+			}
+			s.busy(nowhere, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
+			if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
+				return err
+			}
+			s.info(nowhere, "ResourceSlice %q %s", slice.Name, t.done)
+			return nil
+		})
+	}
+}

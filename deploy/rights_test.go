@@ -1,0 +1,313 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+)
+
+// provider is milan with the chart's roles and policies, two consumers, rome and oslo, and what the
+// controllers bind for them.
+type provider struct {
+	client.Client
+	*apitest.Server
+}
+
+// identity is somebody a provider lets in for its consumer rome.
+type identity struct {
+	name, user string
+	groups     []string
+}
+
+// identities are all kinds of them.
+func identities() []identity {
+	return []identity{
+		{"control plane", "rome", []string{"liqo.io"}},
+		{"slice", api.ResourceSliceUserName("big", "rome"), []string{"rome"}},
+		{"peering user", "liqo-peer-user-rome-0123", nil},
+	}
+}
+
+func startProvider(t *testing.T) provider {
+	t.Helper()
+	p := provider{Server: apitest.Start(t)}
+	p.Client = p.as(t, "")
+	for name, labels := range map[string]map[string]string{
+		"liqo": nil, "shop-rome": {api.LabelRemoteClusterID: "rome"},
+		"liqo-tenant-rome": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"},
+		"liqo-tenant-oslo": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "oslo"},
+	} {
+		p.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	rendered, err := render(t, bases[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(rendered["liqo/templates/remote-roles.yaml"]+"\n---\n"+rendered["liqo/templates/peer-policies.yaml"], "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		p.create(t, object)
+	}
+	all := identities()
+	p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "rome")
+	p.bind(t, "liqo-tenant-oslo", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "oslo")
+	p.bind(t, "shop-rome", "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.GroupKind, "rome")
+	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "rome")
+	p.bind(t, "liqo-tenant-rome", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, all[2].user)
+	p.bind(t, "liqo", "Role", "liqo-peering-user-liqo-ns", rbacv1.UserKind, all[2].user)
+	return p
+}
+
+func (p provider) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := p.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// bind gives a role in one namespace, or everywhere.
+func (p provider) bind(t *testing.T, namespace, kind, role, subjectKind, subject string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: role + "-" + subject}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: subjectKind, Name: subject}}
+	if namespace == "" {
+		p.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+		return
+	}
+	p.create(t, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+}
+
+// as enters the provider; an empty user is its master.
+func (p provider) as(t *testing.T, user string, groups ...string) client.Client {
+	t.Helper()
+	config := p.Config
+	if user != "" {
+		config = p.ConfigFor(user, append(groups, "system:authenticated")...)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestRightsOfPeers asks the API server what each identity may do in every namespace, and compares
+// the answer with a table that people have reviewed: each line ends with the reason.
+func TestRightsOfPeers(t *testing.T) {
+	const table = "testdata/rights-of-peers.txt"
+	p := startProvider(t)
+	reviewed, err := os.ReadFile(table)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	why := map[string]string{}
+	for _, line := range strings.Split(string(reviewed), "\n") {
+		right, reason, _ := strings.Cut(line, " # ")
+		why[strings.TrimRight(right, " ")] = reason
+	}
+	var out strings.Builder
+	for _, who := range identities() {
+		for _, right := range p.rights(t, who) {
+			reason := why[right]
+			if reason == "" {
+				t.Errorf("nobody has said in %s why this is allowed: %s", table, right)
+			}
+			fmt.Fprintf(&out, "%s # %s\n", right, reason)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(table, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(string(reviewed), out.String()); diff != "" {
+		t.Errorf("the rights differ (-reviewed +real):\n%s", diff)
+	}
+}
+
+// elsewhere has nothing bound in it: what is allowed there is allowed everywhere.
+const elsewhere = "elsewhere"
+
+// rights lists what an identity may do and Kubernetes does not allow everybody who is known: one
+// line per resource and namespace.
+func (p provider) rights(t *testing.T, who identity) []string {
+	t.Helper()
+	anybody, everywhere := p.rules(t, identity{user: "stranger"}, elsewhere), p.rules(t, who, elsewhere)
+	var out []string
+	for _, namespace := range []string{elsewhere, "default", "kube-system", "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-rome"} {
+		for resource, verbs := range p.rules(t, who, namespace) {
+			where, known := namespace, everywhere[resource]
+			if namespace == elsewhere {
+				where, known = "everywhere", anybody[resource]
+			}
+			if slices.Equal(verbs, known) {
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s: %s: %s: %s", who.name, where, resource, strings.Join(verbs, " ")))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rules are the verbs allowed on each resource in a namespace, as the API server itself tells.
+func (p provider) rules(t *testing.T, who identity, namespace string) map[string][]string {
+	t.Helper()
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	if err := p.as(t, who.user, who.groups...).Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Status.Incomplete {
+		t.Fatalf("the rules of %s in %s are not complete: %s", who.user, namespace, review.Status.EvaluationError)
+	}
+	out := map[string][]string{}
+	allow := func(name string, verbs []string) {
+		out[name] = slices.Compact(slices.Sorted(slices.Values(append(out[name], verbs...))))
+	}
+	for _, rule := range review.Status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, name := range rule.Resources {
+				if group != "" {
+					name += " of " + group
+				}
+				if len(rule.ResourceNames) > 0 {
+					name += " named " + strings.Join(rule.ResourceNames, ", ")
+				}
+				allow(name, rule.Verbs)
+			}
+		}
+	}
+	for _, rule := range review.Status.NonResourceRules {
+		for _, url := range rule.NonResourceURLs {
+			allow(url, rule.Verbs)
+		}
+	}
+	return out
+}
+
+// TestPeersCannot tries what roles allow and policies must refuse.
+func TestPeersCannot(t *testing.T) {
+	p := startProvider(t)
+	rome := p.as(t, "rome", "liqo.io")
+	peering := p.as(t, identities()[2].user)
+	copied := func(name string, change func(labels map[string]string)) *authv1beta1.ResourceSlice {
+		labels := map[string]string{
+			api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
+		}
+		change(labels)
+		return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: labels}}
+	}
+	asIs := func(map[string]string) {}
+	slice, tenant := copied("big", asIs), &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", TenantCondition: authv1beta1.TenantDrained},
+	}
+	p.create(t, tenant)
+	// The policies are in force a moment after they were made; until then nothing can be told.
+	p.until(t, "the policies are in force", func() bool {
+		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
+			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil
+	})
+	if err := rome.Create(t.Context(), slice); err != nil {
+		t.Fatalf("an honest copy is refused: %v", err)
+	}
+	cordoned := slice.DeepCopy()
+	metav1.SetMetaDataAnnotation(&cordoned.ObjectMeta, api.AnnotationCordon, api.True)
+	if err := p.Update(t.Context(), cordoned); err != nil {
+		t.Fatalf("the provider cannot cordon: %v", err)
+	}
+	larger := cordoned.DeepCopy()
+	larger.Spec.Class = "gold"
+	if err := rome.Update(t.Context(), larger); err != nil {
+		t.Fatalf("an honest change is refused: %v", err)
+	}
+
+	update := func(change func(*authv1beta1.ResourceSlice)) func() error {
+		return func() error {
+			one := larger.DeepCopy()
+			change(one)
+			return rome.Update(t.Context(), one)
+		}
+	}
+	for _, attempt := range []struct {
+		name, says string
+		try        func() error
+	}{
+		{"make a wish of this cluster", "only make copies", func() error {
+			return rome.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
+		}},
+		{"have a copy replicated further", "only make copies", func() error {
+			return rome.Create(t.Context(), copied("further", func(l map[string]string) { l[api.LabelReplication] = api.True }))
+		}},
+		{"turn a copy into a wish", "only make copies", update(func(s *authv1beta1.ResourceSlice) { delete(s.Labels, api.LabelReplicated) })},
+		{"speak for another cluster", "can't change the remoteClusterID label", func() error {
+			return rome.Create(t.Context(), copied("oslo", func(l map[string]string) { l[api.LabelRemoteClusterID] = "oslo" }))
+		}},
+		{"change the cluster", "can't change the remoteClusterID label", update(func(s *authv1beta1.ResourceSlice) { s.Labels[api.LabelRemoteClusterID] = "oslo" })},
+		{"drop the cluster", "can't change the remoteClusterID label", update(func(s *authv1beta1.ResourceSlice) { delete(s.Labels, api.LabelRemoteClusterID) })},
+		{"uncordon itself", "can't change the liqo.io/cordon annotation", update(func(s *authv1beta1.ResourceSlice) { s.Annotations = nil })},
+		{"make a map of this cluster", "only make copies", func() error {
+			return rome.Create(t.Context(), &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}})
+		}},
+		{"make a mailbox of this cluster", "only make copies", func() error {
+			return rome.Create(t.Context(), &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+				Spec: authv1beta1.RenewSpec{ConsumerClusterID: "rome"}})
+		}},
+		{"answer for the provider", "cannot patch resource \"resourceslices/status\"", func() error {
+			one := larger.DeepCopy()
+			return rome.Status().Patch(t.Context(), one, client.RawPatch("application/merge-patch+json", []byte(`{"status": {"resources": {"cpu": "1000"}}}`)))
+		}},
+		{"work next door", "forbidden", func() error {
+			one := copied("oslo", func(l map[string]string) { l[api.LabelRemoteClusterID] = "oslo" })
+			one.Namespace = "liqo-tenant-oslo"
+			return rome.Create(t.Context(), one)
+		}},
+		{"end its own drain", "the provider decides on spec.tenantCondition", func() error { return peering.Update(t.Context(), active(tenant)) }},
+	} {
+		if err := attempt.try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), attempt.says) {
+			t.Errorf("a peer tries to %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
+		}
+	}
+}
+
+// active is a Tenant that is served again.
+func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
+	out := t.DeepCopy()
+	out.Spec.TenantCondition = authv1beta1.TenantActive
+	return out
+}
+
+func (p provider) until(t *testing.T, claim string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(claim)
+		}
+	}
+}
