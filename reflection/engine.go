@@ -41,6 +41,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/reflection/translate"
@@ -226,6 +227,13 @@ func (w *worker) sawHome(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	w.ledger.saw(slot{atHome, key}, obj.GetResourceVersion())
 	w.queue.Add(key)
+}
+
+// concerns says whether a home object is, or may have been, ours. Engines of other peers use the
+// same finalizer: theirs are in other namespaces.
+func (w *worker) concerns(home client.Object) bool {
+	held := w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer)
+	return w.mine(home) || held && w.engine.namespace(home.GetNamespace()) != nil
 }
 
 // watch calls saw for every event of a kind in a cache, until remove is called; synced says

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -87,11 +86,6 @@ func (k *Kind) homeName(remote string) string {
 }
 
 func (k *Kind) mine(home client.Object) bool { return k.Mine == nil || k.Mine(home) }
-
-// concerns says whether a home object is, or may have been, ours.
-func (k *Kind) concerns(home client.Object) bool {
-	return k.mine(home) || k.Finalizer != "" && controllerutil.ContainsFinalizer(home, k.Finalizer)
-}
 
 // Push makes a Kind's Push from a translator of two types.
 func Push[H, R client.Object](translator func(H, R, translate.View) R) func(Objects, translate.View) (client.Object, error) {

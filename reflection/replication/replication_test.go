@@ -29,6 +29,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/reflection/replication"
@@ -204,6 +205,56 @@ func run(t *testing.T, config *rest.Config, logged *lines) {
 		cancel()
 		must(t, <-ended)
 	})
+}
+
+// TestPeersLeaveEachOthersAlone: what is replicated to one provider is not touched by the
+// replication to another one, which has the same finalizer.
+func TestPeersLeaveEachOthersAlone(t *testing.T) {
+	rome, there := apitest.Start(t), apitest.Start(t) // one API server is both providers
+	home, remote := clientOf(t, rome.Config), clientOf(t, there.Config)
+	ctx := t.Context()
+	run(t, rome.Config, &lines{})
+	maps := map[string]*offv1beta1.NamespaceMap{}
+	for _, peer := range []string{"milan", "turin"} {
+		namespace := "liqo-tenant-" + peer
+		create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "at-" + peer}})
+		create(t, home, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "cplane-secret", Namespace: namespace,
+				Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: peer},
+				Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: "at-" + peer},
+			},
+			Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, there.Config)},
+		})
+		maps[peer] = &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "map", Namespace: namespace, Labels: map[string]string{api.LabelReplication: "true", api.LabelRemoteID: peer},
+		}}
+		create(t, home, maps[peer])
+	}
+	// answer writes the status there and waits for it here.
+	answer := func(peer, name string) {
+		t.Helper()
+		copied := &offv1beta1.NamespaceMap{}
+		eventually(t, func() error { return remote.Get(ctx, key("at-"+peer, "map"), copied) })
+		copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: offv1beta1.NamespaceAccepted}}
+		must(t, remote.Status().Update(ctx, copied))
+		eventually(t, func() error {
+			must(t, home.Get(ctx, client.ObjectKeyFromObject(maps[peer]), maps[peer]))
+			if maps[peer].Status.CurrentMapping["shop"].RemoteNamespace != name {
+				return errors.New("no answer")
+			}
+			return nil
+		})
+	}
+	answer("turin", "first")
+	answer("milan", "first")
+	before := maps["milan"].ResourceVersion
+	answer("turin", "second") // its engine has seen milan's answer before
+	must(t, home.Get(ctx, client.ObjectKeyFromObject(maps["milan"]), maps["milan"]))
+	if now := maps["milan"]; now.ResourceVersion != before {
+		t.Errorf("the map for milan was written when nobody asked for it: %+v", now.Status)
+	}
 }
 
 func sliceTo(peer, name string) *authv1beta1.ResourceSlice {
