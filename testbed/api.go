@@ -44,13 +44,17 @@ func adminClient(pki, server string) (client, error) {
 	return newClient(server, in("ca.crt"), in("admin.crt"), in("admin.key"))
 }
 
-func (c client) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+func (c client) send(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", contentType)
-	resp, err := c.http.Do(req)
+	return c.http.Do(req)
+}
+
+func (c client) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	resp, err := c.send(ctx, method, path, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +73,20 @@ func (c client) get(ctx context.Context, path string, out any) error {
 		return err
 	}
 	return json.Unmarshal(b, out)
+}
+
+// firstEvent returns with the first event of a watch, or with an error when there is none.
+func (c client) firstEvent(ctx context.Context, path string) error {
+	resp, err := c.send(ctx, http.MethodGet, path, "", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("watch %s: %s", path, resp.Status)
+	}
+	_, err = resp.Body.Read(make([]byte, 1))
+	return err
 }
 
 // apply writes an object, YAML or JSON, by server-side apply.

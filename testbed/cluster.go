@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -26,6 +27,7 @@ type upOptions struct {
 	distinct     bool
 	podCIDRs     []string // "10.10.0.0/16" for all, or "rome=10.10.0.0/16"
 	serviceCIDRs []string
+	cnis         []string // "pool" for all, or "rome=pool"
 	images       []string // archives or names of built images, besides the default ones
 	args         map[string][]string
 }
@@ -75,6 +77,7 @@ func newCluster(name string, index int, o upOptions, images []string) (Cluster, 
 		c.Nodes = defaultNodes
 	}
 	c.PodCIDR, c.ServiceCIDR = defaultCIDRs(index, o.distinct)
+	c.CNI = chosenFor(name, o.cnis)
 	if err := errors.Join(choose(&c.PodCIDR, name, o.podCIDRs), choose(&c.ServiceCIDR, name, o.serviceCIDRs)); err != nil {
 		return Cluster{}, err
 	}
@@ -83,21 +86,32 @@ func newCluster(name string, index int, o upOptions, images []string) (Cluster, 
 
 // choose sets a prefix when one of the values is for the cluster.
 func choose(p *netip.Prefix, cluster string, values []string) error {
-	for _, v := range values {
-		name, prefix, named := strings.Cut(v, "=")
-		if !named {
-			name, prefix = cluster, v
-		}
-		if name != cluster {
-			continue
-		}
-		chosen, err := netip.ParsePrefix(prefix)
-		if err != nil {
-			return fmt.Errorf("CIDR %q: %w", v, err)
-		}
-		*p = chosen
+	v := chosenFor(cluster, values)
+	if v == "" {
+		return nil
 	}
+	chosen, err := netip.ParsePrefix(v)
+	if err != nil {
+		return fmt.Errorf("CIDR %q: %w", v, err)
+	}
+	*p = chosen
 	return nil
+}
+
+// chosenFor is the last of the values, v or cluster=v, that is for the cluster; "" when
+// none is.
+func chosenFor(cluster string, values []string) string {
+	chosen := ""
+	for _, v := range values {
+		name, value, named := strings.Cut(v, "=")
+		if !named {
+			name, value = cluster, v
+		}
+		if name == cluster {
+			chosen = value
+		}
+	}
+	return chosen
 }
 
 // grown is an existing cluster with more nodes; everything else stays as it was made.
@@ -108,6 +122,9 @@ func grown(c Cluster, o upOptions, images []string) (Cluster, error) {
 	}
 	if pods != c.PodCIDR || services != c.ServiceCIDR {
 		return Cluster{}, fmt.Errorf("cluster %s exists with pods %s and services %s; run 'down %s' first", c.Name, c.PodCIDR, c.ServiceCIDR, c.Name)
+	}
+	if cni := chosenFor(c.Name, o.cnis); cni != "" && cni != cmp.Or(c.CNI, cniBridge) {
+		return Cluster{}, fmt.Errorf("cluster %s exists with CNI %s; run 'down %s' first", c.Name, cmp.Or(c.CNI, cniBridge), c.Name)
 	}
 	if o.nodes >= 0 && o.nodes < c.Nodes {
 		return Cluster{}, fmt.Errorf("cluster %s exists with %d nodes; stop one with 'node stop', or run 'down %s' first", c.Name, c.Nodes, c.Name)
@@ -318,10 +335,11 @@ func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 	for _, node := range c.workers() {
 		objects = append(objects, object{"/api/v1/nodes/" + c.nodeName(node), nodeObject(c, node)})
 	}
+	replacer := strings.NewReplacer("__DNS__", c.dns().String(), "__NAMES__", t.inetDir())
 	if c.Nodes > 0 {
 		for _, document := range strings.Split(coreDNS, "\n---\n")[1:] {
 			path, body, _ := strings.Cut(document, "\n")
-			objects = append(objects, object{strings.TrimPrefix(path, "# "), strings.ReplaceAll(body, "__DNS__", c.dns().String())})
+			objects = append(objects, object{strings.TrimPrefix(path, "# "), replacer.Replace(body)})
 		}
 	}
 	for _, o := range objects {
@@ -355,8 +373,11 @@ func (t Testbed) down(names []string) error {
 		return err
 	}
 	rest, err := t.leftovers()
-	if err != nil || len(rest) > 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(rest) > 0:
+		return t.forgetRemoved()
 	}
 	return t.removeRest()
 }

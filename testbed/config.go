@@ -61,7 +61,7 @@ func controllerManager(c Cluster) process {
 		"--root-ca-file="+pki+"ca.crt", "--service-account-private-key-file="+pki+"sa.key", "--use-service-account-credentials=true",
 		// Signs for all built-in signers: kube-apiserver-client, kubelet-serving, …
 		"--cluster-signing-cert-file="+pki+"ca.crt", "--cluster-signing-key-file="+pki+"ca.key",
-		"--allocate-node-cidrs=true", "--cluster-cidr="+c.PodCIDR.String(), fmt.Sprintf("--node-cidr-mask-size=%d", nodeMaskBits),
+		"--allocate-node-cidrs=true", "--cluster-cidr="+c.nodeCIDR().String(), fmt.Sprintf("--node-cidr-mask-size=%d", nodeMaskBits),
 		"--service-cluster-ip-range="+c.ServiceCIDR.String(), "--cluster-name="+c.Name,
 		"--leader-elect=false", "--bind-address=127.0.0.1",
 		// The default of 20 requests per second makes 7 pods per second; measured: 37 with these.
@@ -129,25 +129,46 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 `, pauseTag, cniBin)
 }
 
-// cniConfig joins a node's pods by a bridge. Traffic between nodes is routed, traffic
-// out of the cluster masqueraded by masquerade.
+// cniConfig gives a node's pods addresses and links. Traffic between nodes is routed,
+// traffic out of the cluster masqueraded by masquerade.
 func cniConfig(c Cluster, node string) string {
+	link := `"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true`
+	blocks := c.podBlocks(node)
+	ranges := fmt.Sprintf(`{"subnet": "%s"}`, blocks[0])
+	if c.CNI == cniPool {
+		link = `"type": "ptp", "ipMasq": false`
+		// The first block is soon full, so that pods of one node are in both.
+		ranges = fmt.Sprintf(`{"subnet": "%s", "rangeEnd": "%s"}, {"subnet": "%s"}`, blocks[0], addrAt(blocks[0], 4), blocks[1])
+	}
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pod", "plugins": [
- {"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true, "mtu": 1500,
-  "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]], "dataDir": "/run/cni-ipam"}},
+ {%s, "mtu": 1500,
+  "ipam": {"type": "host-local", "ranges": [[%s]], "dataDir": "/run/cni-ipam"%s}},
  {"type": "portmap", "capabilities": {"portMappings": true}}]}
-`, c.podSubnet(node))
+`, link, ranges, podRoute(c))
 }
 
-// masquerade is the rule set by which pods reach addresses outside their cluster.
+// podRoute: the bridge knows by itself that it is the way out.
+func podRoute(c Cluster) string {
+	if c.CNI == cniPool {
+		return `, "routes": [{"dst": "0.0.0.0/0"}]`
+	}
+	return ""
+}
+
+// masquerade is the rule set by which pods reach addresses outside their cluster, its
+// own nodes included. With a pool also the ports change.
 func masquerade(c Cluster) string {
+	rule := fmt.Sprintf("ip saddr %[1]s ip daddr != { %[1]s, %[2]s } masquerade", c.PodCIDR, c.ServiceCIDR)
+	if c.CNI == cniPool {
+		rule = fmt.Sprintf("ip saddr %[1]s ip daddr != %[1]s masquerade fully-random", c.PodCIDR)
+	}
 	return fmt.Sprintf(`table ip testbed-masq {
 	chain post {
 		type nat hook postrouting priority srcnat;
-		ip saddr %[1]s ip daddr != { %[1]s, %[2]s } masquerade
+		%s
 	}
 }
-`, c.PodCIDR, c.ServiceCIDR)
+`, rule)
 }
 
 // kubeletConfig keeps kubelet from evicting and collecting on a machine whose disk it

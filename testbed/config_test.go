@@ -62,7 +62,14 @@ func TestConfiguration(t *testing.T) {
 	milan := cluster(t, "milan", 1, 2, false)
 	golden(t, "second-cluster-differs-in-node-addresses-only", "Pods and services of rome and milan are the same.", map[string]string{
 		"10-pod.conflist": cniConfig(milan, "n2"), "masquerade.nft": masquerade(milan), "hosts": hosts(milan, "n2"), "routes": podRoutes(milan, "n2"),
-		"kubelet": arguments(kubelet(milan, "n2")), "links": cutElements(rome, milan),
+		"kubelet": arguments(kubelet(milan, "n2")),
+	})
+	turin, err := newCluster("turin", 2, upOptions{nodes: 2, cnis: []string{"bridge", "turin=pool"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "pods-outside-the-podcidr-of-their-node", "The second CNI shape: blocks of one pool, links without a bridge, more masquerading.", map[string]string{
+		"10-pod.conflist": cniConfig(turin, "n2"), "masquerade.nft": masquerade(turin), "routes": podRoutes(turin, "n2"), "node.json": nodeObject(turin, "n2"),
 	})
 	golden(t, "exports-for-the-shell", "What 'eval' of the verb env sets.", map[string]string{
 		"env":        exports([]Cluster{rome, {Name: "milan-2"}}, func(c Cluster) string { return "/t/" + c.Name + "/kubeconfig" }, []string{"/t/bin", "/repo/bin"}),

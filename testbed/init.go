@@ -93,6 +93,9 @@ func runControlPlane(s *supervisor, spec nodeSpec) error {
 	}
 	s.keep(controllerManager(spec.Cluster))
 	s.keep(scheduler(spec.Cluster))
+	if spec.Cluster.Nodes > 0 {
+		go newBalancer(s, spec.Cluster, client).balance(context.Background())
+	}
 	return nil
 }
 

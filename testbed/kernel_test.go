@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -48,16 +47,5 @@ func TestHierarchies(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", s, test.want)
 			}
 		})
-	}
-}
-
-func TestCutsAreReadOnce(t *testing.T) {
-	out := `{"nftables": [{"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}}, {"set": {"family": "inet", "name": "cut", "table": "testbed-links", "type": ["ifname", "ifname"], "handle": 1, "elem": [{"concat": ["br-rome", "br-milan"]}, {"concat": ["br-milan", "br-rome"]}]}}]}`
-	got, err := parseCuts([]byte(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := fmt.Sprint(got); s != "[[milan rome]]" {
-		t.Errorf("got %s", s)
 	}
 }

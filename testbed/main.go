@@ -9,7 +9,8 @@
 //
 // Start reading at plan.go (what a cluster is) and cluster.go (how it comes up).
 // config.go has the configuration of every program, node.go and init.go the life of a
-// node, network.go, cgroup.go and mount.go what the kernel is asked for.
+// node, network.go, cgroup.go and mount.go what the kernel is asked for. balancer.go is
+// the load balancer, internet.go what tests do to the network between clusters.
 package main
 
 import (
@@ -40,6 +41,7 @@ type options struct {
 	follow   bool
 	clusters string
 	signal   string
+	fault    faultFlags
 	up       upOptions
 }
 
@@ -49,9 +51,12 @@ func verbs() []verb {
 		{name: "build", args: "[name...]", does: "build Kubernetes, CoreDNS and the images into the cache", run: runBuild, user: true},
 		{name: "up", does: "start clusters, or repair them", flags: upFlags, run: runUp},
 		{name: "down", args: "[cluster...]", does: "remove clusters and all they left", flags: downFlags, run: runDown},
-		{name: "status", does: "show clusters, nodes, programs and cut links", run: runStatus},
+		{name: "status", does: "show clusters, nodes, programs, and what is wrong between clusters", run: runStatus},
 		{name: "load", args: "<image.tar|name>...", does: "import images into running nodes", flags: clustersFlag, run: runLoad},
 		{name: "link", args: "cut|heal <a> <b>", does: "cut or heal all traffic between two clusters", run: runLink},
+		{name: "fault", args: "drop|mtu|heal …", does: "drop packets, all, some or large ones, from one cluster to another", flags: registerFaultFlags, run: runFault},
+		{name: "nat", args: "on|off|forward|close <cluster> …", does: "put a cluster behind NAT, map ports", run: runNAT},
+		{name: "dns", args: "set|unset <name>.test [address]", does: "change a name that all clusters know", run: runDNS},
 		{name: "kill", args: "<cluster> <node> <program>", does: "kill a program; it starts again", flags: signalFlag, run: runKill},
 		{name: "node", args: "stop|start <cluster> <node>", does: "crash or start a node", run: runNode},
 		{name: "exec", args: "<cluster> <node> [--] <command>...", does: "run a command on a node", run: runExec},

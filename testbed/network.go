@@ -18,7 +18,8 @@ import (
 
 // The network of a testbed lies wholly in namespaces:
 //
-//	inet        one bridge per cluster, routes between them, knows no pod subnets
+//	inet        one bridge per cluster, routes between them, knows no pod subnets;
+//	            load balancers (balancer.go), faults and NAT (internet.go) are made here
 //	<cluster>-<node>   eth0 on the cluster's bridge, pods behind cni0
 //
 // Nodes reach all nodes; pods reach nodes of other clusters masqueraded, and never
@@ -112,20 +113,6 @@ func (t Testbed) inNet(space, input string, command ...string) (string, error) {
 	return run(cmd)
 }
 
-// linkRules drop what goes from one cluster's bridge to another's. The set holds the
-// pairs that are cut. Applying them again keeps it.
-const linkRules = `table inet testbed-links {
-	set cut {
-		type ifname . ifname
-	}
-	chain forward {
-		type filter hook forward priority filter
-	}
-}
-flush chain inet testbed-links forward
-add rule inet testbed-links forward iifname . oifname @cut drop
-`
-
 // ensureInternet makes the namespace between the clusters.
 func (t Testbed) ensureInternet() error {
 	_, err := t.inNet(inetSpace, "", "true")
@@ -137,14 +124,17 @@ func (t Testbed) ensureInternet() error {
 		if err := t.createNetns(inetSpace); err != nil {
 			return err
 		}
+		if err := os.RemoveAll(t.inetDir()); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(t.inetDir(), 0o755); err != nil {
+		return err
 	}
 	if _, err := t.inNet(inetSpace, "", "sysctl", "-qw", "net.ipv4.ip_forward=1"); err != nil {
 		return err
 	}
-	if _, err := t.inNet(inetSpace, "link set lo up\n", "ip", "-batch", "-"); err != nil {
-		return err
-	}
-	_, err = t.inNet(inetSpace, linkRules, "nft", "-f", "-")
+	_, err = t.inNet(inetSpace, "link set lo up\n", "ip", "-batch", "-")
 	return err
 }
 
@@ -214,8 +204,11 @@ func (t Testbed) attachNode(c Cluster, node string) error {
 func podRoutes(c Cluster, node string) string {
 	var b strings.Builder
 	for _, other := range c.workers() {
-		if other != node {
-			fmt.Fprintf(&b, "route replace %s via %s\n", c.podSubnet(other), c.nodeAddr(other))
+		if other == node {
+			continue
+		}
+		for _, pods := range c.podBlocks(other) {
+			fmt.Fprintf(&b, "route replace %s via %s\n", pods, c.nodeAddr(other))
 		}
 	}
 	return b.String()
@@ -238,7 +231,7 @@ func (t Testbed) detachNode(nodeName string) error {
 	return t.deleteNetns(nodeName)
 }
 
-// removeBridge removes a cluster's bridge and its cut links.
+// removeBridge removes a cluster's bridge.
 func (t Testbed) removeBridge(cluster string) error {
 	if !slices.Contains(t.netnsList(), inetSpace) {
 		return nil
@@ -246,17 +239,6 @@ func (t Testbed) removeBridge(cluster string) error {
 	links, err := t.internetLinks()
 	if err != nil {
 		return nil // a name without a namespace: nothing is behind it
-	}
-	cuts, err := t.cuts()
-	if err != nil {
-		return err
-	}
-	for _, pair := range cuts {
-		if pair[0] == cluster || pair[1] == cluster {
-			if err := t.healLink(Cluster{Name: pair[0]}, Cluster{Name: pair[1]}); err != nil {
-				return err
-			}
-		}
 	}
 	bridge := Cluster{Name: cluster}.bridge()
 	if !slices.Contains(links, bridge) {
@@ -271,63 +253,4 @@ func (t Testbed) removeBridge(cluster string) error {
 func macOf(a interface{ As4() [4]byte }) string {
 	b := a.As4()
 	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
-}
-
-// cutLink stops all traffic between the node networks of two clusters, in both
-// directions and for connections that exist.
-func (t Testbed) cutLink(a, b Cluster) error {
-	_, err := t.inNet(inetSpace, "add "+cutElements(a, b), "nft", "-f", "-")
-	return err
-}
-
-// healLink undoes cutLink; healing what is whole does nothing.
-func (t Testbed) healLink(a, b Cluster) error {
-	elements := cutElements(a, b)
-	_, err := t.inNet(inetSpace, "add "+elements+"delete "+elements, "nft", "-f", "-")
-	return err
-}
-
-func cutElements(a, b Cluster) string {
-	return fmt.Sprintf("element inet testbed-links cut { %[1]q . %[2]q, %[2]q . %[1]q }\n", a.bridge(), b.bridge())
-}
-
-// cuts are the pairs of clusters between which the link is cut.
-func (t Testbed) cuts() ([][2]string, error) {
-	if !slices.Contains(t.netnsList(), inetSpace) {
-		return nil, nil
-	}
-	out, err := t.inNet(inetSpace, "", "nft", "-j", "list", "ruleset", "inet")
-	if err != nil {
-		return nil, err
-	}
-	return parseCuts([]byte(out))
-}
-
-// parseCuts reads the set from a listing of all rules, each pair once. A crash may have
-// left a namespace without it.
-func parseCuts(out []byte) ([][2]string, error) {
-	var listing struct {
-		Nftables []struct {
-			Set struct {
-				Name string
-				Elem []struct{ Concat [2]string }
-			}
-		}
-	}
-	if err := json.Unmarshal(out, &listing); err != nil {
-		return nil, fmt.Errorf("read cut links: %w", err)
-	}
-	var pairs [][2]string
-	for _, entry := range listing.Nftables {
-		if entry.Set.Name != "cut" {
-			continue
-		}
-		for _, e := range entry.Set.Elem {
-			a, b := strings.TrimPrefix(e.Concat[0], "br-"), strings.TrimPrefix(e.Concat[1], "br-")
-			if a < b {
-				pairs = append(pairs, [2]string{a, b})
-			}
-		}
-	}
-	return pairs, nil
 }

@@ -129,7 +129,8 @@ func (t Testbed) writeNode(c Cluster, node string) error {
 	}
 	files := map[string]string{
 		"etc/hosts": hosts(c, node), "etc/hostname": c.nodeName(node) + "\n",
-		"etc/resolv.conf": "nameserver " + c.router().String() + "\n", // nobody there: asking fails at once
+		// Until kube-proxy knows the cluster's DNS nobody is there: asking fails at once.
+		"etc/resolv.conf": "nameserver " + c.dns().String() + "\n",
 	}
 	more := t.workerFiles
 	if node == controlPlane {
@@ -278,7 +279,12 @@ func spawn(t Testbed, cluster, node string) error {
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWCGROUP,
 	}
 	if node == controlPlane {
-		cmd.ExtraFiles = []*os.File{os.NewFile(3, "listener")}
+		internet, err := os.Open(t.netns(inetSpace))
+		if err != nil {
+			return err
+		}
+		defer internet.Close()
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "listener"), internet} // 3 and inetFile
 	}
 	return cmd.Start()
 }

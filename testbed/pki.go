@@ -205,7 +205,7 @@ func apiServerIdentity(c Cluster) identity {
 		commonName: "kube-apiserver",
 		names: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc.cluster.local"},
-		addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), c.apiAddr(), c.kubernetesService()},
+		addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), c.apiAddr(), c.kubernetesService(), c.public()},
 	}
 }
 

@@ -24,6 +24,7 @@ const apiPort = 6443
 //	172.31.<10·(index+1)>.1     router towards the other clusters
 //	172.31.<10·(index+1)>.10    control plane
 //	172.31.<10·(index+1)>.10+N  worker nN
+//	172.31.<10·(index+1)+1>.0   /24 of the load balancer
 //
 // Pods and services have the same addresses in every cluster unless the caller asks
 // for others: two clusters that join usually did not coordinate their addresses.
@@ -31,6 +32,21 @@ const (
 	maxClusters = 9 // pods 10.10 to 10.90, services 10.110 to 10.190 when they are distinct
 	maxNodes    = 200
 )
+
+// The shapes of a cluster's pod network.
+const (
+	// cniBridge: pods on a bridge, with addresses of their Node's podCIDR.
+	cniBridge = "bridge"
+	// cniPool: pods behind routed links, with addresses of blocks of one pool, several
+	// blocks on each node; the podCIDRs of Nodes say something else.
+	cniPool = "pool"
+)
+
+// blockBits is the size of the pool's blocks.
+const blockBits = 26
+
+// unusedCIDR is what Nodes of a cluster with a pool say, and no pod has.
+var unusedCIDR = netip.MustParsePrefix("10.244.0.0/16")
 
 // nodeMaskBits is the size of the part of the pod CIDR that belongs to one node.
 const nodeMaskBits = 24
@@ -43,6 +59,7 @@ type Cluster struct {
 	Nodes       int          // workers, n1 to n<Nodes>
 	Port        int          // loopback TCP port of the machine that leads to the API server
 	PodCIDR     netip.Prefix // IPv4, at most /23
+	CNI         string       `json:",omitempty"` // cniBridge or cniPool; "": cniBridge
 	ServiceCIDR netip.Prefix // IPv4
 	Images      []string     // archives every worker imports before its kubelet starts
 	// Args are additional arguments by process name; a later flag wins over ours.
@@ -70,6 +87,12 @@ func (c Cluster) validate() error {
 		if p.Overlaps(netip.MustParsePrefix("172.31.0.0/16")) {
 			return fmt.Errorf("cluster %s: %s overlaps the node networks 172.31.0.0/16", c.Name, p)
 		}
+	}
+	if !slices.Contains([]string{"", cniBridge, cniPool}, c.CNI) {
+		return fmt.Errorf("cluster %s: CNI %q; use %s or %s", c.Name, c.CNI, cniBridge, cniPool)
+	}
+	if c.CNI == cniPool && (c.PodCIDR.Overlaps(unusedCIDR) || c.ServiceCIDR.Overlaps(unusedCIDR)) {
+		return fmt.Errorf("cluster %s: with CNI %s, %s is for the podCIDRs of Nodes; choose other ranges", c.Name, cniPool, unusedCIDR)
 	}
 	if c.PodCIDR.Overlaps(c.ServiceCIDR) {
 		return fmt.Errorf("cluster %s: pod CIDR %s overlaps service CIDR %s", c.Name, c.PodCIDR, c.ServiceCIDR)
@@ -137,9 +160,30 @@ func (c Cluster) nodeName(node string) string { return c.Name + "-" + node }
 // nodeAddr is the address of a node of this cluster.
 func (c Cluster) nodeAddr(node string) netip.Addr { return c.nodeNetAddr(10 + nodeNumber(node)) }
 
-// podSubnet is the part of the pod CIDR that belongs to a worker.
+// nodeCIDR is the range that the podCIDRs of Nodes are parts of.
+func (c Cluster) nodeCIDR() netip.Prefix {
+	if c.CNI == cniPool {
+		return unusedCIDR
+	}
+	return c.PodCIDR
+}
+
+// podSubnet is the podCIDR of a worker's Node.
 func (c Cluster) podSubnet(node string) netip.Prefix {
-	return netip.PrefixFrom(addrAt(c.PodCIDR, nodeNumber(node)<<(32-nodeMaskBits)), nodeMaskBits)
+	return netip.PrefixFrom(addrAt(c.nodeCIDR(), nodeNumber(node)<<(32-nodeMaskBits)), nodeMaskBits)
+}
+
+// podBlocks are where the addresses of a worker's pods come from. Those of a pool lie in
+// both of its halves, beside those of other workers.
+func (c Cluster) podBlocks(node string) []netip.Prefix {
+	if c.CNI != cniPool {
+		return []netip.Prefix{c.podSubnet(node)}
+	}
+	n, half := nodeNumber(node)<<(32-blockBits), 1<<(31-c.PodCIDR.Bits())
+	return []netip.Prefix{
+		netip.PrefixFrom(addrAt(c.PodCIDR, n), blockBits),
+		netip.PrefixFrom(addrAt(c.PodCIDR, half+n), blockBits),
+	}
 }
 
 // node finds a node by n1 or <cluster>-n1.

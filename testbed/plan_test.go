@@ -31,8 +31,8 @@ func TestAddressPlan(t *testing.T) {
 		for i, a := range clusters {
 			checkOneCluster(t, a)
 			for _, b := range clusters[i+1:] {
-				if a.nodeNet().Overlaps(b.nodeNet()) {
-					t.Errorf("node networks of %s and %s overlap: %s, %s", a.Name, b.Name, a.nodeNet(), b.nodeNet())
+				if a.network().Overlaps(b.network()) || a.public() == b.public() {
+					t.Errorf("networks of %s and %s overlap: %s %s, %s %s", a.Name, b.Name, a.network(), a.public(), b.network(), b.public())
 				}
 				for _, x := range []netip.Prefix{a.PodCIDR, a.ServiceCIDR} {
 					for _, y := range []netip.Prefix{b.PodCIDR, b.ServiceCIDR} {
@@ -51,8 +51,11 @@ func TestAddressPlan(t *testing.T) {
 
 func checkOneCluster(t *testing.T, c Cluster) {
 	t.Helper()
+	if c.nodeNet().Overlaps(c.balancedNet()) || !c.network().Contains(c.nodeNet().Addr()) || !c.network().Contains(c.balancedNet().Addr()) {
+		t.Errorf("%s: nodes %s and load balancer %s are not the halves of %s", c.Name, c.nodeNet(), c.balancedNet(), c.network())
+	}
 	seen := map[netip.Addr]bool{c.router(): true}
-	var subnets []netip.Prefix
+	var subnets, blocks []netip.Prefix
 	for _, node := range c.nodes() {
 		addr := c.nodeAddr(node)
 		if seen[addr] || !c.nodeNet().Contains(addr) {
@@ -65,22 +68,33 @@ func checkOneCluster(t *testing.T, c Cluster) {
 		if node == controlPlane {
 			continue
 		}
-		pods := c.podSubnet(node)
-		if !c.PodCIDR.Contains(pods.Addr()) || pods != pods.Masked() {
-			t.Errorf("%s: pods %s are outside %s", c.nodeName(node), pods, c.PodCIDR)
-		}
-		for _, other := range subnets {
-			if other.Overlaps(pods) {
-				t.Errorf("%s: pods %s overlap %s", c.nodeName(node), pods, other)
-			}
-		}
-		subnets = append(subnets, pods)
+		pool := c
+		pool.CNI = cniPool
+		subnets = addDisjoint(t, c, subnets, c.podBlocks(node)...)
+		blocks = addDisjoint(t, pool, blocks, pool.podBlocks(node)...)
 	}
 	for _, service := range []netip.Addr{c.kubernetesService(), c.dns()} {
 		if !c.ServiceCIDR.Contains(service) {
 			t.Errorf("%s: %s is outside %s", c.Name, service, c.ServiceCIDR)
 		}
 	}
+}
+
+// addDisjoint adds the pods of another node.
+func addDisjoint(t *testing.T, c Cluster, others []netip.Prefix, pods ...netip.Prefix) []netip.Prefix {
+	t.Helper()
+	for _, p := range pods {
+		if !c.PodCIDR.Contains(p.Addr()) || p != p.Masked() {
+			t.Errorf("%s: pods %s are outside %s", c.Name, p, c.PodCIDR)
+		}
+		for _, other := range others {
+			if other.Overlaps(p) {
+				t.Errorf("%s: pods %s overlap %s", c.Name, p, other)
+			}
+		}
+		others = append(others, p)
+	}
+	return others
 }
 
 // What "up" makes of what exists and what is asked; the error says what to do.
@@ -133,6 +147,20 @@ func TestDesired(t *testing.T) {
 		"a cluster keeps its arguments": {
 			existing: []Cluster{rome}, ask: upOptions{clusters: []string{"rome"}, nodes: -1, args: map[string][]string{"kubelet": {"--v=4"}}},
 			err: "run 'down rome' first",
+		},
+		"a cluster keeps its CNI": {
+			existing: []Cluster{rome}, ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"rome=pool"}},
+			err: "exists with CNI bridge; run 'down rome' first",
+		},
+		"a CNI for another cluster is no business of this one": {
+			existing: []Cluster{rome}, ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"milan=pool"}},
+			want: "rome 0 2 10.10.0.0/16",
+		},
+		"an unknown CNI": {
+			ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"calico"}}, err: "use bridge or pool",
+		},
+		"a pool that Nodes would name": {
+			ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"pool"}, podCIDRs: []string{"10.244.0.0/16"}}, err: "choose other ranges",
 		},
 		"a name too long for its links": {
 			ask: upOptions{clusters: []string{"constantinople"}, nodes: -1}, err: "at most 11",

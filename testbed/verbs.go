@@ -48,6 +48,7 @@ func upFlags(f *flag.FlagSet, o *options) {
 	f.BoolVar(&o.up.distinct, "distinct-cidrs", false, "give new clusters pod and service CIDRs of their own")
 	f.Var(list{&o.up.podCIDRs}, "pod-cidr", "pod `CIDR` of new clusters, or cluster=CIDR; may be repeated")
 	f.Var(list{&o.up.serviceCIDRs}, "service-cidr", "service `CIDR` of new clusters, or cluster=CIDR; may be repeated")
+	f.Var(list{&o.up.cnis}, "cni", "`shape` of the pod network of new clusters, bridge or pool, or cluster=shape; may be repeated")
 	f.Var(list{&o.up.images}, "image", "`archive` or built image that every node of new clusters gets; may be repeated")
 	for flagName, program := range map[string]string{
 		"apiserver-arg": "kube-apiserver", "kcm-arg": "kube-controller-manager", "scheduler-arg": "kube-scheduler",
@@ -137,23 +138,6 @@ func runLoad(_ context.Context, t Testbed, o options, images []string) error {
 	}
 	fmt.Printf("%d images on %d nodes, %.1fs\n", len(files), len(imports), time.Since(began).Seconds())
 	return nil
-}
-
-func runLink(_ context.Context, t Testbed, _ options, args []string) error {
-	if len(args) != 3 || args[0] != "cut" && args[0] != "heal" {
-		return fmt.Errorf("usage: link cut|heal <a> <b>")
-	}
-	pair, err := t.selectClusters(args[1:])
-	if err != nil {
-		return err
-	}
-	if args[1] == args[2] {
-		return fmt.Errorf("name two different clusters")
-	}
-	if args[0] == "cut" {
-		return t.cutLink(pair[0], pair[1])
-	}
-	return t.healLink(pair[0], pair[1])
 }
 
 // clusterNode resolves the first two arguments.
@@ -306,7 +290,7 @@ func runStatus(ctx context.Context, t Testbed, _ options, _ []string) error {
 			return err
 		}
 		for _, node := range c.nodes() {
-			pods := c.podSubnet(node).String()
+			pods := strings.Trim(fmt.Sprint(c.podBlocks(node)), "[]")
 			if node == controlPlane {
 				pods = fmt.Sprintf("%s services %s", c.PodCIDR, c.ServiceCIDR)
 			}
@@ -316,9 +300,9 @@ func runStatus(ctx context.Context, t Testbed, _ options, _ []string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	cuts, err := t.cuts()
-	for _, pair := range cuts {
-		fmt.Printf("link %s - %s is cut\n", pair[0], pair[1])
+	in, err := t.internet()
+	for _, line := range in.describe(clusters) {
+		fmt.Println(line)
 	}
 	return err
 }
