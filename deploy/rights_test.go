@@ -18,11 +18,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -229,11 +231,23 @@ func TestPeersCannot(t *testing.T) {
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", TenantCondition: authv1beta1.TenantDrained},
 	}
 	p.create(t, tenant)
+	labels := map[string]string{api.LabelRemoteClusterID: "rome"}
+	dialer := &netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
+	cidrs := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
+	p.create(t, dialer, cidrs)
 	// The policies are in force a moment after they were made; until then nothing can be told.
 	p.until(t, "the policies are in force", func() bool {
 		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
-			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil
+			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil
 	})
+	for object, patch := range map[client.Object]string{
+		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
+		cidrs:  `{"spec": {"remote": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`,
+	} {
+		if err := merge(t, rome, object, patch); err != nil {
+			t.Fatalf("a consumer cannot tell its own parameters: %v", err)
+		}
+	}
 	if err := rome.Create(t.Context(), slice); err != nil {
 		t.Fatalf("an honest copy is refused: %v", err)
 	}
@@ -283,6 +297,20 @@ func TestPeersCannot(t *testing.T) {
 			one := larger.DeepCopy()
 			return rome.Status().Patch(t.Context(), one, client.RawPatch("application/merge-patch+json", []byte(`{"status": {"resources": {"cpu": "1000"}}}`)))
 		}},
+		{"choose the provider's template", "only change spec.endpoint", func() error {
+			return merge(t, rome, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
+		}},
+		{"choose the provider's keys", "only change spec.endpoint", func() error { return merge(t, rome, dialer, `{"spec": {"secretRef": {"name": "mine"}}}`) }},
+		{"say which CIDRs the provider has", "only change spec.endpoint", func() error {
+			return merge(t, rome, cidrs, `{"spec": {"local": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`)
+		}},
+		{"take the place of another cluster", "its own parameters", func() error {
+			return merge(t, rome, cidrs, `{"metadata": {"labels": {"liqo.io/remote-cluster-id": "oslo"}}}`)
+		}},
+		{"hold a gateway", "only change spec.endpoint", func() error { return merge(t, rome, dialer, `{"metadata": {"finalizers": ["example.com/mine"]}}`) }},
+		{"make a gateway", "cannot create resource", func() error {
+			return rome.Create(t.Context(), &netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "more", Labels: labels}})
+		}},
 		{"work next door", "forbidden", func() error {
 			one := copied("oslo", func(l map[string]string) { l[api.LabelRemoteClusterID] = "oslo" })
 			one.Namespace = "liqo-tenant-oslo"
@@ -294,6 +322,11 @@ func TestPeersCannot(t *testing.T) {
 			t.Errorf("a peer tries to %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
 		}
 	}
+}
+
+// merge patches a copy of an object.
+func merge(t *testing.T, c client.Client, object client.Object, patch string) error {
+	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 // active is a Tenant that is served again.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -61,6 +64,38 @@ metadata: {name: internal-cidr, namespace: liqo, labels: {ipam.liqo.io/network-t
 spec: {cidr: 10.80.0.0/16}
 `
 
+// onNodePort, onLoadBalancer and dialing are the gateway of the peering, one of them.
+const onNodePort = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: gw, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  mtu: 1340
+  endpoint: {port: 51840, serviceType: NodePort, nodePort: 30742}
+  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
+  secretRef: {name: gw-keys}
+`
+
+const onLoadBalancer = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: gw, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  endpoint: {port: 51840, serviceType: LoadBalancer, loadBalancerIP: 172.31.200.7}
+  secretRef: {name: gw-keys}
+`
+
+const dialing = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayClient
+metadata: {name: gw, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  mtu: 1340
+  endpoint: {addresses: [172.31.20.11], port: 30742, protocol: UDP}
+  clientTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayClientTemplate, name: wireguard-client, namespace: liqo}
+  secretRef: {name: gw-keys}
+`
+
 const peering = `
 apiVersion: networking.liqo.io/v1beta1
 kind: Configuration
@@ -75,16 +110,8 @@ spec: {publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
 apiVersion: v1
 kind: Secret
 metadata: {name: gw-keys, namespace: liqo-tenant-milan}
-data: {privateKey: QEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEA=, publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: GatewayServer
-metadata: {name: server, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
-spec:
-  mtu: 1340
-  endpoint: {port: 51840, serviceType: NodePort, nodePort: 30742}
-  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
-  secretRef: {name: gw-keys}
+# made by openssl genpkey -algorithm X25519
+data: {privateKey: CF824zCtj4KdJbMjfOvmHzeFF6tW0d4kDoKIZlbWgXg=, publicKey: Y4QWQbuBNNr9IYpYmx/W850xoAiDr/XTdp6Wwcdj4DY=}
 ---
 apiVersion: v1
 kind: Node
@@ -95,20 +122,29 @@ status: {addresses: [{type: InternalIP, address: 172.31.10.11}]}
 apiVersion: v1
 kind: Pod
 metadata:
-  name: gw-server-1
+  name: gw-1
   namespace: liqo-tenant-milan
-  labels: {liqo.io/managed: "true", networking.liqo.io/gateway-name: server, networking.liqo.io/active: "true"}
+  labels: {liqo.io/managed: "true", networking.liqo.io/gateway-name: gw, networking.liqo.io/active: "true"}
 spec: {nodeName: rome-1, containers: [{name: gateway, image: none}]}
 status: {phase: Running, podIP: 10.10.1.7, podIPs: [{ip: 10.10.1.7}]}
 `
 
-// The declarative flow: whatever the order in which the objects of a peering arrive, they come to
-// the same end; the user's Secret outlives the gateway, and nothing else does.
+// The declarative flow, on either side, in a tenant namespace of any name or in default: whatever the
+// order in which the objects of a peering arrive, they come to the same end; the user's Secret
+// outlives the gateway, and nothing else does.
 func TestPeeringInAnyOrder(t *testing.T) {
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint("order", seed), func(t *testing.T) {
-			c := startControllers(t)
-			for _, obj := range parsed(t, installed) {
+	for seed, way := range []struct {
+		name, namespace, gateway string
+		endpoint                 *netv1beta1.EndpointStatus
+	}{
+		{"server on a node port", "liqo-tenant-milan", onNodePort, &netv1beta1.EndpointStatus{Addresses: []string{"172.31.10.11"}, Port: 30742, Protocol: "UDP"}},
+		{"server on a load balancer", "north", onLoadBalancer, &netv1beta1.EndpointStatus{Addresses: []string{"172.31.200.7"}, Port: 51840, Protocol: "UDP"}},
+		{"client", "default", dialing, nil},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			c := startControllers(t, "rome")
+			in := func(text string) string { return strings.ReplaceAll(text, "liqo-tenant-milan", way.namespace) }
+			for _, obj := range parsed(t, in(installed)) {
 				create(t, c, obj)
 			}
 			for _, network := range []string{"pod-cidr", "external-cidr", "internal-cidr"} {
@@ -118,23 +154,44 @@ func TestPeeringInAnyOrder(t *testing.T) {
 					return errors.Join(err, equal(n.Spec.CIDR, n.Status.CIDR))
 				})
 			}
-			objects := append(parsed(t, peering), chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}"))["WgGatewayServerTemplate"])
-			r := rand.New(rand.NewPCG(seed, 0))
+			objects := append(parsed(t, in(peering)), parsed(t, in(way.gateway))...)
+			for _, template := range chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}")) {
+				objects = append(objects, template)
+			}
+			slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetKind(), b.GetKind()) })
+			r := rand.New(rand.NewPCG(uint64(seed), 0))
 			r.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 			for _, obj := range objects {
 				create(t, c, obj)
 			}
-			checkPeering(t, c)
-			checkTeardown(t, c)
+			if way.gateway == onLoadBalancer {
+				c.balances(t, way.namespace)
+			}
+			checkPeering(t, c, way.namespace)
+			checkGateway(t, c, way.namespace, way.endpoint)
+			checkTeardown(t, c, way.namespace)
 		})
 	}
 }
 
-func checkPeering(t *testing.T, c client.Client) {
+// balances gives the server's Service the address it asks for, as a load balancer does.
+func (c cluster) balances(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, func() error {
+		service := corev1.Service{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "gw-gw"}, &service); err != nil {
+			return err
+		}
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: service.Spec.LoadBalancerIP}}
+		return c.Status().Update(t.Context(), &service)
+	})
+}
+
+func checkPeering(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	eventually(t, func() error {
 		conf := netv1beta1.Configuration{}
-		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &conf)
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "milan"}, &conf)
 		return errors.Join(err,
 			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}}, conf.Spec.Local),
 			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: []string{"10.71.0.0/16"}}}, conf.Status.Remote),
@@ -142,47 +199,66 @@ func checkPeering(t *testing.T, c client.Client) {
 			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, ctl.ConditionReady)))
 	})
 	eventually(t, func() error {
-		gw := netv1beta1.GatewayServer{}
-		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "server"}, &gw)
-		return errors.Join(err,
-			equal(&netv1beta1.EndpointStatus{Addresses: []string{"172.31.10.11"}, Port: 30742, Protocol: "UDP"}, gw.Status.Endpoint),
-			equal(&netv1beta1.InternalGatewayEndpoint{IP: "10.10.1.7", Node: "rome-1"}, gw.Status.InternalEndpoint),
-			equal(&corev1.ObjectReference{Name: "gw-keys", Namespace: "liqo-tenant-milan"}, gw.Status.SecretRef),
-			equal("", message(gw.Status.Conditions)))
-	})
-	eventually(t, func() error {
-		fabric, node := netv1beta1.InternalFabric{}, netv1beta1.InternalNode{}
-		secret, deployment := corev1.Secret{}, appsv1.Deployment{}
+		node := netv1beta1.InternalNode{}
 		return errors.Join(
-			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "server"}, &fabric),
-			equal([]string{"10.20.0.0/16", "10.71.0.0/16"}, fabric.Spec.RemoteCIDRs),
-			equal("10.80.128.0", fabric.Spec.Interface.Gateway.IP),
 			c.Get(t.Context(), client.ObjectKey{Name: "rome-1"}, &node),
 			equal("10.80.0.1", node.Spec.Interface.Node.IP),
 			equal(netv1beta1.NodeIP{Local: "172.31.10.11", Remote: "172.31.10.11"}, node.Status.NodeIP),
-			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-keys"}, &secret),
-			equal("true", secret.Labels["networking.liqo.io/gateway-resource"]),
-			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-server"}, &deployment),
-			c.Get(t.Context(), client.ObjectKey{Name: "liqo-gateway-liqo-tenant-milan-server"}, &rbacv1.ClusterRoleBinding{}),
-			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan-unknown-source"}, &ipamv1alpha1.IP{}),
+			c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "milan-unknown-source"}, &ipamv1alpha1.IP{}),
 			c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "api-server"}, &ipamv1alpha1.IP{}))
 	})
 }
 
-// checkTeardown deletes what the garbage collector, absent here, would delete with the gateway.
-func checkTeardown(t *testing.T, c client.Client) {
+// checkGateway waits until the gateway is complete; endpoint is nil for a client.
+func checkGateway(t *testing.T, c client.Client, namespace string, endpoint *netv1beta1.EndpointStatus) {
 	t.Helper()
-	wg := &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Name: "server", Namespace: "liqo-tenant-milan"}}
-	gw := &netv1beta1.GatewayServer{ObjectMeta: wg.ObjectMeta}
-	for _, obj := range []client.Object{gw, wg} {
-		if err := c.Delete(t.Context(), obj); err != nil {
-			t.Fatal(err)
+	key := client.ObjectKey{Namespace: namespace, Name: "gw"}
+	eventually(t, func() error {
+		status := netv1beta1.GatewayServerStatus{}
+		if endpoint == nil {
+			var gw netv1beta1.GatewayClient
+			if err := c.Get(t.Context(), key, &gw); err != nil {
+				return err
+			}
+			s := gw.Status
+			status = netv1beta1.GatewayServerStatus{SecretRef: s.SecretRef, PublicKey: s.PublicKey, InternalEndpoint: s.InternalEndpoint, Conditions: s.Conditions}
+		} else {
+			var gw netv1beta1.GatewayServer
+			if err := c.Get(t.Context(), key, &gw); err != nil {
+				return err
+			}
+			status = gw.Status
 		}
+		fabric, secret, deployment := netv1beta1.InternalFabric{}, corev1.Secret{}, appsv1.Deployment{}
+		err := errors.Join(
+			c.Get(t.Context(), key, &fabric),
+			c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "gw-keys"}, &secret),
+			c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "gw-gw"}, &deployment),
+			c.Get(t.Context(), client.ObjectKey{Name: "liqo-gateway-" + namespace + "-gw"}, &rbacv1.ClusterRoleBinding{}))
+		if endpoint != nil {
+			err = errors.Join(err, equal("10.80.128.0", fabric.Spec.Interface.Gateway.IP))
+		}
+		return errors.Join(err,
+			equal(endpoint, status.Endpoint), equal("", message(status.Conditions)),
+			equal(&netv1beta1.InternalGatewayEndpoint{IP: "10.10.1.7", Node: "rome-1"}, status.InternalEndpoint),
+			equal(&corev1.ObjectReference{Name: "gw-keys", Namespace: namespace}, status.SecretRef),
+			equal(secret.Data["publicKey"], status.PublicKey),
+			equal("true", secret.Labels["networking.liqo.io/gateway-resource"]),
+			equal([]string{"10.20.0.0/16", "10.71.0.0/16"}, fabric.Spec.RemoteCIDRs))
+	})
+}
+
+// checkTeardown deletes what the garbage collector, absent here, would delete with the gateway.
+func checkTeardown(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	wgServer, wgClient := &netv1beta1.WgGatewayServer{ObjectMeta: at("gw")}, &netv1beta1.WgGatewayClient{ObjectMeta: at("gw")}
+	for _, obj := range []client.Object{&netv1beta1.GatewayServer{ObjectMeta: at("gw")}, &netv1beta1.GatewayClient{ObjectMeta: at("gw")}, wgServer, wgClient} {
+		must(t, client.IgnoreNotFound(c.Delete(t.Context(), obj)))
 	}
 	gone := []client.Object{
-		wg, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-milan-server"}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "gw-server", Namespace: "liqo-tenant-milan"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "gw-server", Namespace: "liqo-tenant-milan"}},
+		wgServer, wgClient, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-" + namespace + "-gw"}},
+		&appsv1.Deployment{ObjectMeta: at("gw-gw")}, &corev1.Service{ObjectMeta: at("gw-gw")},
 	}
 	for _, obj := range gone {
 		eventually(t, func() error {
@@ -190,21 +266,37 @@ func checkTeardown(t *testing.T, c client.Client) {
 			return equal(true, apierrors.IsNotFound(err))
 		})
 	}
-	err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw-keys"}, &corev1.Secret{})
-	if err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "gw-keys"}, &corev1.Secret{}); err != nil {
 		t.Errorf("the user's keys are gone: %v", err)
 	}
 }
 
-// startControllers runs the network's controllers on a new API server.
-func startControllers(t *testing.T) client.Client {
+// cluster is an API server on which the network's controllers run.
+type cluster struct {
+	client.Client
+	*apitest.Server
+}
+
+// startControllers runs the network's controllers on a new API server, with the rights the chart gives
+// them.
+func startControllers(t *testing.T, clusterID string) cluster {
 	t.Helper()
 	server := apitest.Start(t)
-	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	admin, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	must(t, err)
+	for _, obj := range append(parsed(t, installed)[:1], parsed(t, rendered(t, nil, "rbac.yaml"))...) {
+		must(t, admin.Create(t.Context(), obj))
+	}
+	config := server.ConfigFor("system:serviceaccount:liqo:liqo-controller-manager", "system:serviceaccounts", "system:authenticated")
+	config.UserAgent = "liqo-control" // the fields a patch without a manager's name owns are this one's
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range network.Controllers(network.Options{LiqoNamespace: "liqo"}) {
+	for _, c := range network.Controllers(network.Options{ClusterID: clusterID, LiqoNamespace: "liqo"}) {
 		if err := c.Register(mgr); err != nil {
 			t.Fatal(err)
 		}
@@ -218,11 +310,7 @@ func startControllers(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return cluster{client.WithFieldOwner(admin, "liqoctl"), server}
 }
 
 func parsed(t *testing.T, docs string) []*unstructured.Unstructured {
@@ -233,7 +321,9 @@ func parsed(t *testing.T, docs string) []*unstructured.Unstructured {
 		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, u)
+		if len(u.Object) > 0 { // comments alone are no object
+			list = append(list, u)
+		}
 	}
 	return list
 }

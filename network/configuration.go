@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -42,6 +43,12 @@ func (o Options) configuration() ctl.Registrar {
 				return in, err
 			}
 			in.Networks = networks.Items
+			var fields metav1.PartialObjectMetadata // the cache holds no owners of fields
+			fields.SetGroupVersionKind(netv1beta1.GroupVersion.WithKind("Configuration"))
+			if _, err := get(ctx, r.Live, root.Namespace, root.Name, &fields); err != nil {
+				return in, err
+			}
+			in.UsersLocal = plan.UserOwns(&fields, "local")
 			var unknown ipamv1alpha1.IP
 			found, err := get(ctx, r, root.Namespace, api.UnknownSourceIPName(root.Name), &unknown)
 			if found {

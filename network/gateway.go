@@ -7,6 +7,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,6 +89,10 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		return in, err
 	}
 	in.Template, err = untyped(ctx, r.Live, template)
+	if apierrors.IsForbidden(err) {
+		in.Refused = template.Kind
+		return in, nil
+	}
 	if err != nil || in.Template == nil {
 		return in, err
 	}
@@ -95,6 +100,10 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	in.Rendered, err = untyped(ctx, r.Live, corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
 	})
+	if apierrors.IsForbidden(err) {
+		in.Refused = kind
+		return in, nil
+	}
 	return in, err
 }
 

@@ -13,6 +13,8 @@
 //	GatewayServer, GatewayClient   a template is rendered, an InternalFabric made
 //	WgGatewayServer, -Client       Deployment, Service, keys and rights of a gateway
 //	Node                           an InternalNode is made
+//	Pod at a peer                  gets an IP, for the other peers
+//	kubeconfig of a provider       endpoints, keys and CIDRs are kept equal on both sides
 //
 // Start reading at Controllers; each file beside it holds the reads of the controllers it names.
 package network
@@ -34,6 +36,8 @@ import (
 
 // Options are what the network's controllers must know of the installation.
 type Options struct {
+	// ClusterID is the ID of this cluster.
+	ClusterID string
 	// LiqoNamespace is the namespace of the installation.
 	LiqoNamespace string
 	// Pools are where remapped CIDRs are taken, in order of preference; empty means the default.
@@ -53,7 +57,7 @@ func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{
 		o.network(), o.ip(), o.apiServerIP(), o.configuration(),
 		o.gatewayServer(), o.gatewayClient(), o.wgGatewayServer(), o.wgGatewayClient(), o.secretLabel(),
-		o.internalNode(), o.nodeAddress(),
+		o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes;pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics,verbs=get;list;watch
@@ -30,6 +30,7 @@ func (o Options) internalNode() ctl.Registrar {
 		Owns: []client.Object{&netv1beta1.InternalNode{}},
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
+			{Kind: &corev1.Pod{}, Map: nodesOfPod},
 			o.onUninstall(nodes),
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
@@ -39,6 +40,11 @@ func (o Options) internalNode() ctl.Registrar {
 				return in, err
 			}
 			in.Networks = networks.Items
+			var pods corev1.PodList
+			if err := list(ctx, r, &pods, client.UnsafeDisableDeepCopy); err != nil {
+				return in, err
+			}
+			in.Pods = pods.Items
 			var err error
 			if in.Fabrics, in.Nodes, err = overlay(ctx, r); err != nil {
 				return in, err

@@ -17,6 +17,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,13 +70,13 @@ func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gat
 		decode(t, gateway, in.Root)
 		wg := &netv1beta1.WgGatewayServer{}
 		strictly(t, plan.GatewayServer(in), wg)
-		objects = plan.WgGatewayServer(plan.WgServerInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{NewKey: make([]byte, 32)}}).Objects
+		objects = plan.WgGatewayServer(plan.WgServerInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{Keys: keys(t)}}).Objects
 	} else {
 		in := plan.GatewayClientInput{Root: &netv1beta1.GatewayClient{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayClientTemplate"], LiqoNamespace: "liqo"}}
 		decode(t, gateway, in.Root)
 		wg := &netv1beta1.WgGatewayClient{}
 		strictly(t, plan.GatewayClient(in), wg)
-		objects = plan.WgGatewayClient(plan.WgClientInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{NewKey: make([]byte, 32)}}).Objects
+		objects = plan.WgGatewayClient(plan.WgClientInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{Keys: keys(t)}}).Objects
 	}
 	var b strings.Builder
 	for _, obj := range objects {
@@ -94,6 +95,14 @@ func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gat
 	return b.String()
 }
 
+// keys is a pair as users bring it: from openssl, not clamped.
+func keys(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	decode(t, []byte("data: {privateKey: QEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEA=, publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}"), secret)
+	return secret
+}
+
 // strictly reads the rendered object of a plan into its type.
 func strictly(t *testing.T, p ctl.Plan, into any) {
 	t.Helper()
@@ -109,11 +118,20 @@ func strictly(t *testing.T, p ctl.Plan, into any) {
 // chartTemplates are the gateway templates of the chart, by kind.
 func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstructured {
 	t.Helper()
+	byKind := map[string]*unstructured.Unstructured{}
+	for _, u := range parsed(t, rendered(t, values, "gateway-templates.yaml")) {
+		byKind[u.GetKind()] = u
+	}
+	return byKind
+}
+
+// rendered is one file of the chart.
+func rendered(t *testing.T, values []byte, file string) string {
+	t.Helper()
 	c, err := loader.LoadDir("../deploy/liqo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "gateway-templates.yaml"
 	var kept []*chart.File
 	for _, f := range c.Templates {
 		if strings.HasSuffix(f.Name, ".tpl") || strings.HasSuffix(f.Name, file) {
@@ -133,13 +151,7 @@ func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstru
 	if err != nil {
 		t.Fatal(err)
 	}
-	byKind := map[string]*unstructured.Unstructured{}
-	for _, doc := range splitDocs(out["liqo/templates/"+file]) {
-		u := &unstructured.Unstructured{}
-		decode(t, []byte(doc), &u.Object)
-		byKind[u.GetKind()] = u
-	}
-	return byKind
+	return out["liqo/templates/"+file]
 }
 
 // splitDocs splits YAML documents; empty ones are left out.

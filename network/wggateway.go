@@ -7,12 +7,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
@@ -33,7 +35,8 @@ import (
 // which no namespaced object can own.
 func (o Options) wgGatewayServer() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.WgGatewayServer, plan.WgServerInput]{
-		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Watches: wgWatches(&netv1beta1.WgGatewayServerList{}),
+		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(),
+		Watches: append(wgWatches(&netv1beta1.WgGatewayServerList{}), ctl.Watch{Kind: &corev1.Node{}, Map: serversAt}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayServer) (plan.WgServerInput, error) {
 			in := plan.WgServerInput{Root: root}
 			var err error
@@ -87,6 +90,30 @@ func wgWatches(all client.ObjectList) []ctl.Watch {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
 		}},
 	}
+}
+
+// serversAt leads from a node to the servers that run there or are reached by its addresses, before
+// the change or after it.
+func serversAt(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	var servers netv1beta1.WgGatewayServerList
+	if err := list(ctx, r, &servers); err != nil {
+		log.FromContext(ctx).Error(err, "find the servers of a node")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range servers.Items {
+		if s := &servers.Items[i]; at(s.Status, obj.(*corev1.Node)) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+		}
+	}
+	return out
+}
+
+func at(s netv1beta1.WgGatewayServerStatus, node *corev1.Node) bool {
+	runs := s.InternalEndpoint != nil && s.InternalEndpoint.Node == node.Name
+	return runs || s.Endpoint != nil && slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool {
+		return slices.Contains(s.Endpoint.Addresses, a.Address)
+	})
 }
 
 // wgInput reads what both sides need. The keys come from the API server: a cache that is late would

@@ -47,9 +47,13 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 	in := plan.ShadowPodInput{Root: root, Now: time.Now()}
 	var err error
 	in.Pod, err = optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
-	if err != nil || in.Pod != nil {
+	if err != nil {
 		return in, err
 	}
+	if in.Pod != nil && in.Pod.Labels[api.LabelManaged] == api.True {
+		return in, nil
+	}
+	in.Pod = nil // somebody else's; the create will tell
 	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
 		return in, err
 	}

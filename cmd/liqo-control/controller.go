@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -177,7 +178,8 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	return nil
 }
 
-// manager limits what the caches hold: pods we manage, and the data of Secrets that concern Liqo.
+// manager limits what the caches hold: of pods that are not ours where they are, and the data of
+// Secrets that concern Liqo.
 func (f *controllerFlags) manager() manager.Options {
 	return manager.Options{
 		Scheme:                        scheme.New(),
@@ -190,11 +192,34 @@ func (f *controllerFlags) manager() manager.Options {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:    {Label: labels.SelectorFromSet(labels.Set{"liqo.io/managed": "true"})},
+				&corev1.Pod{}:    {Transform: stripForeignPod},
 				&corev1.Secret{}: {Transform: stripForeignSecret},
 			},
 		},
 	}
+}
+
+// stripForeignPod keeps of pods that are not ours what tells where they are.
+func stripForeignPod(obj any) (any, error) {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	p.ManagedFields = nil
+	if p.Labels[api.LabelManaged] == api.True {
+		return p, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
+		},
+		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
+		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
+	}
+	if v, ok := p.Labels[api.LabelShadowPod]; ok {
+		out.Labels = map[string]string{api.LabelShadowPod: v}
+	}
+	return out, nil
 }
 
 // stripForeignSecret keeps data out of memory that is none of our business.
@@ -247,7 +272,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID})...)
 	}
 	if f.networking {
-		all = append(all, network.Controllers(network.Options{LiqoNamespace: f.liqoNamespace, Pools: pools})...)
+		all = append(all, network.Controllers(network.Options{ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools})...)
 	}
 	if f.offloading {
 		all = append(all, offloading.Controllers(offloading.Options{

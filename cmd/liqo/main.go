@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/liqo-go/liqo/internal/echo"
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/peering/proxy"
@@ -40,7 +41,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(
-		fabric.Command(), gateway.Command(), proxy.Command(),
+		fabric.Command(), gateway.Command(), proxy.Command(), echo.Command(),
 		control("controller", "Runs identity, peering, networking and offloading controllers, and admission"),
 		control("kubelet", "Keeps one virtual node and reflects the objects of its pods"),
 		control("cleanup", "Removes what Liqo made in the cluster, before it is uninstalled"),

@@ -55,6 +55,8 @@ type Role struct {
 	Want func(ctx context.Context) (want plan.State, ready bool, err error)
 	// Tasks run beside; the first that fails ends the process.
 	Tasks []Task
+	// Contents are what users wrote for this host; nil = nothing is read of it.
+	Contents *Contents
 	// MetricsAddress and HealthAddress to listen on; "0" or empty = do not.
 	MetricsAddress, HealthAddress string
 	// Metrics to show beside the usual ones; nil = none.
@@ -75,6 +77,9 @@ type Daemon struct {
 
 // New prepares a daemon on a data plane, which it closes at the end of Run.
 func New(role Role, plane *dataplane.Dataplane) *Daemon {
+	if role.Contents != nil {
+		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
+	}
 	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1)}
 	d.Look() // also when there is no object
 	return d
@@ -84,6 +89,9 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.plane.Close()
 	tasks := append([]Task{d.keep, d.serveHealth, d.serveMetrics, d.serveShow, d.watchKernel}, d.Tasks...)
+	if d.Contents != nil {
+		tasks = append(tasks, d.Contents.report)
+	}
 	for _, source := range d.Sources {
 		tasks = append(tasks, func(ctx context.Context) error {
 			source.run(ctx, d.Look)
@@ -170,9 +178,11 @@ func (d *Daemon) look(ctx context.Context) error {
 		return err
 	}
 	if ready {
-		if err := d.settle(ctx, want); err != nil {
+		contents := d.Contents.wanted()
+		if err := d.settle(ctx, want.With(contents)); err != nil {
 			return err
 		}
+		d.With(func(p *dataplane.Dataplane) { d.Contents.found(contents, p) })
 	}
 	d.settled.Store(true)
 	d.counts.last.Store(time.Now().Unix())

@@ -10,13 +10,15 @@
 //	Observe ─▶ plan.State ─▶ plan.Diff(have, want) ─▶ plan.Changes ─▶ Apply
 //
 // Only what is ours is ever seen or changed: devices named liqo.ovl and liqo-tunnel…, routing
-// table 6091 and the rules that lead to it, the table "inet liqo".
+// table 6091 and the rules that lead to it, the table "inet liqo"; and what users wrote, in routing
+// tables and nft tables of a range and a prefix of their own.
 package dataplane
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -33,8 +35,11 @@ type Options struct {
 	// PrivateKey of our tunnels; the zero value = there are none.
 	PrivateKey wgtypes.Key
 	// Userspace forces the implementation of WireGuard inside this process; else it is taken
-	// only where the kernel has none.
+	// only where the kernel has none, and for tunnels over TCP.
 	Userspace bool
+	// Dial makes connections for tunnels over TCP, which are made at any time and by any thread;
+	// nil = in the network namespace of the process.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Dataplane is one network namespace. It is not safe for concurrent use.
@@ -43,10 +48,14 @@ type Dataplane struct {
 	netlink *netlink.Handle
 	// tunnels that run inside this process, by device.
 	tunnels map[string]tunnel
-	// dialled is the endpoint given to a peer, by public key: the one in use may be another,
+	// dialled is the endpoint given to a peer, by device and public key: the one in use may be another,
 	// learnt from the peer's packets, which is no reason to write.
 	dialled map[string]netip.AddrPort
-	table   nftTable
+	tables  nftTables
+	// What was refused of users'.
+	refusedTables refused[plan.Table]
+	refusedRoutes refused[plan.Route]
+	refusedRules  refused[plan.Rule]
 }
 
 // Open opens the network namespace of the calling thread.
@@ -55,7 +64,10 @@ func Open(options Options) (*Dataplane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Dataplane{options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}}, nil
+	return &Dataplane{
+		options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}, tables: nftTables{},
+		refusedTables: refused[plan.Table]{}, refusedRoutes: refused[plan.Route]{}, refusedRules: refused[plan.Rule]{},
+	}, nil
 }
 
 // Close ends tunnels that run inside this process and leaves everything else as it is.
@@ -93,9 +105,10 @@ func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State,
 	if s.Rules, err = d.rules(); err != nil {
 		return s, fmt.Errorf("read rules: %w", err)
 	}
-	if s.Table, err = d.table.read(ctx); err != nil {
+	if err := d.tables.read(ctx, &s); err != nil {
 		return s, err
 	}
+	d.pretend(&s)
 	return s.Sorted(), nil
 }
 
@@ -114,6 +127,8 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("write setting", c.Settings, added, d.writeSetting) },
 		func() error { return each("write address", c.Addresses, added, d.writeAddress) },
 		func() error { return d.writeTable(ctx, c.Table) },
+		func() error { return d.writeQuotes(ctx, c.Quotes) },
+		func() error { return each("write table", c.Tables, either, d.writeUserTable(ctx)) },
 		func() error { return each("write forwarding entry", c.Forwards, added, d.writeForward) },
 		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },
 		func() error { return each("write route", c.Routes, added, d.writeRoute) },
@@ -131,13 +146,15 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if c == nil {
 		return nil
 	}
-	return d.table.write(ctx, c.New)
+	return d.tables.write(ctx, ours, c.New)
 }
 
-// removed picks changes that only take away, added all others.
+// removed picks changes that only take away, added all others, either all.
 func removed[T any](old, new *T) bool { return new == nil && old != nil }
 
 func added[T any](_, new *T) bool { return new != nil }
+
+func either[T any](_, _ *T) bool { return true }
 
 // each hands the picked changes to act and says which failed.
 func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string, changes []C, pick func(old, new *T) bool, act func(old, new *T) error) error {

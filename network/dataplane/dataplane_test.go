@@ -18,10 +18,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
 )
@@ -105,6 +107,39 @@ func TestDataPath(t *testing.T) {
 	}
 }
 
+// TestErrorsAreUnderstood: ICMP errors quote the packet they are about, and whoever sent it knows it
+// again, wherever on the way they come from – also where the node drops those that fit no connection,
+// as kube-proxy does. So a sender learns what fits, what is closed, and the way.
+func TestErrorsAreUnderstood(t *testing.T) {
+	_, a, b := peered(t)
+	for _, c := range []*cluster{a, b} {
+		c.Node.NFT("table ip proxy { chain f { type filter hook forward priority filter; ct state invalid drop; }; }")
+	}
+	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a closed port: error %v", err)
+	}
+	for ttl, from := range map[int]string{1: "10.10.1.1", 2: "10.80.128.1", 3: "169.254.18.2", 4: "10.73.0.0"} {
+		out, err := a.Pod.Try("", "ping", "-nc1", "-W1", "-t", fmt.Sprint(ttl), "10.71.1.2")
+		if want := fmt.Sprintf("From %s icmp_seq=1 Time to live exceeded", from); err == nil || !strings.Contains(out, want) {
+			t.Errorf("after %d hops want %s, got\n%s", ttl, want, out)
+		}
+	}
+	learns := func(mtu string, size int) {
+		t.Helper()
+		space.Eventually(t, "a sender learns "+mtu, func() error {
+			a.Pod.Asks("udp", "", "10.71.1.2:80", size)
+			if route := a.Pod.IP("route get 10.71.1.2"); !strings.Contains(route, mtu) {
+				return errors.New(route)
+			}
+			return nil
+		})
+	}
+	b.Node.IP("route replace 10.10.1.2 dev cni0 mtu 1280")
+	learns("mtu 1280", 1300)
+	b.Gateway.IP("link set liqo.ovl mtu 1240")
+	learns("mtu 1240", 1230) // less than is known to fit, so it may not be cut
+}
+
 // TestMisbehavingPeer: a peer that sends from what it did not announce, or to what was not offered.
 func TestMisbehavingPeer(t *testing.T) {
 	internet, a, b := peered(t)
@@ -182,8 +217,20 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 // TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	_, a, b := peered(t)
+	var err error
+	a.Node.Do(func() { a.node.in.PodDevices, err = a.node.plane.PodDevices(a.node.in.Self.CIDRs, "eth0") })
+	if err != nil || !slices.Equal(a.node.in.PodDevices, []string{"cni0"}) {
+		t.Fatalf("devices of pods: %q, error %v", a.node.in.PodDevices, err)
+	}
+	a.node.settle(t)
+	if changes := a.node.settle(t); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
 	a.Pod.Sends("10.10.1.2", "10.10.1.5:6091", frame("10.10.1.99"))
 	a.Pod.Sends("10.10.1.2", "192.168.1.1:6091", frame("10.10.1.99"))
+	a.Pod.IP("addr add 10.99.9.9/32 dev lo") // forged
+	a.Pod.Sends("10.99.9.9", "10.10.1.5:6091", frame("10.10.1.99"))
+	a.Pod.Sends("10.99.9.9", "192.168.1.1:6091", frame("10.10.1.99"))
 	a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame("10.10.1.98"))
 	space.Eventually(t, "frame of the node", func() error {
 		if !b.Pod.Hears("10.72.1.98") {
@@ -193,6 +240,32 @@ func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	})
 	if b.Pod.Hears("10.72.1.99") {
 		t.Error("a frame a pod made is heard")
+	}
+}
+
+// TestNetworkPolicies: rules of the shape a CNI writes for policies – by source before the device of
+// a pod, by block where a pod's packets come in – see the addresses that are seen here.
+func TestNetworkPolicies(t *testing.T) {
+	_, a, b := peered(t)
+	a.Node.NFT(`table ip policies {
+	chain forward { type filter hook forward priority filter;
+		oifname "cni0" ip daddr 10.10.1.2 ct state new ip saddr != 10.71.1.2 drop
+		iifname "cni0" ip saddr 10.10.1.2 ct state new ip daddr 10.71.1.5 drop
+	}
+}`)
+	for _, c := range []struct {
+		from     *space.Space
+		source   string
+		to, seen string
+	}{
+		{b.Pod, "10.10.1.2", "10.72.1.2:80", "10.71.1.2"}, {b.Pod, "10.10.1.5", "10.72.1.2:80", ""},
+		{a.Pod, "", "10.71.1.2:80", "10.72.1.2"}, {a.Pod, "", "10.71.1.5:80", ""},
+	} {
+		for _, network := range []string{"tcp", "udp"} {
+			if seen, err := c.from.Asks(network, c.source, c.to, 100); seen != c.seen {
+				t.Errorf("%s from %s to %s: the server saw %q, want %q, error %v", network, c.source, c.to, seen, c.seen, err)
+			}
+		}
 	}
 }
 
@@ -212,7 +285,7 @@ func frame(source string) []byte {
 	return slices.Concat(vxlan, ethernet, ip, udp, []byte("hello"))
 }
 
-// TestStoriesReadBack: nft prints the rules of every story of network/plan as they are written.
+// TestStoriesReadBack: nft prints the tables of every story of network/plan as they are written.
 func TestStoriesReadBack(t *testing.T) {
 	stories, err := filepath.Glob("../plan/testdata/kernel/*.txtar")
 	if err != nil || len(stories) == 0 {
@@ -224,15 +297,60 @@ func TestStoriesReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rules, ok := strings.Cut(string(text), "\ntable inet liqo {")
-		if !ok {
-			continue
+		for _, table := range regexp.MustCompile(`(?ms)^table (\S+ \S+) \{\n.*?^\}\n`).FindAllStringSubmatch(string(text), -1) {
+			s.NFT(fmt.Sprintf("add table %s\ndelete table %s\n%s", table[1], table[1], table[0]))
+			if diff := cmp.Diff(table[0], s.Run("", "nft", append([]string{"-s", "list", "table"}, strings.Fields(table[1])...)...)); diff != "" {
+				t.Errorf("%s: nft prints (+) other text than ours (-):\n%s", filepath.Base(file), diff)
+			}
 		}
-		rules = "table inet liqo {" + rules
-		s.NFT("add table inet liqo\ndelete table inet liqo\n" + rules)
-		if diff := cmp.Diff(rules, s.Run("", "nft", "list", "table", "inet", "liqo")); diff != "" {
-			t.Errorf("%s: nft prints (+) other text than ours (-):\n%s", filepath.Base(file), diff)
+	}
+}
+
+// TestUsersRules: what users wrote acts beside ours. What the kernel refuses of it keeps neither
+// ours nor the rest out, is told, and is not tried again at once.
+func TestUsersRules(t *testing.T) {
+	_, a, b := peered(t)
+	g := a.gateways[0]
+	before := everything(a.Gateway)
+	ours := plan.GatewayState(g.in)
+	guard := plan.Content{
+		Tables: []plan.Table{{Family: "inet", Name: "liqo/ns/guard", Text: "table inet liqo/ns/guard {\n\tchain guard {\n\t\ttype filter hook forward priority filter; policy accept;\n\t\ttcp dport 80 counter reject\n\t}\n}\n"}},
+	}
+	broken := plan.Content{Tables: []plan.Table{{Family: "inet", Name: "liqo/ns/broken", Text: "table inet liqo/ns/broken {\n\tchain drop {\n\t}\n}\n"}}}
+	away := plan.Content{
+		Rules: []plan.Rule{{Priority: 70, Table: plan.UserTables, From: netip.MustParsePrefix("10.72.0.0/16"), In: "liqo.ovl", Mark: 7}, {Priority: 89, Table: plan.UserTables, IPv6: true}},
+		Routes: []plan.Route{
+			{Table: plan.UserTables, To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.10.1.1")},
+			{Table: plan.UserTables, To: netip.MustParsePrefix("10.9.0.0/16"), Device: "eth0", Source: netip.MustParseAddr("10.10.1.5"), Scope: "link"},
+			{Table: plan.UserTables, To: netip.MustParsePrefix("10.8.0.0/16"), Device: "absent", Scope: "link"},
+			{Table: plan.UserTables, To: netip.MustParsePrefix("fd00:9::/64"), Device: "eth0"},
+		},
+	}
+	want := ours.With([]plan.Content{guard, broken, away})
+	g.apply(t, want)
+	if changes := g.apply(t, want); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
+	refused := func(c plan.Content) []string { return g.plane.Refused(c) }
+	if got := refused(guard); got != nil {
+		t.Errorf("refused: %s", got)
+	}
+	for _, c := range []plan.Content{broken, away} {
+		if got := refused(c); len(got) != 1 || !strings.Contains(got[0], "drop") && !strings.Contains(got[0], "absent") {
+			t.Errorf("told is %q", got)
 		}
+	}
+	for to, reached := range map[string]bool{"10.71.1.2:80": false, "10.71.1.2:81": true} {
+		if to == "10.71.1.2:81" {
+			b.Pod.Serve("10.10.1.2:81")
+		}
+		if _, err := a.Pod.Asks("tcp", "", to, 0); (err == nil) != reached {
+			t.Errorf("%s: error %v", to, err)
+		}
+	}
+	g.apply(t, ours)
+	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" || refused(broken) != nil {
+		t.Errorf("users' rules leave %s and\n%s", refused(broken), diff)
 	}
 }
 
@@ -308,6 +426,55 @@ func TestBothAddressFamilies(t *testing.T) {
 	}
 	if seen, err := b.Pod.Asks("tcp", "", "10.72.1.2:80", 0); err != nil || seen != "10.71.1.2" {
 		t.Errorf("IPv4 beside it: the server saw %q, error %v", seen, err)
+	}
+}
+
+// TestSeveralPorts: connections spread over a tunnel for each port, each keeps to one, and what is
+// one tunnel again has nothing left of the others.
+func TestSeveralPorts(t *testing.T) {
+	_, a, b := peered(t)
+	before := everything(a.Gateway)
+	a.Node.NFT("table ip more { chain in { type nat hook prerouting priority dstnat; fib daddr type local udp dport 51841-51842 dnat to 10.10.1.5; }; }")
+	a.gateways[0].in.Tunnel.Listen, b.gateways[0].in.Tunnel.Dial = []int{51841, 51842}, []int{51841, 51842}
+	a.settle(t)
+	b.settle(t)
+	for _, peer := range []string{"169.254.18.5", "169.254.18.9"} {
+		space.Eventually(t, peer, func() error { _, err := b.Gateway.Try("", "ping", "-c1", "-W1", peer); return err })
+	}
+	sent := func(g *end[plan.GatewayStateInput]) (out []int64) {
+		for n := range 3 {
+			traffic, err := g.plane.Traffic(api.TunnelInterface(n), g.in.Tunnel.PeerKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, traffic.Sent)
+		}
+		return out
+	}
+	sentA, sentB := sent(a.gateways[0]), sent(b.gateways[0])
+	for range 40 {
+		for _, network := range []string{"tcp", "udp"} {
+			if seen, err := a.Pod.Asks(network, "", "10.71.1.2:80", 1000); err != nil || seen != "10.72.1.2" {
+				t.Fatalf("over %s: the server saw %q, error %v", network, seen, err)
+			}
+		}
+	}
+	for n, after := range sent(a.gateways[0]) {
+		// A third of 40 datagrams of 1000 bytes would be 13; a tenth is fair enough.
+		if after-sentA[n] < 4000 || sent(b.gateways[0])[n] == sentB[n] {
+			t.Errorf("tunnel %d carried %d bytes", n, after-sentA[n])
+		}
+	}
+	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a closed port: error %v", err)
+	}
+	if changes := a.gateways[0].settle(t); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
+	a.gateways[0].in.Tunnel.Listen = nil
+	a.settle(t)
+	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" {
+		t.Errorf("what is left of the other tunnels\n%s", diff)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -270,6 +271,34 @@ func (d *Dataplane) Underlay(addr netip.Addr) (plan.Underlay, netip.Addr, error)
 		}
 	}
 	return plan.Underlay{}, addr, fmt.Errorf("find device of %s: no device has this address", addr)
+}
+
+// PodDevices are the devices to which this host's routes lead for its own pods, but for one it is
+// joined to others by.
+func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error) {
+	routes, err := d.netlink.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var out []string
+	for _, r := range routes {
+		to := prefix(r.Dst)
+		own := func(p netip.Prefix) bool { return to.IsValid() && p.Bits() <= to.Bits() && p.Contains(to.Addr()) }
+		if r.LinkIndex == 0 || r.Gw != nil || !slices.ContainsFunc(pods, own) {
+			continue
+		}
+		l, err := d.netlink.LinkByIndex(r.LinkIndex)
+		if err != nil {
+			if gone(err) == nil {
+				continue // between the two looks
+			}
+			return nil, fmt.Errorf("read link %d: %w", r.LinkIndex, err)
+		}
+		if name := l.Attrs().Name; name != but && !strings.HasPrefix(name, api.InterfacePrefix) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }
 
 func (d *Dataplane) defaultUnderlay() (plan.Underlay, netip.Addr, error) {

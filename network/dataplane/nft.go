@@ -8,7 +8,6 @@ package dataplane
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -16,51 +15,102 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// nftTable is our table in the kernel, through the nft command.
-type nftTable struct {
-	// written is what was asked for last and listed how nft printed it afterwards: another
-	// version of nft may spell the same rules differently.
-	written, listed string
-}
+// nftTables are our table in the kernel and those of users, through the nft command, by family and
+// name.
+type nftTables map[string]nftTable
 
-// read returns the text of the table, empty when there is none. A table nobody touched since it
+// nftTable tells what was asked for last and how nft printed it afterwards: another version of nft
+// may spell the same rules differently.
+type nftTable struct{ written, listed string }
+
+// ours is the key of our table.
+const ours = "inet " + plan.NFTable
+
+// read adds our table, those of users, and what is in that of quotes. A table nobody touched since it
 // was written reads as it was written.
-func (t *nftTable) read(ctx context.Context) (string, error) {
-	text, err := list(ctx)
-	if err == nil && text != "" && text == t.listed {
-		return t.written, nil
-	}
-	return text, err
-}
-
-// write replaces the table in one transaction; an empty text removes it.
-func (t *nftTable) write(ctx context.Context, text string) error {
-	// "add" before "delete" makes the latter succeed also when there is no table.
-	script := fmt.Sprintf("add table inet %s\ndelete table inet %s\n%s", plan.NFTable, plan.NFTable, text)
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(script)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("write nft table inet %s: %w: %s", plan.NFTable, err, bytes.TrimSpace(out))
-	}
-	listed, err := list(ctx)
+func (t nftTables) read(ctx context.Context, s *plan.State) error {
+	names, err := nft(ctx, "", "list", "tables")
 	if err != nil {
-		return err
+		return fmt.Errorf("list nft tables: %w", err)
 	}
-	t.written, t.listed = text, listed
+	for line := range strings.Lines(names) {
+		key := strings.TrimPrefix(strings.TrimSpace(line), "table ")
+		family, name, _ := strings.Cut(key, " ")
+		if key != ours && key != quotes && !strings.HasPrefix(name, plan.UserTablePrefix) {
+			continue
+		}
+		text, err := list(ctx, key)
+		if err != nil {
+			return err
+		}
+		known := t[key]
+		if key == quotes {
+			s.Quotes = readQuotes(text, known.listed)
+			continue
+		}
+		if text == known.listed {
+			text = known.written
+		}
+		switch {
+		case key == ours:
+			s.Table = text
+		case text != "":
+			s.Tables = append(s.Tables, plan.Table{Family: family, Name: name, Text: text})
+		}
+	}
 	return nil
 }
 
-func list(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "nft", "list", "table", "inet", plan.NFTable)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && strings.Contains(stderr.String(), "No such file or directory") {
+// write replaces a table in one transaction; an empty text removes it.
+func (t nftTables) write(ctx context.Context, key, text string) error {
+	// "add" before "delete" makes the latter succeed also when there is no table.
+	if _, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-"); err != nil {
+		return fmt.Errorf("write nft table %s: %w", key, err)
+	}
+	delete(t, key)
+	if text == "" {
+		return nil
+	}
+	listed, err := list(ctx, key)
+	if err == nil {
+		t[key] = nftTable{text, listed}
+	}
+	return err
+}
+
+// list prints a table without what its rules counted; empty when there is none.
+func list(ctx context.Context, key string) (string, error) {
+	text, err := nft(ctx, "", append([]string{"-s", "list", "table"}, strings.Fields(key)...)...)
+	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("list nft table inet %s: %w: %s", plan.NFTable, err, bytes.TrimSpace(stderr.Bytes()))
+		return "", fmt.Errorf("list nft table %s: %w", key, err)
 	}
-	return string(out), nil
+	return text, nil
+}
+
+// nft runs the command; its error says what nft said.
+func nft(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "nft", args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+// writeUserTable replaces a table of a user, or removes it.
+func (d *Dataplane) writeUserTable(ctx context.Context) func(old, new *plan.Table) error {
+	return func(old, new *plan.Table) error {
+		if old != nil {
+			delete(d.refusedTables, old.String())
+		}
+		if new == nil {
+			return d.tables.write(ctx, old.Family+" "+old.Name, "")
+		}
+		d.refusedTables.note(*new, d.tables.write(ctx, new.Family+" "+new.Name, new.Text))
+		return nil
+	}
 }

@@ -7,6 +7,7 @@ package dataplane
 
 import (
 	"net"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -64,17 +65,18 @@ func (d *Dataplane) deleteNeighbor(old, _ *plan.Neighbor) error {
 	return gone(d.netlink.NeighDel(n))
 }
 
-// routes reads our routing table.
+// routes reads our routing table and those of users.
 func (d *Dataplane) routes() ([]plan.Route, error) {
 	names := map[int]string{}
 	var out []plan.Route
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		found, err := d.netlink.RouteListFiltered(family, &netlink.Route{Table: plan.RouteTable}, netlink.RT_FILTER_TABLE)
+		// Without a table the kernel tells the routes of all, as it does with one: the library picks.
+		found, err := d.netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			if r.Dst == nil {
+			if !isOurs(r.Table) {
 				continue
 			}
 			if _, ok := names[r.LinkIndex]; !ok {
@@ -84,20 +86,63 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 				}
 				names[r.LinkIndex] = l.Attrs().Name
 			}
-			out = append(out, plan.Route{Device: names[r.LinkIndex], To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU})
+			out = append(out, routeFound(r, family, names[r.LinkIndex]))
 		}
 	}
 	return out, nil
 }
 
-func (d *Dataplane) route(r *plan.Route) (*netlink.Route, error) {
-	l, err := d.netlink.LinkByName(r.Device)
-	if err != nil {
-		return nil, err
+// isOurs tells whether a routing table is ours or a user's.
+func isOurs(table int) bool { return plan.IsOwnTable(table) || plan.IsUserTable(table) }
+
+// routeFound is a route as a plan says it.
+func routeFound(r netlink.Route, family int, device string) plan.Route {
+	out := plan.Route{Device: device, To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU}
+	if r.Dst == nil {
+		out.To = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if family == unix.AF_INET6 {
+			out.To = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
 	}
-	route := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(r.To), Table: plan.RouteTable, MTU: r.MTU, Protocol: unix.RTPROT_STATIC}
+	if r.Table != plan.RouteTable {
+		out.Table = r.Table
+	}
+	if plan.IsOwnTable(r.Table) {
+		return out
+	}
+	out.Source, out.OnLink = address(r.Src), r.Flags&int(netlink.FLAG_ONLINK) != 0
+	if family == unix.AF_INET {
+		out.Scope = scopeName(r.Scope)
+	}
+	return out
+}
+
+func (d *Dataplane) route(r *plan.Route) (*netlink.Route, error) {
+	route := &netlink.Route{Dst: ipNet(r.To), Table: r.Table, MTU: r.MTU, Protocol: unix.RTPROT_STATIC}
+	if r.Device != "" {
+		l, err := d.netlink.LinkByName(r.Device)
+		if err != nil {
+			return nil, err
+		}
+		route.LinkIndex = l.Attrs().Index
+	}
 	if r.Via.IsValid() {
 		route.Gw = r.Via.AsSlice()
+	}
+	if plan.IsUserTable(r.Table) {
+		route.Scope = scope(r.Scope)
+		if r.Source.IsValid() {
+			route.Src = r.Source.AsSlice()
+		}
+		if r.OnLink {
+			route.SetFlag(netlink.FLAG_ONLINK)
+		}
+		return route, nil
+	}
+	if r.Table == 0 {
+		route.Table = plan.RouteTable
+	}
+	if r.Via.IsValid() {
 		route.SetFlag(netlink.FLAG_ONLINK)
 	} else {
 		route.Scope = netlink.SCOPE_LINK
@@ -105,15 +150,23 @@ func (d *Dataplane) route(r *plan.Route) (*netlink.Route, error) {
 	return route, nil
 }
 
-func (d *Dataplane) writeRoute(_, new *plan.Route) error {
-	r, err := d.route(new)
-	if err != nil {
-		return err
+func (d *Dataplane) writeRoute(old, new *plan.Route) error {
+	if old != nil {
+		delete(d.refusedRoutes, old.String())
 	}
-	return d.netlink.RouteReplace(r)
+	r, err := d.route(new)
+	if err == nil {
+		err = d.netlink.RouteReplace(r)
+	}
+	if plan.IsUserTable(new.Table) {
+		d.refusedRoutes.note(*new, err)
+		return nil
+	}
+	return err
 }
 
 func (d *Dataplane) deleteRoute(old, _ *plan.Route) error {
+	delete(d.refusedRoutes, old.String())
 	r, err := d.route(old)
 	if err != nil {
 		return gone(err)
@@ -121,16 +174,47 @@ func (d *Dataplane) deleteRoute(old, _ *plan.Route) error {
 	return gone(d.netlink.RouteDel(r))
 }
 
-// rules reads what leads to our routing table.
+// scopeName is a scope as users name it, "" = global; scope is the opposite.
+func scopeName(s netlink.Scope) string {
+	switch s {
+	case netlink.SCOPE_SITE:
+		return "site"
+	case netlink.SCOPE_LINK:
+		return "link"
+	case netlink.SCOPE_HOST:
+		return "host"
+	case netlink.SCOPE_NOWHERE:
+		return "nowhere"
+	}
+	return ""
+}
+
+func scope(name string) netlink.Scope {
+	for _, s := range []netlink.Scope{netlink.SCOPE_SITE, netlink.SCOPE_LINK, netlink.SCOPE_HOST, netlink.SCOPE_NOWHERE} {
+		if scopeName(s) == name {
+			return s
+		}
+	}
+	return netlink.SCOPE_UNIVERSE
+}
+
+// rules reads what leads to our routing table and to those of users.
 func (d *Dataplane) rules() ([]plan.Rule, error) {
 	var out []plan.Rule
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		found, err := d.netlink.RuleListFiltered(family, &netlink.Rule{Table: plan.RouteTable}, netlink.RT_FILTER_TABLE)
+		found, err := d.netlink.RuleList(family)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			out = append(out, plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo"})
+			if !isOurs(r.Table) {
+				continue
+			}
+			rule := plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family)}
+			if r.Table != plan.RouteTable {
+				rule.Table, rule.From, rule.To, rule.In, rule.Out, rule.Mark = r.Table, prefix(r.Src), prefix(r.Dst), r.IifName, r.OifName, r.Mark
+			}
+			out = append(out, rule)
 		}
 	}
 	return out, nil
@@ -142,11 +226,43 @@ func rule(r *plan.Rule) *netlink.Rule {
 	if r.Forwarded {
 		n.Invert, n.IifName = true, "lo"
 	}
+	if r.ICMP {
+		n.IPProto = icmp(n.Family)
+	}
+	if r.Table == 0 {
+		return n
+	}
+	n.Table, n.IifName, n.OifName, n.Mark = r.Table, r.In, r.Out, r.Mark
+	if r.From.IsValid() {
+		n.Src = ipNet(r.From)
+	}
+	if r.To.IsValid() {
+		n.Dst = ipNet(r.To)
+	}
 	return n
 }
 
-func (d *Dataplane) writeRule(_, new *plan.Rule) error  { return d.netlink.RuleAdd(rule(new)) }
-func (d *Dataplane) deleteRule(old, _ *plan.Rule) error { return gone(d.netlink.RuleDel(rule(old))) }
+// icmp is the protocol of a family.
+func icmp(family int) int {
+	if family == unix.AF_INET6 {
+		return unix.IPPROTO_ICMPV6
+	}
+	return unix.IPPROTO_ICMP
+}
+
+func (d *Dataplane) writeRule(_, new *plan.Rule) error {
+	err := d.netlink.RuleAdd(rule(new))
+	if plan.IsUserTable(new.Table) {
+		d.refusedRules.note(*new, err)
+		return nil
+	}
+	return err
+}
+
+func (d *Dataplane) deleteRule(old, _ *plan.Rule) error {
+	delete(d.refusedRules, old.String())
+	return gone(d.netlink.RuleDel(rule(old)))
+}
 
 func familyOf(six bool) int {
 	if six {

@@ -26,6 +26,8 @@ import (
 type tunnel interface {
 	device() (*wgtypes.Device, error)
 	configure(wgtypes.Config) error
+	// tcp tells whether packets travel over TCP.
+	tcp() bool
 	// close ends what runs in this process.
 	close()
 }
@@ -85,16 +87,17 @@ func (d *Dataplane) tunnelOf(device string) tunnel {
 
 func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 	a := l.Attrs()
-	dev, err := d.tunnelOf(a.Name).device()
+	t := d.tunnelOf(a.Name)
+	dev, err := t.device()
 	if err != nil {
 		return err
 	}
 	s.Tunnels = append(s.Tunnels, plan.Tunnel{
-		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, PublicKey: dev.PublicKey.String(), Down: a.Flags&net.FlagUp == 0,
+		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, TCP: t.tcp(), PublicKey: dev.PublicKey.String(), Down: a.Flags&net.FlagUp == 0,
 	})
 	for _, p := range dev.Peers {
 		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(), Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}
-		if given, ok := d.dialled[peer.PublicKey]; ok && peer.Endpoint.IsValid() {
+		if given, ok := d.dialled[a.Name+" "+peer.PublicKey]; ok && peer.Endpoint.IsValid() {
 			peer.Endpoint = given
 		}
 		for _, n := range p.AllowedIPs {
@@ -108,11 +111,16 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 
 // writePeers makes devices and peers, and removes those not wanted.
 func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Change[plan.Tunnel]) error {
+	for _, c := range slices.Backward(tunnels) { // the last first: they are found by counting
+		if c.New != nil {
+			continue
+		}
+		if err := d.removeTunnel(c.Old.Name); err != nil {
+			return fmt.Errorf("remove link %s: %w", c.Old.Name, err)
+		}
+	}
 	for _, c := range tunnels {
 		if c.New == nil {
-			if err := d.removeTunnel(c.Old.Name); err != nil {
-				return fmt.Errorf("remove link %s: %w", c.Old.Name, err)
-			}
 			continue
 		}
 		if err := d.writeTunnel(c.Old, c.New); err != nil {
@@ -127,10 +135,17 @@ func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Ch
 	return nil
 }
 
-// writeTunnel makes a device as far as it is not there: with a key, a port, and switched on.
+// writeTunnel makes a device as far as it is not there: with a key, a port, and switched on. One of
+// another transport is made anew, and what hung on it by the next pass.
 func (d *Dataplane) writeTunnel(old, new *plan.Tunnel) error {
+	if old != nil && old.TCP != new.TCP {
+		if err := d.removeTunnel(old.Name); err != nil {
+			return err
+		}
+		old = nil
+	}
 	if old == nil {
-		if err := d.makeTunnel(new.Name, new.MTU); err != nil {
+		if err := d.makeTunnel(new); err != nil {
 			return err
 		}
 	}
@@ -149,21 +164,25 @@ func (d *Dataplane) writeTunnel(old, new *plan.Tunnel) error {
 	return d.raise(new.Name, new.MTU)
 }
 
-// makeTunnel asks the kernel and, when it has no WireGuard, makes one in this process.
-func (d *Dataplane) makeTunnel(name string, mtu int) error {
-	if !d.options.Userspace {
+// makeTunnel asks the kernel and, when it has no WireGuard, makes one in this process. The kernel
+// knows no transport but UDP.
+func (d *Dataplane) makeTunnel(want *plan.Tunnel) error {
+	var stream *tcpBind
+	if want.TCP {
+		stream = newTCPBind(d.options.Dial)
+	} else if !d.options.Userspace {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = name, mtu
+		attrs.Name, attrs.MTU = want.Name, want.MTU
 		err := d.netlink.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
 		if !errors.Is(err, syscall.EOPNOTSUPP) {
 			return err
 		}
 	}
-	t, err := startUserspace(name, mtu)
+	t, err := startUserspace(want.Name, want.MTU, stream)
 	if err != nil {
 		return err
 	}
-	d.tunnels[name] = t
+	d.tunnels[want.Name] = t
 	return nil
 }
 
@@ -201,9 +220,9 @@ func (d *Dataplane) writePeer(old, want *plan.Peer) error {
 		}
 		return fmt.Errorf("write tunnel peer %s: %w", p.PublicKey, err)
 	}
-	delete(d.dialled, p.PublicKey)
+	delete(d.dialled, p.Device+" "+p.PublicKey)
 	if want != nil && p.Endpoint.IsValid() {
-		d.dialled[p.PublicKey] = p.Endpoint
+		d.dialled[p.Device+" "+p.PublicKey] = p.Endpoint
 	}
 	return nil
 }
@@ -236,5 +255,7 @@ func (k kernelTunnel) configure(config wgtypes.Config) error {
 	defer c.Close()
 	return c.ConfigureDevice(string(k), config)
 }
+
+func (k kernelTunnel) tcp() bool { return false }
 
 func (k kernelTunnel) close() {}

@@ -22,23 +22,60 @@ import (
 )
 
 // userspaceTunnel is WireGuard inside this process, on a TUN device that lives as long as it.
-type userspaceTunnel struct{ dev *device.Device }
+type userspaceTunnel struct {
+	dev *device.Device
+	// stream is the transport over TCP; nil = UDP.
+	stream *tcpBind
+	// calls are what it did not take.
+	calls *calls
+}
 
-func startUserspace(name string, mtu int) (userspaceTunnel, error) {
+// startUserspace makes a tunnel over UDP, or over TCP with a bind for it.
+func startUserspace(name string, mtu int, stream *tcpBind) (userspaceTunnel, error) {
 	t, err := tun.CreateTUN(name, mtu)
 	if err != nil {
 		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w", err)
 	}
-	// Its own log says only what the state of the tunnel says, once per packet at times.
-	dev := device.NewDevice(t, conn.NewDefaultBind(), device.NewLogger(device.LogLevelSilent, ""))
-	if err := dev.Up(); err != nil {
-		dev.Close()
+	bind := conn.NewDefaultBind()
+	if stream != nil {
+		bind = stream
+	}
+	refused := &calls{}
+	u := userspaceTunnel{device.NewDevice(t, bind, refused.logger()), stream, refused}
+	if stream != nil {
+		stream.connected = u.greet
+	}
+	if err := u.dev.Up(); err != nil {
+		u.close()
 		return userspaceTunnel{}, fmt.Errorf("start WireGuard: %w", err)
 	}
-	return userspaceTunnel{dev}, nil
+	return u, nil
 }
 
-func (u userspaceTunnel) close() { u.dev.Close() }
+func (u userspaceTunnel) close() {
+	u.dev.Close()
+	if u.stream != nil {
+		u.stream.wait()
+	}
+}
+
+func (u userspaceTunnel) tcp() bool { return u.stream != nil }
+
+// greet begins a new session with the peer a connection was made to: the server may be another
+// process than before and know nothing of the old one, and it must learn by a packet it can
+// authenticate where to send. WireGuard alone would notice after 15 s.
+func (u userspaceTunnel) greet(to netip.AddrPort) {
+	dev, err := u.device()
+	if err != nil {
+		return // it is being closed
+	}
+	for _, p := range dev.Peers {
+		if peer := u.dev.LookupPeer(device.NoisePublicKey(p.PublicKey)); peer != nil && endpoint(p.Endpoint) == to {
+			peer.ExpireCurrentKeypairs()
+			peer.SendHandshakeInitiation(false) // what is lost is tried again
+		}
+	}
+}
 
 // configure writes the cross-platform text interface of WireGuard.
 func (u userspaceTunnel) configure(c wgtypes.Config) error {

@@ -13,10 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/network/plan"
 )
 
-// Watch calls changed when one of our devices or the routes of our table change, until the
+// Watch calls changed when one of our devices or the routes of our table or of users' change, until the
 // context ends. Rules and nft tables are not watched: on a node kube-proxy writes them all the
 // time.
 func Watch(ctx context.Context, changed func()) error {
@@ -55,7 +54,7 @@ func watch(ctx context.Context, changed func()) error {
 			if !ok {
 				return nil
 			}
-			if u.Table == plan.RouteTable {
+			if isOurs(u.Table) {
 				changed()
 			}
 		}

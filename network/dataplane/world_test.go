@@ -44,7 +44,7 @@ func open[In any](t testing.TB, s *space.Space, decide func(In) plan.State) end[
 		t.Fatal(err)
 	}
 	e := end[In]{Space: s, plan: decide, key: key}
-	s.Do(func() { e.plane, err = dataplane.Open(dataplane.Options{PrivateKey: key}) })
+	s.Do(func() { e.plane, err = dataplane.Open(dataplane.Options{PrivateKey: key, Dial: s.Dial}) })
 	if err != nil {
 		t.Fatal(err)
 	}

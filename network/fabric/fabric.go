@@ -46,6 +46,8 @@ type fabric struct {
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations;routeconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status,verbs=patch
 
 // Run runs the fabric until the context ends. What it programmed stays until the last gateway is
 // gone: a restart does not touch traffic.
@@ -65,9 +67,13 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		ips:     daemon.Watch[ipamv1alpha1.IP](client.IPAM, "ips", daemon.Selection{}),
 	}
 	f.Daemon = daemon.New(daemon.Role{
-		Name:           "fabric",
-		Sources:        []daemon.Source{f.fabrics, f.nodes, f.ips},
-		Want:           f.want,
+		Name:    "fabric",
+		Sources: []daemon.Source{f.fabrics, f.nodes, f.ips},
+		Want:    f.want,
+		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
+			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
+			Name: o.NodeName, Writer: "liqo/fabric-" + o.NodeName,
+		}),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)
 	return f.Daemon.Run(ctx)
@@ -95,6 +101,9 @@ func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 // underlay reads what carries the overlay's frames.
 func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
 	if in.Under, _, err = d.Underlay(in.Self.Outer); err != nil {
+		return err
+	}
+	if in.PodDevices, err = d.PodDevices(in.Self.CIDRs, in.Under.Device); err != nil {
 		return err
 	}
 	outer := make([]netip.Addr, len(in.Gateways))

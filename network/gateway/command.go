@@ -22,8 +22,8 @@ import (
 // flags are those of Options that are not taken as they are.
 type flags struct {
 	Options
-	uid, mode, implementation, interfaceIP string
-	listenPorts, endpointPorts             []int
+	uid, mode, implementation, interfaceIP, protocol string
+	listenPorts, endpointPorts                       []int
 }
 
 // Command is the role "gateway" with the documented flags of the containers it replaces.
@@ -60,13 +60,14 @@ func (f *flags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.PodName, "pod-name", os.Getenv("POD_NAME"), "name of this pod")
 	fs.StringVar(&f.mode, "mode", "", "server or client")
 	fs.IntVar(&f.MTU, "mtu", api.TunnelMTU, "MTU of the tunnel")
-	fs.IntSliceVar(&f.listenPorts, "listen-ports", nil, "UDP port of the tunnel; the first counts")
+	fs.IntSliceVar(&f.listenPorts, "listen-ports", nil, "port of the tunnel; each further port adds a tunnel")
 	fs.StringVar(&f.interfaceIP, "interface-ip", "", "address in the tunnel with its prefix length; empty means the default of the mode")
 	fs.StringVar(&f.EndpointAddress, "endpoint-address", "", "address or name of the server")
-	fs.IntSliceVar(&f.endpointPorts, "endpoint-ports", nil, "UDP port of the server; the first counts")
+	fs.IntSliceVar(&f.endpointPorts, "endpoint-ports", nil, "port of the server; each further port adds a tunnel")
 	fs.DurationVar(&f.DNSCheckInterval, "dns-check-interval", 5*time.Minute, "time between two questions for the server's name")
 	fs.StringVar(&f.KeysDir, "keys-dir", api.GatewayKeysDir, "directory of the key pair")
 	fs.StringVar(&f.implementation, "implementation", "kernel", "kernel takes WireGuard of the kernel where there is one, userspace never does")
+	fs.StringVar(&f.protocol, "protocol", "UDP", "transport of the tunnel, UDP or TCP; TCP takes WireGuard in this process")
 	fs.IntVar(&f.OverlayPort, "geneve-port", api.OverlayPort, "UDP port of the links to nodes")
 	fs.BoolVar(&f.PingEnabled, "ping-enabled", true, "ping the peer's gateway")
 	fs.IntVar(&f.PingPort, "ping-port", api.PingPort, "UDP port of pings inside the tunnel")
@@ -76,9 +77,9 @@ func (f *flags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	fs.StringVar(&f.HealthAddress, "health-probe-bind-address", ":8083", "address of /healthz and /readyz")
 	fs.BoolVar(&f.LeaderElection, "leader-election", false, "let one of several replicas act")
-	fs.DurationVar(&f.Lease.Duration, "leader-election-lease-duration", 15*time.Second, "time after which another replica may take over")
-	fs.DurationVar(&f.Lease.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "time the active replica tries to renew the lease")
-	fs.DurationVar(&f.Lease.RetryPeriod, "leader-election-retry-period", 2*time.Second, "time between two attempts")
+	fs.DurationVar(&f.Lease.Duration, "leader-election-lease-duration", 1500*time.Millisecond, "time after which another replica may take over")
+	fs.DurationVar(&f.Lease.RenewDeadline, "leader-election-renew-deadline", time.Second, "time the active replica tries to renew the lease")
+	fs.DurationVar(&f.Lease.RetryPeriod, "leader-election-retry-period", 500*time.Millisecond, "time between two attempts")
 	daemon.Ignore(cmd, "container-name", "concurrent-containers-names", "reconcile-timeout", "global-labels", "global-annotations",
 		"enable-connection-controller", "ping-buffer-size", "enable-nft-monitor", "enable-route-monitor", "enable-multipath-hash-policy",
 		"disable-kernel-version-check", "minimum-kernel-version", "preserve-client-endpoint", "geneve-cleanup-interval", "disable-arp")
@@ -93,6 +94,9 @@ func (f *flags) options() (Options, error) {
 	}
 	if f.implementation != "kernel" && f.implementation != "userspace" {
 		return o, fmt.Errorf("flag --implementation: %q is none of kernel, userspace", f.implementation)
+	}
+	if o.TCP = f.protocol == "TCP"; !o.TCP && f.protocol != "UDP" {
+		return o, fmt.Errorf("flag --protocol: %q is none of TCP, UDP", f.protocol)
 	}
 	if o.Name == "" || o.Namespace == "" || o.RemoteClusterID == "" {
 		return o, errors.New("flags --name, --namespace and --remote-cluster-id are needed")
@@ -121,12 +125,15 @@ func (f *flags) options() (Options, error) {
 		o.ListenPort = f.listenPorts[0]
 	}
 	if o.Server {
-		o.EndpointAddress = ""
+		o.EndpointAddress, o.MoreListenPorts = "", f.listenPorts[1:]
 		return o, nil
 	}
 	if o.EndpointAddress == "" || len(f.endpointPorts) == 0 {
 		return o, errors.New("flags --endpoint-address and --endpoint-ports are needed by a client")
 	}
-	o.EndpointPort = f.endpointPorts[0]
+	o.EndpointPort, o.MoreEndpointPorts = f.endpointPorts[0], f.endpointPorts[1:]
+	if o.TCP {
+		o.ListenPort = 0 // only servers listen
+	}
 	return o, nil
 }

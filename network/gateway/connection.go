@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,15 +28,10 @@ import (
 )
 
 const (
-	// redialEager is between two attempts to reach a server that never answered, or no longer does:
-	// WireGuard itself tries every 5 s, and only 15 s after the last answer, which is long for
-	// somebody who waits for a peering or whose server's pod was replaced.
-	redialEager = time.Second
-	// redialLate is the same after redialEagerFor without an answer.
-	redialLate     = 10 * time.Second
-	redialEagerFor = time.Minute
 	// retryWrite is after an error of the API server.
 	retryWrite = time.Second
+	// conditionReady is True while the peer's gateway answers.
+	conditionReady = "Ready"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,namespace=tenant,verbs=get;create;update;patch
@@ -45,19 +41,27 @@ const (
 // before the peer's key is known.
 func (g *gateway) keepConnection(ctx context.Context) error {
 	var written *netv1beta1.Connection // as the API server has it; nil = not known
-	var dials dials
+	var w witness
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if g.PingEnabled {
+		beside.Go(func() { g.measure(ctx, &w) })
+	}
+	if g.PingEnabled && !g.Server {
+		beside.Go(func() { g.knock(ctx, &w) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-g.pinger.changed:
 		}
-		if g.peer.Load() == "" || !g.active.Load() {
+		if g.peer.Load() == "" || !g.leads.Load() {
 			written = nil // another replica may write now
 			continue
 		}
 		now := time.Now()
-		next, err := g.report(ctx, written, now)
+		next, err := g.report(ctx, &w, written, now)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
 			written = nil
@@ -65,14 +69,11 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 			continue
 		}
 		written = next
-		if err := g.redial(now, &dials); err != nil {
-			klog.FromContext(ctx).Error(err, "The server could not be dialled anew")
-		}
 	}
 }
 
 // report writes what changed and returns the Connection as it is then.
-func (g *gateway) report(ctx context.Context, written *netv1beta1.Connection, now time.Time) (*netv1beta1.Connection, error) {
+func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Connection, now time.Time) (*netv1beta1.Connection, error) {
 	if written == nil {
 		found, err := g.ensureConnection(ctx)
 		if err != nil {
@@ -93,13 +94,11 @@ func (g *gateway) report(ctx context.Context, written *netv1beta1.Connection, no
 			want.Status.Latency = &netv1beta1.ConnectionLatency{Value: h.Latency.Round(10 * time.Microsecond).String(), Timestamp: metav1.NewTime(now)}
 		}
 	}
-	meta.SetStatusCondition(&want.Status.Conditions, g.condition(want.Status.Value))
+	g.explain(&want.Status, g.see(w, h, now), w.measured(), now)
 	if equal(written.Status, want.Status) {
 		return written, nil
 	}
-	if want.Status.Value != written.Status.Value {
-		klog.FromContext(ctx).Info("The state of the connection changed", "from", written.Status.Value, "to", want.Status.Value)
-	}
+	logChange(ctx, &written.Status, &want.Status)
 	if err := merge(ctx, g.connections(g.client.Networking.Patch(types.MergePatchType)).SubResource("status"), object{"status": want.Status}); err != nil {
 		return nil, fmt.Errorf("write status of Connection %s/%s: %w", want.Namespace, want.Name, err)
 	}
@@ -170,56 +169,39 @@ func (g *gateway) connection() *netv1beta1.Connection {
 	return c
 }
 
-// condition explains the state.
-func (g *gateway) condition(value netv1beta1.ConnectionStatusValue) metav1.Condition {
+// explain puts the conditions: why the tunnel is in its state, and while it works whether its MTU
+// fits.
+func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit *plan.Fit, now time.Time) {
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
+	if status.Value != netv1beta1.Connected {
+		ready.Reason, ready.Message = s.Verdict(now)
+		meta.SetStatusCondition(&status.Conditions, ready)
+		meta.RemoveStatusCondition(&status.Conditions, plan.ConditionMTUFits)
+		return
+	}
 	implementation := dataplane.Kernel
 	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
-	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: string(value)}
-	switch value {
-	case netv1beta1.Connected:
-		c.Status, c.Message = metav1.ConditionTrue, "the peer's gateway answers; WireGuard runs in the "+implementation
-	case netv1beta1.Connecting:
-		c.Message = "the peer's gateway has not answered yet; check that it has this cluster's PublicKey and that its address and UDP port are reachable"
-	default:
-		c.Message = "the peer's gateway no longer answers; check that it runs and that its address and UDP port are reachable"
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, string(status.Value), "the peer's gateway answers; WireGuard runs in the "+implementation
+	meta.SetStatusCondition(&status.Conditions, ready)
+	if fit == nil {
+		return
 	}
-	return c
+	c := metav1.Condition{Type: plan.ConditionMTUFits, Status: metav1.ConditionFalse}
+	var fits bool
+	if fits, c.Reason, c.Message = fit.Verdict(); fits {
+		c.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
 }
 
-// dials is what a client remembers between attempts to reach the server.
-type dials struct {
-	last     time.Time
-	received int64 // bytes until then
-}
-
-// redial makes a client try the server anew when that is due: at the address its name has now,
-// and, when nothing at all came through the tunnel since the last attempt, without the peer's old
-// state. The look that follows puts the peer back.
-func (g *gateway) redial(now time.Time, d *dials) error {
-	h := g.pinger.Health()
-	wait := redialLate
-	switch {
-	case g.Server, !h.Answered.IsZero() && h.Lost == 0:
-		return nil
-	case now.Sub(h.Started) < redialEagerFor, now.Sub(h.Answered) < redialEagerFor:
-		wait = redialEager
-	}
-	if now.Sub(d.last) < wait {
-		return nil
-	}
-	g.dialer.forget()
-	key, _ := g.peer.Load().(string)
-	var err error
-	g.With(func(plane *dataplane.Dataplane) {
-		var traffic dataplane.Traffic
-		if traffic, err = plane.Traffic(api.TunnelInterface(0), key); err == nil && traffic.Received == d.received {
-			err = plane.Redial(api.TunnelInterface(0), key)
+// logChange says why the connection is not as it was; a latency is no reason to say anything.
+func logChange(ctx context.Context, before, now *netv1beta1.ConnectionStatus) {
+	for _, c := range now.Conditions {
+		old := meta.FindStatusCondition(before.Conditions, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			klog.FromContext(ctx).Info("The connection changed", "value", now.Value, "condition", c.Type, "status", c.Status, "reason", c.Reason, "message", c.Message)
 		}
-		d.received = traffic.Received
-	})
-	d.last = now
-	g.Look()
-	return err
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -43,13 +44,15 @@ type Options struct {
 	// Tunnel.
 	MTU, ListenPort int
 	// InterfaceIP is our address in the tunnel; invalid = the default of the mode.
-	InterfaceIP      netip.Prefix
-	EndpointAddress  string
-	EndpointPort     int
-	DNSCheckInterval time.Duration
-	KeysDir          string
-	// Userspace forces WireGuard inside this process.
-	Userspace bool
+	InterfaceIP     netip.Prefix
+	EndpointAddress string
+	EndpointPort    int
+	// MoreListenPorts of a server and MoreEndpointPorts of a client add a tunnel each.
+	MoreListenPorts, MoreEndpointPorts []int
+	DNSCheckInterval                   time.Duration
+	KeysDir                            string
+	// Userspace forces WireGuard inside this process, and TCP its packets over TCP.
+	Userspace, TCP bool
 	// OverlayPort is UDP.
 	OverlayPort int
 	// Pings.
@@ -82,14 +85,22 @@ type gateway struct {
 	// active tells whether this replica has its turn; turn gets a message when that changed.
 	active atomic.Bool
 	turn   chan struct{}
+	// silent is the replica whose turn we took because it fell silent, "" = none.
+	silent atomic.Value
+	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
+	// heard by its client; superseded gets a message when that begins.
+	leads, handing atomic.Bool
+	superseded     chan struct{}
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;publickeies,namespace=tenant,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations;routeconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status,verbs=patch
 
-// Run runs a gateway until the context ends. What it programmed stays: a restart of the container
-// finds it in the pod's network namespace.
+// Run runs a gateway until the context ends and it is no longer needed. What it programmed stays: a
+// restart of the container finds it in the pod's network namespace.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	key, err := readKey(o.KeysDir)
 	if err != nil {
@@ -106,7 +117,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	own, other := o.addresses()
 	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
 	g.peer.Store("")
-	g.turn = make(chan struct{}, 1)
+	g.silent.Store("")
+	g.turn, g.superseded = make(chan struct{}, 1), make(chan struct{}, 1)
 	if !o.LeaderElection {
 		g.take(ctx, true)
 	}
@@ -115,10 +127,13 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Name:           "gateway",
 		Sources:        g.watch(),
 		Want:           g.want,
-		Tasks:          g.tasks(),
+		Tasks:          g.tasks(ctx),
+		Contents:       g.contents(),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Metrics: g.metrics,
 	}, plane)
-	return g.Run(ctx)
+	life, end := g.outlive(ctx)
+	defer end()
+	return g.Run(life)
 }
 
 // watch begins to copy the objects.
@@ -132,13 +147,27 @@ func (g *gateway) watch() []daemon.Source {
 	return []daemon.Source{g.configurations, g.keys, g.fabrics, g.nodes, g.ips}
 }
 
-func (g *gateway) tasks() []daemon.Task {
-	tasks := []daemon.Task{g.markActive, g.keepConnection, g.returnMemory}
+// contents are users' rules for this gateway. Only the replica that carries the traffic says what
+// became of them.
+func (g *gateway) contents() *daemon.Contents {
+	return daemon.WatchContents(g.client, daemon.ContentsOptions{
+		Host: plan.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
+		Name: g.PodName, Writer: "liqo/gateway-" + string(g.UID),
+		Silent: func() bool { return g.PodName == "" || !g.active.Load() },
+	})
+}
+
+// tasks are what runs beside; told is the context that tells the gateway to end, before it does.
+func (g *gateway) tasks(told context.Context) []daemon.Task {
+	tasks := []daemon.Task{g.markActive, g.keepConnection, g.handOver, g.returnMemory}
 	if g.PingEnabled {
 		tasks = append(tasks, g.pinger.run)
 	}
+	if !g.Server {
+		tasks = append(tasks, g.keepDialled)
+	}
 	if g.LeaderElection {
-		tasks = append(tasks, g.takeTurns)
+		tasks = append(tasks, func(ctx context.Context) error { return g.takeTurns(ctx, told) })
 	}
 	return tasks
 }
@@ -157,7 +186,7 @@ func (o Options) addresses() (netip.Prefix, netip.Addr) {
 
 // want plans from the objects.
 func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
-	in, err := g.known(ctx)
+	in, err := g.known()
 	if err != nil {
 		return plan.State{}, false, err
 	}
@@ -165,11 +194,28 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
 		g.pinger.begin()
 	}
+	g.lead(ctx, g.named(in.Self.Outer))
+	switch {
+	case g.Server:
+	case g.leads.Load():
+		in.Tunnel.Endpoint = g.dialer.endpoint(ctx, time.Now())
+	default: // two that dial with one key would take the tunnel from each other
+		in.Tunnel.PeerKey = ""
+	}
 	return plan.GatewayState(in), true, nil
 }
 
+// devices are those of all tunnels.
+func (o Options) devices() []string {
+	out := []string{api.TunnelInterface(0)}
+	for range max(len(o.MoreListenPorts), len(o.MoreEndpointPorts)) {
+		out = append(out, api.TunnelInterface(len(out)))
+	}
+	return out
+}
+
 // known is what the process knows without objects.
-func (g *gateway) known(ctx context.Context) (plan.GatewayStateInput, error) {
+func (g *gateway) known() (plan.GatewayStateInput, error) {
 	own, peer := g.addresses()
 	in := plan.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort}
 	var err error
@@ -177,9 +223,9 @@ func (g *gateway) known(ctx context.Context) (plan.GatewayStateInput, error) {
 	if err != nil {
 		return in, err
 	}
-	in.Tunnel = plan.TunnelInput{Address: own, PeerAddress: peer, MTU: g.MTU, ListenPort: g.ListenPort, PublicKey: g.own.String()}
-	if g.active.Load() { // two replicas that dial with one key would take the tunnel from each other
-		in.Tunnel.Endpoint = g.dialer.endpoint(ctx, time.Now())
+	in.Tunnel = plan.TunnelInput{
+		Address: own, PeerAddress: peer, MTU: g.MTU, ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts,
+		TCP: g.TCP, PublicKey: g.own.String(),
 	}
 	return in, nil
 }
@@ -196,7 +242,8 @@ func (g *gateway) objects() plan.GatewayObjects {
 }
 
 // markActive keeps the label on our pod that the Service of a server selects and by which the
-// controller finds the replica to lead nodes to.
+// controller finds the replica to lead nodes to. It takes it from a replica that fell silent: for
+// the API server, a pod of a dead node is well for most of a minute.
 func (g *gateway) markActive(ctx context.Context) error {
 	for {
 		select {
@@ -204,28 +251,37 @@ func (g *gateway) markActive(ctx context.Context) error {
 			return nil
 		case <-g.turn:
 		}
-		for g.PodName != "" {
-			err := g.label(ctx, g.active.Load())
-			if err == nil || ctx.Err() != nil {
-				break
-			}
-			klog.FromContext(ctx).Error(err, "The gateway pod could not be marked")
-			pause(ctx, retryWrite)
+		active := g.active.Load()
+		g.mark(ctx, g.PodName, active)
+		if silent, _ := g.silent.Swap("").(string); active {
+			g.mark(ctx, silent, false)
 		}
+	}
+}
+
+// mark labels a pod until it is done; a pod without a name needs no label.
+func (g *gateway) mark(ctx context.Context, pod string, active bool) {
+	for pod != "" {
+		err := g.label(ctx, pod, active)
+		if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "The gateway pod could not be marked")
+		pause(ctx, retryWrite)
 	}
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,namespace=tenant,verbs=patch
 
 // label writes the mark. The API server writes nothing when it stands already.
-func (g *gateway) label(ctx context.Context, active bool) error {
+func (g *gateway) label(ctx context.Context, pod string, active bool) error {
 	mark := any(api.True)
 	if !active {
 		mark = nil // removes it
 	}
 	patch := object{"metadata": object{"labels": object{api.LabelGatewayActive: mark}}}
-	if err := merge(ctx, g.client.Core.Patch(types.MergePatchType).Namespace(g.Namespace).Resource("pods").Name(g.PodName), patch); err != nil {
-		return fmt.Errorf("label pod %s/%s: %w", g.Namespace, g.PodName, err)
+	if err := merge(ctx, g.client.Core.Patch(types.MergePatchType).Namespace(g.Namespace).Resource("pods").Name(pod), patch); err != nil {
+		return fmt.Errorf("label pod %s/%s: %w", g.Namespace, pod, err)
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ type LeaseTimes struct {
 	Duration time.Duration
 	// RenewDeadline bounds one attempt.
 	RenewDeadline time.Duration
-	// RetryPeriod is between two attempts.
+	// RetryPeriod is between two attempts of the holder, or after one that failed.
 	RetryPeriod time.Duration
 }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=tenant,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=tenant,verbs=get;watch;create;update
 
 // election is what one replica knows of the lease.
 type election struct {
@@ -40,58 +40,141 @@ type election struct {
 	identity string
 	times    LeaseTimes
 
-	// last is the lease as last seen, since by our clock: those of other nodes may be wrong.
+	// last is the lease as last seen, the zero value when it is not known; since is when it became
+	// so, by our clock: those of other nodes may be wrong.
 	last  coordinationv1.Lease
 	since time.Time
+	// silent is the holder we followed without its having let go of the lease, "" = none.
+	silent string
 }
 
 // takeTurns elects one of several replicas. A replica gives up its turn only when it sees another
 // holder of the lease, never because it cannot reach the API server: traffic goes on then. One
-// that ends lets go of the lease, so that nobody has to wait for it.
-func (g *gateway) takeTurns(ctx context.Context) error {
+// that is told to end lets go of the lease, so that nobody has to wait for it, and keeps its turn until
+// another has it.
+func (g *gateway) takeTurns(ctx, told context.Context) error {
 	e := &election{client: g.client.Coordination, namespace: g.Namespace, name: api.GatewayResourceName(g.Name), identity: g.PodName, times: g.Lease}
-	for failing := false; ctx.Err() == nil; pause(ctx, g.Lease.RetryPeriod) {
+	for failing := false; told.Err() == nil; e.await(told) {
 		holder, err := e.attempt(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The lease could not be renewed or read; the turn stays where it is")
 		}
 		if failing = err != nil; !failing {
+			if e.silent != "" {
+				g.silent.Store(e.silent)
+				e.silent = ""
+			}
 			g.take(ctx, holder == g.PodName)
 		}
 	}
-	if g.active.Load() {
-		if err := e.release(context.WithoutCancel(ctx)); err != nil {
+	if !g.active.Load() {
+		return nil
+	}
+	if e.holds() {
+		if err := e.release(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "The other replicas wait until the lease is over")
 		}
+	}
+	if e.awaitSuccessor(ctx) {
+		// The label stays: without it, what the client still sends here would be led to our successor,
+		// which cannot read it.
+		g.active.Store(false)
 	}
 	return nil
 }
 
-// attempt takes or renews the lease unless it is another's, and returns the holder.
+// attempt takes or renews the lease unless it is another's, and returns the holder. After a failure
+// the lease is read anew, and a silent holder gets its time anew: it may be as cut off as we are.
 func (e *election) attempt(ctx context.Context) (holder string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.times.RenewDeadline)
 	defer cancel()
+	defer func() {
+		if err != nil {
+			e.last = coordinationv1.Lease{}
+		}
+	}()
+	if e.holds() {
+		if err := e.write(ctx, time.Now()); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return e.identity, err
+		}
+	}
+	if err := e.read(ctx); err != nil {
+		return "", err
+	}
+	if now := time.Now(); e.free(now) {
+		return e.identity, e.write(ctx, now)
+	}
+	return *e.last.Spec.HolderIdentity, nil
+}
+
+// read gets the lease; there may be none.
+func (e *election) read(ctx context.Context) error {
 	var lease coordinationv1.Lease
-	err = e.request(e.client.Get()).Name(e.name).Do(ctx).Into(&lease)
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return "", fmt.Errorf("get lease %s/%s: %w", e.namespace, e.name, err)
+	err := e.request(e.client.Get()).Name(e.name).Do(ctx).Into(&lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get lease %s/%s: %w", e.namespace, e.name, err)
 	}
-	now := time.Now()
-	if e.see(lease, now); !e.free(now) {
-		return *lease.Spec.HolderIdentity, nil
-	}
+	e.see(lease, time.Now())
+	return nil
+}
+
+// write makes us the holder, unless the lease changed since we saw it.
+func (e *election) write(ctx context.Context, now time.Time) error {
+	lease, before := e.last.DeepCopy(), e.last.Spec.HolderIdentity
 	lease.Namespace, lease.Name = e.namespace, e.name
 	e.hold(&lease.Spec, now)
-	write := e.request(e.client.Post())
-	if !missing {
-		write = e.request(e.client.Put()).Name(e.name)
+	request := e.request(e.client.Post())
+	if lease.ResourceVersion != "" {
+		request = e.request(e.client.Put()).Name(e.name)
 	}
-	if err := write.Body(&lease).Do(ctx).Into(&lease); err != nil {
-		return "", fmt.Errorf("write lease %s/%s: %w", e.namespace, e.name, err)
+	if err := request.Body(lease).Do(ctx).Into(lease); err != nil {
+		return fmt.Errorf("write lease %s/%s: %w", e.namespace, e.name, err)
 	}
-	e.see(lease, now)
-	return e.identity, nil
+	e.see(*lease, now)
+	if before != nil && *before != e.identity {
+		e.silent = *before
+	}
+	return nil
+}
+
+// await waits until it is time for another attempt: to renew, or because the holder lets go of the
+// lease or falls silent.
+func (e *election) await(ctx context.Context) {
+	if e.last.ResourceVersion == "" || e.holds() {
+		pause(ctx, e.times.RetryPeriod)
+		return
+	}
+	watched, err := e.request(e.client.Get()).Param("watch", "true").Param("resourceVersion", e.last.ResourceVersion).
+		Param("fieldSelector", "metadata.name="+e.name).Watch(ctx)
+	if err != nil {
+		pause(ctx, e.times.RetryPeriod) // the next attempt says why
+		return
+	}
+	defer watched.Stop()
+	for !e.free(time.Now()) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(e.since.Add(e.times.Duration))):
+		case event := <-watched.ResultChan():
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			if !ok { // the watch ended
+				pause(ctx, e.times.RetryPeriod)
+				return
+			}
+			e.see(*lease, time.Now())
+		}
+	}
+}
+
+// awaitSuccessor waits until another replica holds the lease; false = the context ended before.
+func (e *election) awaitSuccessor(ctx context.Context) bool {
+	for ; ctx.Err() == nil; pause(ctx, moveEvery) {
+		if e.read(ctx) == nil && !e.free(time.Now()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *election) request(r *rest.Request) *rest.Request {
@@ -100,28 +183,34 @@ func (e *election) request(r *rest.Request) *rest.Request {
 
 // see remembers a lease and since when it is as it is.
 func (e *election) see(lease coordinationv1.Lease, now time.Time) {
-	if e.since.IsZero() || lease.UID != e.last.UID || lease.ResourceVersion != e.last.ResourceVersion {
+	if lease.UID != e.last.UID || lease.ResourceVersion != e.last.ResourceVersion {
 		e.since = now
 	}
 	e.last = lease
 }
 
+// holds tells whether we hold the lease, as far as we know.
+func (e *election) holds() bool {
+	return e.last.Spec.HolderIdentity != nil && *e.last.Spec.HolderIdentity == e.identity
+}
+
 // free tells whether we may hold the lease: nobody else does, or has not renewed it for too long.
 func (e *election) free(now time.Time) bool {
 	holder := e.last.Spec.HolderIdentity
-	return holder == nil || *holder == "" || *holder == e.identity || now.Sub(e.since) >= e.times.Duration
+	return holder == nil || *holder == "" || e.holds() || now.Sub(e.since) >= e.times.Duration
 }
 
 // hold makes us the holder.
 func (e *election) hold(s *coordinationv1.LeaseSpec, now time.Time) {
-	if s.HolderIdentity == nil || *s.HolderIdentity != e.identity {
+	if !e.holds() {
 		transitions := int32(0)
 		if s.LeaseTransitions != nil {
 			transitions = *s.LeaseTransitions + 1
 		}
 		s.HolderIdentity, s.AcquireTime, s.LeaseTransitions = &e.identity, &metav1.MicroTime{Time: now}, &transitions
 	}
-	s.RenewTime, s.LeaseDurationSeconds = &metav1.MicroTime{Time: now}, new(int32(e.times.Duration.Seconds()))
+	seconds := (e.times.Duration + time.Second - 1) / time.Second // the API takes no less than 1
+	s.RenewTime, s.LeaseDurationSeconds = &metav1.MicroTime{Time: now}, new(int32(seconds))
 }
 
 // release lets go of the lease, unless another has it by now.

@@ -40,6 +40,7 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 	}
 	times := LeaseTimes{Duration: time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 10 * time.Second}
 	a, b := replica(t, cfg, "a", times), replica(t, cfg, "b", times)
+	b.times.Duration = time.Minute // so that it does not follow because of the time
 	holds := func(e *election, want string) {
 		t.Helper()
 		if got, err := e.attempt(t.Context()); err != nil || got != want {
@@ -50,10 +51,20 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 	holds(b, "a")
 	holds(a, "a")
 
-	if err := a.release(t.Context()); err != nil {
-		t.Fatal(err)
+	go func() {
+		if err := a.release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	freed := time.Now()
+	b.await(t.Context())
+	if took := time.Since(freed); took > b.times.Duration/2 {
+		t.Errorf("b learnt after %v that the lease is free", took)
 	}
 	holds(b, "b")
+	if b.silent != "" {
+		t.Errorf("b takes %q for silent, which let go of the lease", b.silent)
+	}
 	holds(a, "b")
 
 	began := time.Now()
@@ -65,6 +76,9 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 	})
 	if took := time.Since(began); took < times.Duration/2 {
 		t.Errorf("a took the lease after %v, before it was over", took)
+	}
+	if a.silent != "b" {
+		t.Errorf("a takes %q for silent, not b", a.silent)
 	}
 	holds(b, "a")
 	if n := *b.last.Spec.LeaseTransitions; n != 2 {
@@ -83,7 +97,7 @@ func TestTheTurnStaysWithoutAnAPIServer(t *testing.T) {
 	g.take(t.Context(), true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := g.takeTurns(ctx); err != nil || !g.active.Load() {
+	if err := g.takeTurns(ctx, ctx); err != nil || !g.active.Load() {
 		t.Errorf("active %t, %v", g.active.Load(), err)
 	}
 }

@@ -41,8 +41,13 @@ func (g *gateway) returnMemory(ctx context.Context) error {
 
 // carried is what passed the tunnel so far, in bytes.
 func (g *gateway) carried() int64 {
-	key, _ := g.peer.Load().(string)
-	var t dataplane.Traffic
-	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(0), key) }) // 0 without a tunnel
+	t := g.traffic()
 	return t.Received + t.Sent
+}
+
+// traffic is what passed the tunnel so far; the zero value without a tunnel or a peer.
+func (g *gateway) traffic() (t dataplane.Traffic) {
+	key, _ := g.peer.Load().(string)
+	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(0), key) })
+	return t
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/liqo-go/liqo/network/daemon"
@@ -18,16 +19,20 @@ import (
 )
 
 // message of the health check between two gateways, UDP inside the tunnel. Peers may run another
-// implementation: a PING is sent back as it came, with the type changed.
+// implementation: a PING is sent back as it came, with the type changed. They do not know MOVE, by
+// which a server asks its client to dial anew, and lose time, not the connection.
 type message struct {
 	ClusterID string    `json:"clusterID"`
 	Type      string    `json:"msgType"`
 	Time      time.Time `json:"timeStamp"`
+	// MTU of the tunnel at the side that answers, in bytes; 0 = it does not tell.
+	MTU int `json:"mtu,omitempty"`
 }
 
 const (
 	ping = "PING"
 	pong = "PONG"
+	move = "MOVE"
 )
 
 // messageLimit is the longest message read, in bytes: cluster ID 51, time 35, names 40.
@@ -40,10 +45,16 @@ type pinger struct {
 	policy    plan.PingPolicy
 	// changed tells that health may be worth a look.
 	changed chan struct{}
+	// hurry makes the next ping leave now; late tells that an answer may be overdue, moved that the
+	// peer asked us to dial anew.
+	hurry, late, moved chan struct{}
 	// histogram of the round trips, in microseconds.
 	histogram *daemon.Histogram
+	// mtu of our side of the tunnel, in bytes, is told with answers; 0 = not known.
+	mtu atomic.Int64
 
 	mu     sync.Mutex
+	conn   *net.UDPConn // nil = not open
 	health plan.Health
 	// open is when the pings not yet answered were sent, the latest last.
 	open []time.Time
@@ -64,7 +75,7 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 	port := uint16(o.PingPort)
 	return &pinger{
 		own: netip.AddrPortFrom(own, port), peer: netip.AddrPortFrom(peer, port), clusterID: o.RemoteClusterID, policy: o.Ping,
-		changed: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
+		changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
 	}
 }
 
@@ -73,7 +84,8 @@ func (p *pinger) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open, p.health = nil, plan.Health{Started: time.Now()}
-	p.notify()
+	notify(p.changed)
+	notify(p.hurry)
 }
 
 // Health is what is known now.
@@ -86,50 +98,84 @@ func (p *pinger) Health() plan.Health {
 // run pings until the context ends. The tunnel's address may not be there yet, or not any more:
 // then the socket is opened again, and pings that cannot be sent are lost ones.
 func (p *pinger) run(ctx context.Context) error {
-	var conn *net.UDPConn
-	defer func() {
-		if conn != nil {
-			conn.Close()
-		}
-	}()
+	defer p.close()
+	for ctx.Err() == nil {
+		p.listen()
+		p.ask(time.Now())
+		p.rest(ctx)
+	}
+	return nil
+}
+
+// rest waits until the next ping is due, which an answer or its lack changes.
+func (p *pinger) rest(ctx context.Context) {
+	asked := time.Now()
 	for {
-		if conn == nil {
-			if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(p.own)); err == nil {
-				conn = c
-				go p.listen(conn)
-			}
+		h, now := p.Health(), time.Now()
+		left := asked.Add(h.PingAfter(now, p.policy.Interval)).Sub(now)
+		if left <= 0 {
+			return
 		}
+		// An answer makes the time longer, so look again when it would have been late.
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(p.send(conn, time.Now())):
+			return
+		case <-p.hurry:
+			return
+		case <-time.After(left):
 		}
 	}
 }
 
-// send sends one ping and returns the time until the next.
-func (p *pinger) send(conn *net.UDPConn, now time.Time) time.Duration {
-	// Without the monotonic clock, as it comes back.
-	text, _ := json.Marshal(message{ClusterID: p.clusterID, Type: ping, Time: now.Round(0)})
+// ask sends one ping.
+func (p *pinger) ask(now time.Time) {
 	p.mu.Lock()
-	p.health.Sent++
-	p.health.Lost = len(p.open)
+	p.health = p.health.Asked(now)
 	p.open = append(p.open, now)
 	if len(p.open) > openLimit {
 		p.open = p.open[1:]
 	}
-	after := p.health.PingAfter(p.policy.Interval)
 	p.mu.Unlock()
-	if conn != nil {
-		// A ping that cannot leave is lost like one that is not answered.
-		_, _ = conn.WriteToUDPAddrPort(text, p.peer)
-	}
-	p.notify()
-	return after
+	p.say(ping, now)
+	notify(p.changed)
+	notify(p.late)
 }
 
-// listen reads until the socket is closed.
-func (p *pinger) listen(conn *net.UDPConn) {
+// say sends a message. One that cannot leave is lost like one that is not answered.
+func (p *pinger) say(what string, now time.Time) {
+	// Without the monotonic clock, as it comes back.
+	text, _ := json.Marshal(message{ClusterID: p.clusterID, Type: what, Time: now.Round(0)})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		_, _ = p.conn.WriteToUDPAddrPort(text, p.peer)
+	}
+}
+
+// listen opens the socket unless it is open, and reads from it until it is closed.
+func (p *pinger) listen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		return
+	}
+	if conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(p.own)); err == nil {
+		p.conn = conn
+		go p.read(conn)
+	}
+}
+
+func (p *pinger) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		p.conn.Close()
+		p.conn = nil
+	}
+}
+
+// read reads until the socket is closed.
+func (p *pinger) read(conn *net.UDPConn) {
 	buffer := make([]byte, messageLimit)
 	for {
 		n, from, err := conn.ReadFromUDPAddrPort(buffer)
@@ -142,11 +188,13 @@ func (p *pinger) listen(conn *net.UDPConn) {
 		}
 		switch m.Type {
 		case ping:
-			m.Type = pong
+			m.Type, m.MTU = pong, int(p.mtu.Load())
 			text, _ := json.Marshal(m)
 			_, _ = conn.WriteToUDPAddrPort(text, from)
 		case pong:
 			p.answered(m.Time, time.Now())
+		case move:
+			notify(p.moved)
 		}
 	}
 }
@@ -163,12 +211,13 @@ func (p *pinger) answered(sent, now time.Time) {
 		}
 	}
 	p.mu.Unlock()
-	p.notify()
+	notify(p.changed)
 }
 
-func (p *pinger) notify() {
+// notify sends a message unless one lies there unread.
+func notify(c chan struct{}) {
 	select {
-	case p.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

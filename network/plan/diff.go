@@ -25,7 +25,14 @@ type Changes struct {
 	Rules     []Change[Rule]
 	// Table is nil when the nft table stays; it is replaced as a whole, in one transaction.
 	Table *TableChange
+	// Tables are those of users, each replaced as a whole.
+	Tables []Change[Table]
+	// Quotes is nil when these rules stay; they are replaced as a whole.
+	Quotes *QuotesChange
 }
+
+// QuotesChange replaces the rules for quoted addresses.
+type QuotesChange struct{ Old, New []Quote }
 
 // TableChange replaces the nft table; an empty New removes it.
 type TableChange struct{ Old, New string }
@@ -41,11 +48,15 @@ func Diff(have, want State) Changes {
 		Forwards:  diff(have.Forwards, want.Forwards),
 		Neighbors: diff(have.Neighbors, want.Neighbors),
 		Peers:     diff(have.Peers, settledPeers(have.Peers, want.Peers)),
-		Routes:    diff(have.Routes, want.Routes),
+		Routes:    diff(have.Routes, settledRoutes(have.Routes, want.Routes)),
 		Rules:     diff(have.Rules, want.Rules),
+		Tables:    diff(have.Tables, want.Tables),
 	}
 	if have.Table != want.Table {
 		c.Table = &TableChange{Old: have.Table, New: want.Table}
+	}
+	if len(diff(have.Quotes, want.Quotes)) > 0 {
+		c.Quotes = &QuotesChange{Old: have.Quotes, New: want.Quotes}
 	}
 	return c
 }
@@ -67,6 +78,12 @@ func (c Changes) String() string {
 	show(&b, c.Rules)
 	if c.Table != nil {
 		showTable(&b, *c.Table)
+	}
+	if c.Quotes != nil {
+		show(&b, diff(c.Quotes.Old, c.Quotes.New))
+	}
+	for _, t := range c.Tables {
+		showTable(&b, TableChange{Old: textOf(t.Old), New: textOf(t.New)})
 	}
 	return b.String()
 }
@@ -125,6 +142,19 @@ func settledTunnels(have, want []Tunnel) []Tunnel {
 	return out
 }
 
+// settledRoutes gives routes that leave the device to the kernel the one it chose.
+func settledRoutes(have, want []Route) []Route {
+	found := keyed(have)
+	out := make([]Route, len(want))
+	for i, r := range want {
+		if old, ok := found[r.key()]; ok && r.Device == "" {
+			r.Device = old.Device
+		}
+		out[i] = r
+	}
+	return out
+}
+
 // settledPeers gives peers without an endpoint the one that was learnt. A peer whose key was
 // replaced is still at the same place, so it inherits the endpoint of the device's old peer:
 // a server can then speak first.
@@ -157,6 +187,13 @@ func show[T item](b *strings.Builder, changes []Change[T]) {
 			fmt.Fprintf(b, "+ %s\n", *c.New)
 		}
 	}
+}
+
+func textOf(t *Table) string {
+	if t == nil {
+		return ""
+	}
+	return t.Text
 }
 
 // showTable prints the lines of the table that differ, in the order of the longest common part.

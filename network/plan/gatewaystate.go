@@ -49,8 +49,14 @@ type TunnelInput struct {
 	PeerAddress netip.Addr
 	// MTU asked for, in bytes.
 	MTU int
-	// ListenPort is a UDP port; 0 = any.
+	// ListenPort is a port of the transport; 0 = any. It is left out of a client over TCP: only
+	// servers listen.
 	ListenPort int
+	// Listen and Dial are ports of further tunnels beside the first, of the same peer and the same
+	// transport: a server listens on each of Listen, a client dials each of Dial.
+	Listen, Dial []int
+	// TCP carries the tunnel over TCP in place of UDP.
+	TCP bool
 	// PublicKey is our own and PeerKey the peer's, in base64; an empty PeerKey = not known yet.
 	PublicKey, PeerKey string
 	// Endpoint of the peer; invalid = it comes to us.
@@ -80,18 +86,23 @@ const keepalive = 25
 // of the gateway pod.
 func GatewayState(in GatewayStateInput) State {
 	s := joinOverlay(in.Self, in.members(), in.Under, in.Port)
-	in.addTunnel(&s)
+	for n := range in.tunnels() {
+		in.addTunnel(&s, n)
+	}
 	s.Settings = append(s.Settings, deviceSettings(in.Under.Device)...)
-	for _, r := range in.Remote {
-		s.Routes = append(s.Routes, Route{Device: api.TunnelInterface(0), To: r.View})
+	for n := range in.tunnels() {
+		for _, r := range in.Remote {
+			s.Routes = append(s.Routes, Route{Device: api.TunnelInterface(n), To: r.View, Table: spreadTable(n)})
+		}
 	}
 	if node, ok := in.way(); ok {
 		for _, a := range in.targets() {
 			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a), Via: inFamily(node.Overlay, a.Is6())})
 		}
 	}
-	s.Rules = rulesFor(s.Routes, RulePriority, true)
-	s.Table = table(in.fromPeer(), in.untracked(), in.toPeer(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
+	s.Rules = append(rulesFor(s.Routes, RulePriority, true), in.spreadRules()...)
+	s.Quotes = in.quotes()
+	s.Table = table(in.fromPeer(), in.untracked(), in.spread(), in.toPeer(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
 	return s.Sorted()
 }
 
@@ -100,21 +111,51 @@ func (in GatewayStateInput) members() []Member {
 	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.views())
 }
 
-// addTunnel adds the tunnel and, once its key is known, the peer: it may use the addresses it
+// tunnels is how many there are.
+func (in GatewayStateInput) tunnels() int { return 1 + max(len(in.Tunnel.Listen), len(in.Tunnel.Dial)) }
+
+// device names the tunnel for rules, all of them when there are several.
+func (in GatewayStateInput) device() string {
+	if in.tunnels() > 1 {
+		return api.TunnelInterface(0) + "*"
+	}
+	return api.TunnelInterface(0)
+}
+
+// ends are our addresses in the tunnels and the peer's: those of a further tunnel are 4 higher.
+func (in GatewayStateInput) ends(n int) (own netip.Prefix, peer netip.Addr) {
+	own, peer = in.Tunnel.Address, in.Tunnel.PeerAddress
+	for range 4 * n {
+		own, peer = netip.PrefixFrom(own.Addr().Next(), own.Bits()), peer.Next()
+	}
+	return own, peer
+}
+
+// addTunnel adds the n-th tunnel and, once its key is known, the peer: it may use the addresses it
 // announced and its own in the tunnel, so it cannot speak for anybody else.
-func (in GatewayStateInput) addTunnel(s *State) {
-	dev, t := api.TunnelInterface(0), in.Tunnel
+func (in GatewayStateInput) addTunnel(s *State, n int) {
+	dev, t := api.TunnelInterface(n), in.Tunnel
+	own, peer := in.ends(n)
 	mtu := min(t.MTU, in.Under.MTU-tunnelOverhead)
 	if len(s.Overlays) > 0 {
 		mtu = min(mtu, s.Overlays[0].MTU)
 	}
-	s.Tunnels = []Tunnel{{Name: dev, MTU: mtu, ListenPort: t.ListenPort, PublicKey: t.PublicKey}}
-	s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: t.Address})
+	if n > 0 {
+		t.ListenPort = 0
+	}
+	if n > 0 && len(t.Listen) > 0 {
+		t.ListenPort = t.Listen[n-1]
+	}
+	if n > 0 && t.Endpoint.IsValid() && len(t.Dial) > 0 {
+		t.Endpoint = netip.AddrPortFrom(t.Endpoint.Addr(), uint16(t.Dial[n-1]))
+	}
+	s.Tunnels = append(s.Tunnels, Tunnel{Name: dev, MTU: mtu, ListenPort: t.ListenPort, TCP: t.TCP, PublicKey: t.PublicKey})
+	s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: own})
 	s.Settings = append(s.Settings, deviceSettings(dev)...)
 	if t.PeerKey == "" {
 		return
 	}
-	p := Peer{Device: dev, PublicKey: t.PeerKey, Endpoint: t.Endpoint, AllowedIPs: []netip.Prefix{host(t.PeerAddress)}}
+	p := Peer{Device: dev, PublicKey: t.PeerKey, Endpoint: t.Endpoint, AllowedIPs: []netip.Prefix{host(peer)}}
 	for _, r := range in.Remote {
 		p.AllowedIPs = append(p.AllowedIPs, r.Real)
 	}
@@ -123,7 +164,45 @@ func (in GatewayStateInput) addTunnel(s *State) {
 	if t.Endpoint.IsValid() {
 		p.Keepalive = keepalive
 	}
-	s.Peers = []Peer{p}
+	s.Peers = append(s.Peers, p)
+}
+
+// spread shares connections out among several tunnels: each keeps to one, by its addresses and
+// ports. The kernel's own way, several next hops and a hash, needs a setting that only the node can
+// make (fib_multipath_hash_policy). A mark chooses the tunnel; without one it is the first.
+func (in GatewayStateInput) spread() chain {
+	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
+	if in.tunnels() == 1 {
+		return c
+	}
+	for _, f := range families() {
+		if to, ok := f.match("daddr", in.views()); ok {
+			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th sport . th dport mod %d seed 0x%x",
+				api.OverlayInterface, to, f.name, f.name, in.tunnels(), OverlayVNI))
+		}
+	}
+	return c
+}
+
+// spreadRules lead what spread marked to the tables of the further tunnels.
+func (in GatewayStateInput) spreadRules() []Rule {
+	var out []Rule
+	for n := 1; n < in.tunnels(); n++ {
+		for _, f := range families() {
+			if len(f.of(in.views())) > 0 {
+				out = append(out, Rule{IPv6: f.six, Priority: RulePriority - 1, Table: spreadTable(n), Mark: uint32(n)})
+			}
+		}
+	}
+	return out
+}
+
+// spreadTable is the routing table of the n-th tunnel: 0 = the one of everything else.
+func spreadTable(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return RouteTable + n
 }
 
 // way is the node through which targets outside the pods are reached: the gateway's own, else
@@ -171,9 +250,9 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
-	c.add(fmt.Sprintf("iifname != %q accept", api.TunnelInterface(0)))
+	c.add(fmt.Sprintf("iifname != %q accept", in.device()))
 	for _, f := range families() {
-		same := []netip.Prefix{host(in.Tunnel.PeerAddress)}
+		same := in.peers()
 		for _, r := range in.remote(f) {
 			if r.Real == r.View {
 				same = append(same, r.View)
@@ -213,7 +292,7 @@ func (in GatewayStateInput) untracked() chain {
 			from += " " + but
 		}
 		c.add(
-			fmt.Sprintf("iifname %q %s notrack", api.TunnelInterface(0), to),
+			fmt.Sprintf("iifname %q %s notrack", in.device(), to),
 			fmt.Sprintf("iifname %q %s %s notrack", api.OverlayInterface, from, peer),
 		)
 	}
@@ -221,17 +300,57 @@ func (in GatewayStateInput) untracked() chain {
 }
 
 // toPeer turns this cluster's view of the peer back into the peer's addresses, after everything
-// else (300 comes after all NAT, at most 100 + 10).
+// else (300 comes after all NAT, at most 100 + 10). ICMP errors of nodes and whoever else is on the
+// way belong to no connection NAT knows: their sources become the address that stands for these.
 func (in GatewayStateInput) toPeer() chain {
 	c := chain{name: "to-peer", base: "filter hook postrouting priority 300"}
+	own := families()[0].of(in.External)
+	if announced, ok := families()[0].match("saddr !=", in.announced()); ok && len(own) > 0 {
+		c.add(fmt.Sprintf("oifname %q icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", in.device(), announced, first(own[0])))
+	}
 	for _, f := range families() {
 		for _, r := range in.remote(f) {
 			if r.Real != r.View {
-				c.add(fmt.Sprintf("oifname %q %s daddr %s %s accept", api.TunnelInterface(0), f.name, r.View, f.rewrite("daddr", r.Real)))
+				c.add(fmt.Sprintf("oifname %q %s daddr %s %s accept", in.device(), f.name, r.View, f.rewrite("daddr", r.Real)))
 			}
 		}
 	}
 	return c
+}
+
+// announced are the sources the peer accepts.
+func (in GatewayStateInput) announced() []netip.Prefix {
+	return slices.Concat(in.Pods, in.External, in.own())
+}
+
+// own are our addresses in the tunnels, peers those of the peer.
+func (in GatewayStateInput) own() (out []netip.Prefix) {
+	for n := range in.tunnels() {
+		own, _ := in.ends(n)
+		out = append(out, host(own.Addr()))
+	}
+	return out
+}
+
+func (in GatewayStateInput) peers() (out []netip.Prefix) {
+	for n := range in.tunnels() {
+		_, peer := in.ends(n)
+		out = append(out, host(peer))
+	}
+	return out
+}
+
+// quotes translate what ICMP errors quote: the peer's address in a packet of ours that did not
+// arrive there, and in one of the peer's that did not arrive here.
+func (in GatewayStateInput) quotes() []Quote {
+	var out []Quote
+	for _, r := range in.remote(families()[0]) {
+		if r.Real != r.View {
+			dev := in.device()
+			out = append(out, Quote{Device: dev, Inbound: true, From: r.Real, To: r.View}, Quote{Device: dev, From: r.View, To: r.Real})
+		}
+	}
+	return out
 }
 
 // remote picks the peer's CIDRs of a family.
@@ -248,7 +367,7 @@ func (in GatewayStateInput) exposed() chain {
 			targets[e.External] = e.Target
 		}
 		if len(targets) > 0 {
-			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", api.TunnelInterface(0), f.name, f.name, mapping(targets)))
+			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", in.device(), f.name, f.name, mapping(targets)))
 		}
 	}
 	return c
@@ -274,10 +393,10 @@ func (in GatewayStateInput) sources() chain {
 			}
 		}
 		if len(masqueraded) > 0 {
-			c.add(fmt.Sprintf("iifname %q ct original %s daddr %s masquerade", api.TunnelInterface(0), f.name, set(hosts(masqueraded))))
+			c.add(fmt.Sprintf("iifname %q ct original %s daddr %s masquerade", in.device(), f.name, set(hosts(masqueraded))))
 		}
 	}
-	c.add(fmt.Sprintf("oifname != %q accept", api.TunnelInterface(0)))
+	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
 	for _, f := range families() {
 		c.add(in.sourcesOf(f)...)
 	}
@@ -286,7 +405,7 @@ func (in GatewayStateInput) sources() chain {
 
 func (in GatewayStateInput) sourcesOf(f family) []string {
 	var out []string
-	if keep, ok := f.match("saddr", append(slices.Clone(in.Pods), host(in.Tunnel.Address.Addr()))); ok {
+	if keep, ok := f.match("saddr", slices.Concat(in.Pods, in.own())); ok {
 		out = append(out, keep+" accept")
 	}
 	external := map[netip.Addr]netip.Addr{}
@@ -318,7 +437,7 @@ func (in GatewayStateInput) segments(mtu int) chain {
 // forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
 // their addresses lie among the pods'.
 func (in GatewayStateInput) forward() chain {
-	tunnel, ovl := api.TunnelInterface(0), api.OverlayInterface
+	tunnel, ovl := in.device(), api.OverlayInterface
 	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
 	c.add(
 		fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel),
@@ -349,14 +468,14 @@ func (in GatewayStateInput) forward() chain {
 func (in GatewayStateInput) input() chain {
 	c := chain{name: "input", base: "filter hook input priority filter"}
 	c.add(fmt.Sprintf("iifname != %q accept", api.InterfacePrefix+"*"))
-	for _, dev := range []string{api.TunnelInterface(0), api.OverlayInterface} {
+	for _, dev := range []string{in.device(), api.OverlayInterface} {
 		from := fmt.Sprintf("iifname %q ", dev)
 		c.add(
 			from+"ct state established,related accept",
 			from+"icmp type { echo-reply, echo-request } accept",
 			from+"icmpv6 type { echo-request, echo-reply } accept",
 		)
-		if dev == api.TunnelInterface(0) {
+		if dev == in.device() {
 			c.add(from + fmt.Sprintf("udp dport %d accept", api.PingPort))
 		}
 		c.add(from + "drop")

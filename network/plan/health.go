@@ -12,8 +12,10 @@ import (
 // Health is what pings tell about a tunnel since the process started.
 type Health struct {
 	Started time.Time
-	// Sent counts pings, Lost those without an answer since the last answer.
-	Sent, Lost int
+	// Sent counts pings.
+	Sent int
+	// Open is when the first ping without an answer was sent; zero = all were answered.
+	Open time.Time
 	// Answered is the time of the last answer; zero = none yet.
 	Answered time.Time
 	// Latency is the round trip, smoothed over about eight answers.
@@ -27,16 +29,28 @@ func (h Health) Answer(now time.Time, latency time.Duration) Health {
 	}
 	// 1/8 as in TCP's estimate of the round trip (RFC 6298).
 	h.Latency += (latency - h.Latency) / 8
-	h.Lost, h.Answered = 0, now
+	h.Open, h.Answered = time.Time{}, now
+	return h
+}
+
+// Asked takes a ping into account.
+func (h Health) Asked(now time.Time) Health {
+	h.Sent++
+	if h.Open.IsZero() {
+		h.Open = now
+	}
 	return h
 }
 
 // PingPolicy says when a tunnel counts as lost.
 type PingPolicy struct {
 	Interval time.Duration
-	// Threshold is how many pings in a row must be lost.
+	// Threshold is how many pings in a row must be lost, at that interval.
 	Threshold int
 }
+
+// silence is how long a tunnel that counts as lost was silent.
+func (p PingPolicy) silence() time.Duration { return time.Duration(p.Threshold) * p.Interval }
 
 // Connection decides the state of a tunnel from its last one.
 //
@@ -52,26 +66,43 @@ func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue,
 	switch {
 	case silent && (last == "" || last == netv1beta1.Connecting):
 		return netv1beta1.Connecting
-	case silent && now.Sub(h.Started) < time.Duration(policy.Threshold)*policy.Interval:
+	case silent && now.Sub(h.Started) < policy.silence():
 		return last
-	case silent, h.Lost >= policy.Threshold:
+	case silent, !h.Open.IsZero() && now.Sub(h.Open) >= policy.silence():
 		return netv1beta1.ConnectionError
 	}
 	return netv1beta1.Connected
 }
 
-// Numbers of the pings before the first answer.
+// Numbers of the pings beside the regular ones.
 const (
-	// eagerInterval is between two of them, eagerPings how many there are: 20 s. Whoever peers
-	// two clusters waits for the first answer.
+	// eagerInterval is between two of them before the first answer, eagerPings how many there are:
+	// 20 s. Whoever peers two clusters waits for the first answer.
 	eagerInterval = 100 * time.Millisecond
 	eagerPings    = 200
+	// patience is the least time after which an answer is late. Two scheduled processes answer
+	// within 50 ms; round trips on Earth take up to 300 ms, hence lateTrips.
+	patience = 200 * time.Millisecond
+	// lateTrips is how many round trips an answer that is late takes.
+	lateTrips = 4
+	// urgentFor is how long late answers are asked for again with patience only.
+	urgentFor = time.Minute
 )
 
-// PingAfter is the time between this ping and the next.
-func (h Health) PingAfter(interval time.Duration) time.Duration {
-	if h.Answered.IsZero() && h.Sent < eagerPings {
+// Patience is the time after which an answer is late.
+func (h Health) Patience() time.Duration { return max(patience, lateTrips*h.Latency) }
+
+// Late tells whether an answer is overdue: the peer's gateway may have moved or ended.
+func (h Health) Late(now time.Time) bool { return !h.Open.IsZero() && now.Sub(h.Open) >= h.Patience() }
+
+// PingAfter is the time from the last ping to the next, as things are now: a late answer is asked
+// for again soon.
+func (h Health) PingAfter(now time.Time, interval time.Duration) time.Duration {
+	switch {
+	case h.Answered.IsZero() && h.Sent < eagerPings:
 		return min(eagerInterval, interval)
+	case !h.Answered.IsZero() && !h.Open.IsZero() && now.Sub(h.Open) < urgentFor:
+		return min(h.Patience(), interval)
 	}
 	return interval
 }

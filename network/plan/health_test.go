@@ -15,7 +15,9 @@ func TestConnectionFollowsThePings(t *testing.T) {
 	start := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	silent := Health{Started: start}
 	answered := silent.Answer(start.Add(time.Second), time.Millisecond)
-	lost := func(h Health, n int) Health { h.Lost = n; return h }
+	open := func(h Health, after time.Duration) Health {
+		return h.Asked(start.Add(after)).Asked(start.Add(after + time.Second))
+	}
 	for _, c := range []struct {
 		claim  string
 		health Health
@@ -26,8 +28,8 @@ func TestConnectionFollowsThePings(t *testing.T) {
 		{"nothing yet", silent, 0, "", netv1beta1.Connecting},
 		{"nothing for an hour", silent, time.Hour, netv1beta1.Connecting, netv1beta1.Connecting},
 		{"the first answer", answered, time.Second, netv1beta1.Connecting, netv1beta1.Connected},
-		{"a few lost", lost(answered, 4), 9 * time.Second, netv1beta1.Connected, netv1beta1.Connected},
-		{"too many lost", lost(answered, 5), 11 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError},
+		{"a few lost", open(answered, time.Second), 10 * time.Second, netv1beta1.Connected, netv1beta1.Connected},
+		{"too many lost", open(answered, time.Second), 11 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError},
 		{"back again", answered, 11 * time.Second, netv1beta1.ConnectionError, netv1beta1.Connected},
 		{"a new process on a tunnel that works", silent, 9 * time.Second, netv1beta1.Connected, netv1beta1.Connected},
 		{"a new process on a tunnel that is dead", silent, 10 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError},
@@ -35,6 +37,34 @@ func TestConnectionFollowsThePings(t *testing.T) {
 	} {
 		if got := c.health.Connection(start.Add(c.after), c.last, policy); got != c.want {
 			t.Errorf("%s: %s, want %s", c.claim, got, c.want)
+		}
+	}
+}
+
+// TestLateAnswersAreAskedForAgain: soon after a ping that is not answered comes another, after one
+// that is the next regular one.
+func TestLateAnswersAreAskedForAgain(t *testing.T) {
+	const interval = 2 * time.Second
+	start := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+	near := Health{Started: start}.Answer(start, time.Millisecond)
+	far := Health{Started: start}.Answer(start, 300*time.Millisecond)
+	for _, c := range []struct {
+		claim  string
+		health Health
+		after  time.Duration
+		want   time.Duration
+		late   bool
+	}{
+		{"no answer ever", Health{Started: start}.Asked(start), 0, eagerInterval, false},
+		{"all answered", near, time.Second, interval, false},
+		{"one just sent", near.Asked(start), 0, patience, false},
+		{"one not answered", near.Asked(start), patience, patience, true},
+		{"one to a peer far away", far.Asked(start), time.Second, 1200 * time.Millisecond, false},
+		{"silence for long", near.Asked(start), urgentFor, interval, true},
+	} {
+		now := start.Add(c.after)
+		if got, late := c.health.PingAfter(now, interval), c.health.Late(now); got != c.want || late != c.late {
+			t.Errorf("%s: next after %v, late %t; want %v, %t", c.claim, got, late, c.want, c.late)
 		}
 	}
 }

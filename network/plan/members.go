@@ -171,12 +171,17 @@ func overlayOverhead(outer netip.Addr) int {
 	return overlayOverhead6
 }
 
-// rulesFor send the families that have routes to our table.
+// rulesFor send the families that have routes to our table; of packets made in this namespace only
+// ICMP when forwarded is set: the errors about packets that came by these routes. By any other way
+// they would come to those who drop what belongs to no connection they know.
 func rulesFor(routes []Route, priority int, forwarded bool) []Rule {
 	var out []Rule
 	for _, six := range []bool{false, true} {
 		if slices.ContainsFunc(routes, func(r Route) bool { return is6(r.To) == six }) {
 			out = append(out, Rule{IPv6: six, Priority: priority, Forwarded: forwarded})
+			if forwarded {
+				out = append(out, Rule{IPv6: six, Priority: priority, ICMP: true})
+			}
 		}
 	}
 	return out

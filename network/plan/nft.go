@@ -4,9 +4,11 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -14,7 +16,7 @@ import (
 // compared with what the kernel has: sets sorted, neighbouring ranges joined, sets of one written
 // without braces, masks of rewritten addresses with the bits of the prefix set.
 
-// NFTable is the table that holds all our rules, in the family inet.
+// NFTable is the table that holds all our rules, in the family inet. Those of users have their own.
 const NFTable = "liqo"
 
 // chain is a base chain.
@@ -29,15 +31,17 @@ type chain struct {
 // add appends rules.
 func (c *chain) add(rules ...string) { c.rules = append(c.rules, rules...) }
 
-// table prints a table; chains without rules are left out.
+// table prints our table; chains without rules are left out.
 func table(chains ...chain) string {
+	return written("inet", NFTable, slices.DeleteFunc(chains, func(c chain) bool { return len(c.rules) == 0 }))
+}
+
+// written prints a table.
+func written(family, name string, chains []chain) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "table inet %s {\n", NFTable)
+	fmt.Fprintf(&b, "table %s %s {\n", family, name)
 	separator := ""
 	for _, c := range chains {
-		if len(c.rules) == 0 {
-			continue
-		}
 		policy := "accept"
 		if c.drop {
 			policy = "drop"
@@ -96,6 +100,23 @@ func set(list []netip.Prefix) string {
 		for _, a := range addresses(list) {
 			words = append(words, a.String())
 		}
+	}
+	return braced(words)
+}
+
+// quotedSet prints names in the order of nft: as numbers whose last letter weighs most.
+func quotedSet(names []string) string {
+	weight := func(name string) string {
+		b := []byte(name)
+		slices.Reverse(b)
+		return string(b)
+	}
+	names = slices.SortedFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(weight(a), weight(b)))
+	})
+	words := make([]string, len(names))
+	for i, n := range names {
+		words[i] = strconv.Quote(n)
 	}
 	return braced(words)
 }

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -15,6 +16,8 @@ type NodeStateInput struct {
 	// Self is this node; its CIDRs are those of its pods.
 	Self  Member
 	Under Underlay
+	// PodDevices are those behind which pods of this node are; nothing else comes in by them.
+	PodDevices []string
 	// Gateways of all peers; none = nothing of Liqo is wanted on the node.
 	Gateways []Member
 	// Nodes are the outer addresses of all nodes.
@@ -49,7 +52,8 @@ func NodeState(in NodeStateInput) State {
 // arriving keeps pods from the overlay and peers from the node.
 //
 // The overlay takes frames from any outer address, because some CNIs masquerade what gateways
-// send to nodes; so the node on which a pod runs stops the pod. What comes out of the overlay for
+// send to nodes; so the node on which a pod runs stops the pod: by its address, and by the device it
+// comes in by, as it may forge addresses. What comes out of the overlay for
 // an address of the node is an answer, a target of an IP object or a ping: never a new connection
 // to a port of the node. It is judged after connection tracking (−200) and before kube-proxy's
 // DNAT (−100), which would turn a node port into a pod.
@@ -71,8 +75,13 @@ func (in NodeStateInput) arriving() chain {
 		but, ok := f.match("saddr !=", hosts(gateways))
 		if ok {
 			pods += " " + but
+		} else {
+			but = ""
 		}
 		c.add(fmt.Sprintf("%s %s udp dport %d drop", pods, to, in.Port))
+		if len(in.PodDevices) > 0 {
+			c.add(fmt.Sprintf("iifname %s%s %s udp dport %d drop", quotedSet(in.PodDevices), strings.TrimSuffix(" "+but, " "), to, in.Port))
+		}
 	}
 	c.add(fmt.Sprintf("iifname != %q accept", api.OverlayInterface), "ct state established,related accept")
 	for _, f := range families() {

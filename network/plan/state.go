@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ type State struct {
 	Rules     []Rule
 	// Table is the text of the nft table "inet liqo" as nft prints it; empty = no table.
 	Table string
+	// Tables are nft tables of users.
+	Tables []Table
+	// Quotes are rules in an nft table of their own.
+	Quotes []Quote
 }
 
 // Overlay is a VXLAN device without learning.
@@ -45,8 +50,10 @@ type Overlay struct {
 type Tunnel struct {
 	Name string
 	MTU  int
-	// ListenPort is a UDP port; 0 = any.
+	// ListenPort is a port of the transport; 0 = any, and with TCP none.
 	ListenPort int
+	// TCP carries the packets over TCP in place of UDP, which only WireGuard in this process can.
+	TCP bool
 	// PublicKey is our own, in base64.
 	PublicKey string
 	// Down is only found, never wanted.
@@ -111,22 +118,53 @@ type Peer struct {
 	Keepalive int
 }
 
-// Route is an entry of our routing table.
+// Route is an entry of our routing table, or of a user's.
 type Route struct {
 	Device string
 	To     netip.Prefix
-	// Via is the next hop, taken as on link; invalid = the destination itself is on link.
+	// Via is the next hop, in our table taken as on link; invalid = the destination itself is on link.
 	Via netip.Addr
 	// MTU is in bytes; 0 = that of the device.
 	MTU int
+	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only in users'.
+	Table int
+	// Source is what packets made here leave with; invalid = the kernel's choice.
+	Source netip.Addr
+	OnLink bool
+	// Scope is of IPv4; empty = global.
+	Scope string
 }
 
-// Rule sends a family's packets to our routing table.
+// Rule sends a family's packets to our routing table, or to a user's.
 type Rule struct {
 	IPv6     bool
 	Priority int
 	// Forwarded leaves out packets made in this namespace.
 	Forwarded bool
+	// ICMP leaves out all others.
+	ICMP bool
+	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only there.
+	Table int
+	// From and To are addresses, In and Out devices, Mark is a packet's; zero = any.
+	From, To netip.Prefix
+	In, Out  string
+	Mark     uint32
+}
+
+// Table is an nft table.
+type Table struct {
+	// Family is as nft names it.
+	Family, Name string
+	// Text is the table as nft prints it, without what is counted.
+	Text string
+}
+
+// Quote translates the addresses of a prefix where an ICMP error quotes them: the destination in
+// errors that come in by a device, the source in those that leave by it. IPv4 only.
+type Quote struct {
+	Device   string
+	Inbound  bool
+	From, To netip.Prefix
 }
 
 // item is one thing of a State. Two items with the same key are the same thing, equal when they
@@ -143,15 +181,21 @@ func (a Address) key() string  { return a.String() }
 func (f Forward) key() string  { return f.Device + " " + f.MAC }
 func (n Neighbor) key() string { return n.Device + " " + n.Addr.String() }
 func (p Peer) key() string     { return p.Device + " " + p.PublicKey }
-func (r Route) key() string    { return r.To.String() }
+func (r Route) key() string    { return fmt.Sprint(r.Table, " ", r.To) }
 func (r Rule) key() string     { return r.String() }
+func (q Quote) key() string    { return q.String() }
+func (t Table) key() string    { return t.Family + " " + t.Name }
 
 func (o Overlay) String() string {
 	return fmt.Sprintf("link %s vxlan id %d dstport %d local %s address %s mtu %d%s", o.Name, o.VNI, o.Port, o.Local, o.MAC, o.MTU, down(o.Down))
 }
 
 func (t Tunnel) String() string {
-	return fmt.Sprintf("link %s wireguard public key %s listening port %d mtu %d%s", t.Name, t.PublicKey, t.ListenPort, t.MTU, down(t.Down))
+	var transport string
+	if t.TCP {
+		transport = " over tcp"
+	}
+	return fmt.Sprintf("link %s wireguard%s public key %s listening port %d mtu %d%s", t.Name, transport, t.PublicKey, t.ListenPort, t.MTU, down(t.Down))
 }
 
 func down(down bool) string {
@@ -193,27 +237,89 @@ func (p Peer) String() string {
 }
 
 func (r Route) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "route %s", r.To)
+	words := []string{"route", r.To.String()}
 	if r.Via.IsValid() {
-		fmt.Fprintf(&b, " via %s onlink", r.Via)
+		words = append(words, "via", r.Via.String())
 	}
-	fmt.Fprintf(&b, " dev %s table %d", r.Device, RouteTable)
+	if r.Via.IsValid() && !IsUserTable(r.Table) || r.OnLink {
+		words = append(words, "onlink")
+	}
+	if r.Device != "" {
+		words = append(words, "dev", r.Device)
+	}
+	words = append(words, "table", strconv.Itoa(tableNumber(r.Table)))
 	if r.MTU > 0 {
-		fmt.Fprintf(&b, " mtu %d", r.MTU)
+		words = append(words, "mtu", strconv.Itoa(r.MTU))
 	}
-	return b.String()
+	if r.Source.IsValid() {
+		words = append(words, "src", r.Source.String())
+	}
+	if r.Scope != "" {
+		words = append(words, "scope", r.Scope)
+	}
+	return strings.Join(words, " ")
 }
 
 func (r Rule) String() string {
-	family, selector := "ipv4", "from all"
+	family, from := "ipv4", "from all"
 	if r.IPv6 {
 		family = "ipv6"
 	}
 	if r.Forwarded {
-		selector = "not from all iif lo"
+		from = "not from all iif lo"
 	}
-	return fmt.Sprintf("rule %s %d: %s lookup %d", family, r.Priority, selector, RouteTable)
+	if r.From.IsValid() {
+		from = "from " + r.From.String()
+	}
+	words := []string{"rule", family, strconv.Itoa(r.Priority) + ":", from}
+	if r.ICMP {
+		words = append(words, "ipproto", "icmp")
+	}
+	if r.To.IsValid() {
+		words = append(words, "to", r.To.String())
+	}
+	if r.Mark != 0 {
+		words = append(words, fmt.Sprintf("fwmark %#x", r.Mark))
+	}
+	if r.In != "" {
+		words = append(words, "iif", r.In)
+	}
+	if r.Out != "" {
+		words = append(words, "oif", r.Out)
+	}
+	return strings.Join(append(words, "lookup", strconv.Itoa(tableNumber(r.Table))), " ")
+}
+
+// tableNumber of a route or rule.
+func tableNumber(n int) int {
+	if n == 0 {
+		return RouteTable
+	}
+	return n
+}
+
+func (t Table) String() string { return t.Text }
+
+func (q Quote) String() string {
+	way := "to"
+	if q.Inbound {
+		way = "from"
+	}
+	return fmt.Sprintf("quoted %s %s %s %s", way, q.Device, q.From, q.To)
+}
+
+// ParseQuote is the opposite of its String.
+func ParseQuote(text string) (Quote, error) {
+	words := strings.Fields(text)
+	if len(words) != 5 || words[0] != "quoted" {
+		return Quote{}, fmt.Errorf("%q is no quote", text)
+	}
+	from, err := netip.ParsePrefix(words[3])
+	if err != nil {
+		return Quote{}, err
+	}
+	to, err := netip.ParsePrefix(words[4])
+	return Quote{Device: words[2], Inbound: words[1] == "from", From: from, To: to}, err
 }
 
 // String prints the state as ip, wg and nft would, one thing per line.
@@ -229,6 +335,10 @@ func (s State) String() string {
 	write(&b, s.Routes)
 	write(&b, s.Rules)
 	b.WriteString(s.Table)
+	write(&b, s.Quotes)
+	for _, t := range s.Tables {
+		b.WriteString(t.Text)
+	}
 	return b.String()
 }
 
@@ -243,6 +353,8 @@ func (s State) Sorted() State {
 	s.Peers = sorted(s.Peers)
 	s.Routes = sorted(s.Routes)
 	s.Rules = sorted(s.Rules)
+	s.Tables = sorted(s.Tables)
+	s.Quotes = sorted(s.Quotes)
 	return s
 }
 

@@ -37,6 +37,12 @@ type process struct {
 	// Server tells the side of a gateway, Endpoint where a client dials.
 	Server   bool
 	Endpoint netip.AddrPort
+	// TCP is the transport in place of UDP.
+	TCP bool
+	// PodDevices are a node's.
+	PodDevices []string
+	// Listen are ports of further tunnels.
+	Listen []int
 	// MTU of the device of the pod or node.
 	MTU int
 }
@@ -59,34 +65,57 @@ func TestKernelStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			world := section(t, story, "world.yaml")
-			want := stateOf(p, world)
+			want, contents := stateOf(p, world)
 			rand.Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
-			if diff := cmp.Diff(want.String(), stateOf(p, world).String()); diff != "" {
+			shuffled, _ := stateOf(p, world)
+			if diff := cmp.Diff(want.String(), shuffled.String()); diff != "" {
 				t.Errorf("the order of the objects matters:\n%s", diff)
 			}
 			if c := Diff(want, want); !c.Empty() {
 				t.Errorf("a state differs from itself:\n%s", c)
 			}
+			got := want.String() + problems(contents)
 			if *update {
 				story.Files = slices.DeleteFunc(story.Files, func(f txtar.File) bool { return f.Name == "state.txt" })
-				story.Files = append(story.Files, txtar.File{Name: "state.txt", Data: []byte(want.String())})
+				story.Files = append(story.Files, txtar.File{Name: "state.txt", Data: []byte(got)})
 				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if diff := cmp.Diff(string(content(story, "state.txt")), want.String()); diff != "" {
+			if diff := cmp.Diff(string(content(story, "state.txt")), got); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func stateOf(p process, world []runtime.Object) State {
+// problems are what users are told.
+func problems(contents []Content) string {
+	var b strings.Builder
+	for _, c := range contents {
+		for _, p := range c.Problems {
+			fmt.Fprintf(&b, "problem of %s %s/%s: %s\n", c.Resource, c.Namespace, c.Name, p)
+		}
+	}
+	return b.String()
+}
+
+// stateOf is what is wanted, with what users wrote.
+func stateOf(p process, world []runtime.Object) (State, []Content) {
+	host := Host{Category: p.Role, Names: []string{p.Node}}
+	if p.Role == "gateway" {
+		host.Names = []string{"milan"}
+	}
+	contents := host.Contents(of[netv1beta1.FirewallConfiguration](world), of[netv1beta1.RouteConfiguration](world))
+	return ownState(p, world).With(contents), contents
+}
+
+func ownState(p process, world []runtime.Object) State {
 	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
 	under := Underlay{Device: "eth0", MTU: p.MTU}
 	if p.Role == "fabric" {
-		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091})
+		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices})
 		if !ready {
 			return State{Table: "not ready\n"}
 		}
@@ -94,7 +123,7 @@ func stateOf(p process, world []runtime.Object) State {
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint,
+		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840
@@ -124,6 +153,9 @@ func section(t *testing.T, story *txtar.Archive, name string) []runtime.Object {
 		"InternalFabric": func() runtime.Object { return &netv1beta1.InternalFabric{} },
 		"InternalNode":   func() runtime.Object { return &netv1beta1.InternalNode{} },
 		"IP":             func() runtime.Object { return &ipamv1alpha1.IP{} },
+
+		"FirewallConfiguration": func() runtime.Object { return &netv1beta1.FirewallConfiguration{} },
+		"RouteConfiguration":    func() runtime.Object { return &netv1beta1.RouteConfiguration{} },
 	}
 	var list []runtime.Object
 	for _, doc := range strings.Split("\n"+string(content(story, name)), "\n---\n") {
@@ -169,6 +201,10 @@ func TestChangesLeadToWhatIsWanted(t *testing.T) {
 		}
 		if changes.Table != nil {
 			got.Table = changes.Table.New
+		}
+		got.Quotes = have.Quotes
+		if changes.Quotes != nil {
+			got.Quotes = changes.Quotes.New
 		}
 		if again := Diff(got, want); !again.Empty() {
 			t.Fatalf("seed %d: after\n%s\nthere is still to do\n%s", seed, changes, again)

@@ -47,7 +47,7 @@ func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayI
 	c.Node.NFT(fmt.Sprintf(`table ip cni {
 	chain out { type nat hook postrouting priority srcnat; oifname != "cni0" ip saddr 10.10.1.0/24 masquerade; }
 	chain in { type nat hook prerouting priority dstnat;
-		fib daddr type local udp dport 51840 dnat to %s
+		fib daddr type local meta l4proto { tcp, udp } th dport 51840 dnat to %s
 		fib daddr type local tcp dport 30000 dnat to 10.10.1.2:80
 		ip daddr 10.96.0.1 tcp dport 443 dnat to 10.10.1.2:80
 	}

@@ -9,6 +9,7 @@ package space
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,9 +31,12 @@ import (
 // nothing they do is seen outside.
 func Main(m *testing.M) {
 	if os.Getenv("LIQO_TEST_NAMESPACE") != "" {
-		if err := furnish(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+		// Processes that fuzz come into the namespace of the one that started them.
+		if !slices.Contains(os.Args, "-test.fuzzworker") {
+			if err := furnish(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		}
 		os.Exit(m.Run())
 	}
@@ -237,6 +242,20 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	}
 	b, err := io.ReadAll(c)
 	return string(b), err
+}
+
+// Dial makes a connection from the namespace, by a thread of its own that waits for the answer.
+func (s *Space) Dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err = unix.Setns(s.fd, unix.CLONE_NEWNET); err == nil {
+			c, err = new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}()
+	<-done
+	return c, err
 }
 
 // Tells sends one datagram and does not wait for an answer.

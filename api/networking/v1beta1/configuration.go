@@ -31,12 +31,14 @@ type ClusterCIDR struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(d, d == c))",message="must not contain duplicates"
 	Pod []string `json:"pod,omitempty"`
 	// External are the CIDRs of addresses that stand for something else; one entry is used.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(d, d == c))",message="must not contain duplicates"
 	External []string `json:"external,omitempty"`
 }
 

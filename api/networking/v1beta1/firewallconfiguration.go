@@ -333,6 +333,9 @@ type HostCondition struct {
 	// LastTransitionTime is when Status changed last.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
+	// Message names what could not be taken and why; the rest acts.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // FirewallConfigurationStatus is written by the hosts that apply the content.

@@ -23,10 +23,12 @@ type EndpointStatus struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Port is the only port; 0 = see Ports.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 65535",message="must be a port between 1 and 65535"
 	Port int32 `json:"port,omitempty"`
 	// Ports are several ports, one parallel tunnel each; excludes Port.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:XValidation:rule="self >= 1 && self <= 65535",message="must be a port between 1 and 65535"
 	Ports []int32 `json:"ports,omitempty"`
 	// Protocol is the transport; empty = UDP.
 	// +optional

@@ -13,8 +13,10 @@ type GatewayClientSpec struct {
 	// ClientTemplateRef is the template to render.
 	// +optional
 	ClientTemplateRef *corev1.ObjectReference `json:"clientTemplateRef,omitempty"`
-	// MTU is the MTU of the tunnel in bytes; 0 = the default.
+	// MTU is the MTU of the tunnel in bytes; 0 = the default. At least 576, which every IPv4 path
+	// carries; at most 65455, for WireGuard adds 80.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 576 && self <= 65455)",message="must be between 576 and 65455 bytes, or absent for the default of 1340"
 	MTU int `json:"mtu,omitempty"`
 	// Endpoint is the server to dial.
 	// +optional
@@ -32,6 +34,10 @@ type GatewayClientStatus struct {
 	// SecretRef is the Secret with the keys.
 	// +optional
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// PublicKey is the gateway's own WireGuard key, 32 raw bytes, for the peer to follow; nil while
+	// there is no valid key pair, and for technologies without one.
+	// +optional
+	PublicKey []byte `json:"publicKey,omitempty"`
 	// InternalEndpoint is where the active gateway pod runs; nil while there is none.
 	// +optional
 	InternalEndpoint *InternalGatewayEndpoint `json:"internalEndpoint,omitempty"`

@@ -14,13 +14,16 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q == p))",message="ports must not contain duplicates"
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodePort) && has(self.nodePorts))",message="nodePort and nodePorts are mutually exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.nodePorts.all(p, self.nodePorts.exists_one(q, q == p))",message="nodePorts must not contain duplicates"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || (has(self.ports) && size(self.nodePorts) == size(self.ports))",message="nodePorts must have one entry for each of ports"
 type Endpoint struct {
 	// Port is the only listen port; 0 = see Ports.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 65535",message="must be a port between 1 and 65535"
 	Port int32 `json:"port,omitempty"`
 	// Ports are several listen ports, one parallel tunnel each; excludes Port.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:XValidation:rule="self >= 1 && self <= 65535",message="must be a port between 1 and 65535"
 	Ports []int32 `json:"ports,omitempty"`
 	// ServiceType is the type of the Service.
 	// +optional
@@ -29,14 +32,20 @@ type Endpoint struct {
 	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
 	// NodePort is the wished node port; 0 = any.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 65535",message="must be a port between 1 and 65535"
 	NodePort int32 `json:"nodePort,omitempty"`
 	// NodePorts are the wished node ports, one for each of Ports; excludes NodePort.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:XValidation:rule="self >= 1 && self <= 65535",message="must be a port between 1 and 65535"
 	NodePorts []int32 `json:"nodePorts,omitempty"`
 	// LoadBalancerIP is the wished address of the load balancer; empty = any.
 	// +optional
 	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
+	// Protocol is the transport of the tunnel; empty = UDP, or what the template's Service says. TCP
+	// is for networks that block UDP; clients need the same.
+	// +optional
+	Protocol Protocol `json:"protocol,omitempty"`
 }
 
 // GatewayServerSpec asks for a tunnel server; written by liqoctl or a user.
@@ -44,8 +53,10 @@ type GatewayServerSpec struct {
 	// ServerTemplateRef is the template to render.
 	// +optional
 	ServerTemplateRef *corev1.ObjectReference `json:"serverTemplateRef,omitempty"`
-	// MTU is the MTU of the tunnel in bytes; 0 = the default.
+	// MTU is the MTU of the tunnel in bytes; 0 = the default. At least 576, which every IPv4 path
+	// carries; at most 65455, for WireGuard adds 80.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 576 && self <= 65455)",message="must be between 576 and 65455 bytes, or absent for the default of 1340"
 	MTU int `json:"mtu,omitempty"`
 	// Endpoint is how the server is exposed.
 	// +optional
@@ -72,6 +83,10 @@ type GatewayServerStatus struct {
 	// SecretRef is the Secret with the keys.
 	// +optional
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// PublicKey is the gateway's own WireGuard key, 32 raw bytes, for the peer to follow; nil while
+	// there is no valid key pair, and for technologies without one.
+	// +optional
+	PublicKey []byte `json:"publicKey,omitempty"`
 	// InternalEndpoint is where the active gateway pod runs; nil while there is none.
 	// +optional
 	InternalEndpoint *InternalGatewayEndpoint `json:"internalEndpoint,omitempty"`

@@ -9,8 +9,11 @@ import (
 
 // PublicKeySpec holds the key; written by liqoctl or a user.
 type PublicKeySpec struct {
-	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes.
+	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes, which are 44 characters of
+	// base64.
 	// +optional
+	// +kubebuilder:validation:MinLength=44
+	// +kubebuilder:validation:MaxLength=44
 	PublicKey []byte `json:"publicKey,omitempty"`
 }
 

@@ -25,6 +25,10 @@ type WgGatewayClientStatus struct {
 	// SecretRef is the Secret with the keys.
 	// +optional
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// PublicKey is the gateway's own WireGuard key, 32 raw bytes, for the peer to follow; nil while
+	// there is no valid key pair, and for technologies without one.
+	// +optional
+	PublicKey []byte `json:"publicKey,omitempty"`
 	// InternalEndpoint is where the active gateway pod runs; nil while there is none.
 	// +optional
 	InternalEndpoint *InternalGatewayEndpoint `json:"internalEndpoint,omitempty"`

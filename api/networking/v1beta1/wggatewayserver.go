@@ -27,6 +27,10 @@ type WgGatewayServerStatus struct {
 	// SecretRef is the Secret with the keys.
 	// +optional
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// PublicKey is the gateway's own WireGuard key, 32 raw bytes, for the peer to follow; nil while
+	// there is no valid key pair, and for technologies without one.
+	// +optional
+	PublicKey []byte `json:"publicKey,omitempty"`
 	// Endpoint is where clients reach the server; nil until exposed.
 	// +optional
 	Endpoint *EndpointStatus `json:"endpoint,omitempty"`

@@ -640,6 +640,11 @@ func (in *GatewayClientStatus) DeepCopyInto(out *GatewayClientStatus) {
 		*out = new(corev1.ObjectReference)
 		**out = **in
 	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.InternalEndpoint != nil {
 		in, out := &in.InternalEndpoint, &out.InternalEndpoint
 		*out = new(InternalGatewayEndpoint)
@@ -784,6 +789,11 @@ func (in *GatewayServerStatus) DeepCopyInto(out *GatewayServerStatus) {
 		in, out := &in.SecretRef, &out.SecretRef
 		*out = new(corev1.ObjectReference)
 		**out = **in
+	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
 	}
 	if in.InternalEndpoint != nil {
 		in, out := &in.InternalEndpoint, &out.InternalEndpoint
@@ -1681,6 +1691,11 @@ func (in *WgGatewayClientStatus) DeepCopyInto(out *WgGatewayClientStatus) {
 		*out = new(corev1.ObjectReference)
 		**out = **in
 	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.InternalEndpoint != nil {
 		in, out := &in.InternalEndpoint, &out.InternalEndpoint
 		*out = new(InternalGatewayEndpoint)
@@ -1877,6 +1892,11 @@ func (in *WgGatewayServerStatus) DeepCopyInto(out *WgGatewayServerStatus) {
 		in, out := &in.SecretRef, &out.SecretRef
 		*out = new(corev1.ObjectReference)
 		**out = **in
+	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
 	}
 	if in.Endpoint != nil {
 		in, out := &in.Endpoint, &out.Endpoint

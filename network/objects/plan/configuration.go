@@ -31,6 +31,8 @@ type ConfigurationInput struct {
 	UnknownSource *ipamv1alpha1.IP
 	// LiqoNamespace holds this cluster's own Networks.
 	LiqoNamespace string
+	// UsersLocal: a user wrote spec.local.
+	UsersLocal bool
 	// Now stamps conditions that change.
 	Now time.Time
 }
@@ -82,7 +84,7 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
 		plan.Objects = append(plan.Objects, in.network(r))
 		if in.granted(r) == "" && complete {
 			complete = false
-			plan.Verdict = ctl.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, in.networkName(r)).Verdict
+			plan.Verdict = in.pending(r)
 		}
 	}
 	plan.Status = in.status(remote, complete)
@@ -95,6 +97,19 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
 		in.addUnknownSource(&plan)
 	}
 	return plan
+}
+
+// pending says why a CIDR of the peer is granted none here, as its Network tells.
+func (in ConfigurationInput) pending(r remoteCIDR) ctl.Verdict {
+	name := in.networkName(r)
+	for i := range in.Networks {
+		n := &in.Networks[i]
+		c := meta.FindStatusCondition(n.Status.Conditions, ctl.ConditionReady)
+		if n.Namespace == in.Root.Namespace && n.Name == name && c != nil && c.Status != metav1.ConditionTrue {
+			return ctl.Wait(c.Reason, "the peer's %s cannot be seen here, says Network %s: %s", r.cidr, name, c.Message).Verdict
+		}
+	}
+	return ctl.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, name).Verdict
 }
 
 // remoteCIDR is one CIDR the peer announces.
@@ -205,15 +220,17 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 	}}
 }
 
-// filled is the root with this cluster's own CIDRs; nil while they are not known. What the user
-// wrote is kept.
+// filled is the root with this cluster's own CIDRs, also such as were added later; nil while they are
+// not known. What the user wrote is kept.
 func (in ConfigurationInput) filled() *netv1beta1.Configuration {
 	out := in.Root.DeepCopy()
-	if l := out.Spec.Local; l != nil && (len(l.CIDR.Pod) > 0 || len(l.CIDR.External) > 0) {
-		return out
-	}
+	l := out.Spec.Local
+	given := l != nil && (len(l.CIDR.Pod) > 0 || len(l.CIDR.External) > 0)
 	pod, external := in.own(api.NetworkPodCIDR), in.own(api.NetworkExternalCIDR)
-	if len(pod) == 0 || len(external) == 0 {
+	switch known := len(pod) > 0 && len(external) > 0; {
+	case given && (in.UsersLocal || !known):
+		return out
+	case !known:
 		return nil
 	}
 	out.Spec.Local = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pod, External: external}}

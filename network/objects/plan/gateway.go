@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -24,6 +25,9 @@ import (
 
 // GatewayInput is what a GatewayServer and a GatewayClient are decided from alike.
 type GatewayInput struct {
+	// Refused is the kind of the template or of what it renders that the controller may not read;
+	// empty when it may read both.
+	Refused string
 	// Template is the object the gateway references; nil when absent.
 	Template *unstructured.Unstructured
 	// Rendered is the object made from the template, as it is; nil when absent.
@@ -69,12 +73,12 @@ func GatewayServer(in GatewayServerInput) ctl.Plan {
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayServer", mtu: spec.MTU, part: overlayServers,
 		template: ServerTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
 		serviceLabels: spec.ServiceLabels, serviceAnnotations: spec.ServiceAnnotations,
-		ports: spec.Endpoint.Ports, nodePorts: spec.Endpoint.NodePorts,
+		ports: spec.Endpoint.Ports, nodePorts: spec.Endpoint.NodePorts, protocol: spec.Endpoint.Protocol,
 	}
 	plan, seen := g.plan()
 	if seen != nil {
 		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
-			ServerRef: seen.ref, SecretRef: seen.SecretRef, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
+			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
 		}}
 		if plan.State == ctl.Ready && seen.Endpoint == nil {
 			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by")
@@ -98,12 +102,12 @@ func GatewayClient(in GatewayClientInput) ctl.Plan {
 	}
 	g := gateway{
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayClient", mtu: spec.MTU, part: overlayClients,
-		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
+		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec, protocol: spec.Endpoint.Protocol,
 	}
 	plan, seen := g.plan()
 	if seen != nil {
 		plan.Status = &netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{
-			ClientRef: seen.ref, SecretRef: seen.SecretRef, InternalEndpoint: seen.InternalEndpoint,
+			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint,
 		}}
 	}
 	return plan
@@ -147,8 +151,7 @@ func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string)
 	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
 }
 
-// foreignPeriod is how often a rendered object of another party's kind, which is not watched, is
-// looked at.
+// foreignPeriod is how often objects of other parties' kinds, which are not watched, are looked at.
 const foreignPeriod = 10 * time.Second
 
 // gateway is a server or a client, as far as they are alike.
@@ -168,6 +171,8 @@ type gateway struct {
 	serviceLabels, serviceAnnotations map[string]string
 	// ports and nodePorts are those of a server with several tunnels; nil with one.
 	ports, nodePorts []int32
+	// protocol is the transport; empty = what the template says.
+	protocol netv1beta1.Protocol
 }
 
 // seen is what is known of the rendered object: which it is and what it says.
@@ -181,6 +186,7 @@ type renderedStatus struct {
 	Endpoint         *netv1beta1.EndpointStatus          `json:"endpoint"`
 	InternalEndpoint *netv1beta1.InternalGatewayEndpoint `json:"internalEndpoint"`
 	SecretRef        *corev1.ObjectReference             `json:"secretRef"`
+	PublicKey        []byte                              `json:"publicKey"`
 	Conditions       []metav1.Condition                  `json:"conditions"`
 }
 
@@ -195,12 +201,21 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	if rival := g.rival(); rival != "" {
 		return ctl.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
 	}
+	if g.Refused != "" {
+		plan := ctl.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
+		plan.After = foreignPeriod
+		return plan, nil
+	}
 	if g.Template == nil {
-		return ctl.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name), nil
+		plan := ctl.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
+		plan.After = g.period(g.template.GroupVersionKind())
+		return plan, nil
 	}
 	rendered, err := g.render()
 	if err != nil {
-		return ctl.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err), nil
+		plan := ctl.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err)
+		plan.After = g.period(g.template.GroupVersionKind())
+		return plan, nil
 	}
 	status := g.observe(rendered)
 	plan := ctl.Plan{Objects: []client.Object{rendered}}
@@ -209,10 +224,19 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Objects = append(plan.Objects, fabric)
 	}
 	plan.Verdict = verdict
-	if rendered.GroupVersionKind().Group != netv1beta1.GroupVersion.Group {
-		plan.After = foreignPeriod
+	if why, failing := status.failing(); failing && plan.State == ctl.Ready {
+		plan.Verdict = why
 	}
+	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
 	return plan, status
+}
+
+// period is how often to look at objects of a kind: those of other parties are not watched.
+func (g gateway) period(kind schema.GroupVersionKind) time.Duration {
+	if kind.Group == netv1beta1.GroupVersion.Group {
+		return 0
+	}
+	return foreignPeriod
 }
 
 // rival is the older gateway for the same peer, as "Kind namespace/name".
@@ -269,7 +293,7 @@ func (g gateway) render() (*unstructured.Unstructured, error) {
 	if err := g.adaptService(out); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return out, g.adaptProtocol(out)
 }
 
 // adaptService puts the gateway's labels, annotations and ports into the Service of a rendered
@@ -302,6 +326,42 @@ func (g gateway) adaptService(out *unstructured.Unstructured) error {
 		ports = append(ports, p)
 	}
 	return unstructured.SetNestedSlice(out.Object, ports, "spec", "service", "spec", "ports")
+}
+
+// adaptProtocol carries the transport a gateway asks for into the ports of the rendered Service and
+// the arguments of the gateway container. So it works with every template, which may know of UDP
+// only.
+func (g gateway) adaptProtocol(out *unstructured.Unstructured) error {
+	if g.protocol == "" {
+		return nil
+	}
+	if err := edit(out, func(port map[string]any) { port["protocol"] = string(g.protocol) }, "spec", "service", "spec", "ports"); err != nil {
+		return err
+	}
+	if g.protocol == netv1beta1.ProtocolUDP {
+		return nil // gateways need not be told
+	}
+	return edit(out, func(c map[string]any) {
+		args, _ := c["args"].([]any)
+		told := slices.ContainsFunc(args, func(arg any) bool { return flagName(fmt.Sprint(arg)) == protocolFlag })
+		if c["name"] == gatewayContainer && !told {
+			c["args"] = append(args, protocolFlag+"="+string(g.protocol))
+		}
+	}, "spec", "deployment", "spec", "template", "spec", "containers")
+}
+
+// edit changes each object of a list that may be absent.
+func edit(out *unstructured.Unstructured, change func(map[string]any), path ...string) error {
+	list, found, err := unstructured.NestedSlice(out.Object, path...)
+	if err != nil || !found {
+		return err
+	}
+	for _, entry := range list {
+		if m, ok := entry.(map[string]any); ok {
+			change(m)
+		}
+	}
+	return unstructured.SetNestedSlice(out.Object, list, path...)
 }
 
 // observe reads the status of the rendered object; nothing of one that is absent.
@@ -370,10 +430,19 @@ func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
 
 // notUp passes on why the rendered object is not ready, or says what is missing.
 func (g gateway) notUp(s *seen, reason, message string) ctl.Verdict {
-	if c := meta.FindStatusCondition(s.Conditions, ctl.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
-		return ctl.Verdict{State: ctl.Waiting, Reason: c.Reason, Message: c.Message}
+	if why, failing := s.failing(); failing {
+		return why
 	}
 	return ctl.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
+}
+
+// failing tells why the rendered object is not ready, if it says so.
+func (s *seen) failing() (ctl.Verdict, bool) {
+	c := meta.FindStatusCondition(s.Conditions, ctl.ConditionReady)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return ctl.Verdict{}, false
+	}
+	return ctl.Verdict{State: ctl.Waiting, Reason: c.Reason, Message: c.Message}, true
 }
 
 // remoteCIDRs are the peer's CIDRs as seen here, pods first.

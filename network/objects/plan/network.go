@@ -63,7 +63,7 @@ func Network(in NetworkInput) ctl.Plan {
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
 		return grantCIDR(block)
 	}
-	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools", wish.Bits(), wish)
+	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), wish)
 }
 
 // grantExact grants the wished CIDR or nothing.

@@ -109,7 +109,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	case *ipamv1alpha1.IP:
 		return IP(IPInput{Root: root, IPs: ips, Networks: networks, LiqoNamespace: "liqo"})
 	case *netv1beta1.Configuration:
-		in := ConfigurationInput{Root: root, Configurations: gateways.Configurations, Networks: networks, LiqoNamespace: "liqo", Now: now}
+		in := ConfigurationInput{Root: root, Configurations: gateways.Configurations, Networks: networks, LiqoNamespace: "liqo", UsersLocal: UserOwns(root, "local"), Now: now}
 		in.UnknownSource = find(ips, root.Namespace, api.UnknownSourceIPName(root.Name))
 		return Configuration(in)
 	case *netv1beta1.GatewayServer:
@@ -128,7 +128,9 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
 		return WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: wg})
 	case *corev1.Node:
-		return InternalNode(NodeInput{Root: root, Networks: networks, Fabrics: gateways.Fabrics, Nodes: gateways.Nodes, LiqoNamespace: "liqo", Uninstalling: uninstalling})
+		return InternalNode(NodeInput{Root: root, Networks: networks, Fabrics: gateways.Fabrics, Nodes: gateways.Nodes, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
+	case *corev1.Pod:
+		return PodIP(PodIPInput{Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
 	case *netv1beta1.InternalNode:
 		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
 	case *corev1.Service:

@@ -93,6 +93,8 @@ type NodeInput struct {
 	Nodes   []netv1beta1.InternalNode
 	// LiqoNamespace holds the internal CIDR's Network.
 	LiqoNamespace string
+	// Pods are all of the cluster.
+	Pods []corev1.Pod
 	// Uninstalling takes the InternalNodes away.
 	Uninstalling bool
 }
@@ -115,14 +117,10 @@ func InternalNode(in NodeInput) ctl.Plan {
 	if !ok {
 		return ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
 	}
-	pods := node.Spec.PodCIDRs
-	if len(pods) == 0 && node.Spec.PodCIDR != "" {
-		pods = []string{node.Spec.PodCIDR}
-	}
 	return ctl.Plan{Objects: []client.Object{&netv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 		Spec: netv1beta1.InternalNodeSpec{
-			PodCIDRs: pods,
+			PodCIDRs: podRanges(node, in.Pods),
 			Interface: netv1beta1.InternalNodeInterface{
 				Gateway: netv1beta1.InternalNodeGatewayInterface{Name: api.OverlayInterface},
 				Node:    netv1beta1.InternalNodeNodeInterface{IP: addr.String()},

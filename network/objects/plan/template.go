@@ -170,9 +170,15 @@ func counted(list *parse.ListNode, step parse.Node) {
 	list.Nodes = append([]parse.Node{step}, list.Nodes...)
 }
 
-// templateError names the field once; what follows is the line and column within its value.
+// position is what text/template says of where an error is: the line within the value, perhaps the
+// column, and the value's name, which is the field and said already.
+var position = regexp.MustCompile(`^(\d+)(?::\d+)?: (?:executing ".*?" at )?`)
+
+// templateError names the field, then the line within its value.
 func templateError(path string, err error) error {
-	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "template: "+path+":"))
+	text := strings.TrimPrefix(err.Error(), "template: "+path+":")
+	text = strings.TrimSuffix(text, " in type interface {}") // the type of Spec says nothing to a user
+	return fmt.Errorf("%s: %s", path, position.ReplaceAllString(text, "line $1: "))
 }
 
 // limited is a string builder that refuses to grow without bound.

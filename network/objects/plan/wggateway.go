@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/ecdh"
+	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,10 @@ const (
 	keyVolume = "wireguard-config"
 	// gatewayContainer is the one container a gateway pod has.
 	gatewayContainer = "gateway"
+	// protocolFlag tells it the transport.
+	protocolFlag = "--protocol"
+	// annotationPublicKey on gateway pods is the public key of the tunnel they were made with.
+	annotationPublicKey = "networking.liqo.io/public-key"
 	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
 	// one there is.
 	ConditionTemplateReduced = "TemplateReduced"
@@ -78,12 +83,12 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 	plan, conditions := w.plan(root.Status.Conditions)
 	plan.Objects = append(plan.Objects, w.service(root.Spec.Service, api.GatewayResourceName(root.Name)))
 	internal := w.internalEndpoint()
-	endpoint := serverEndpoint(in.Service, nodeNamed(in.Nodes, internal))
+	endpoint := serverEndpoint(in.Service, in.entry(internal))
 	if plan.State == ctl.Ready && endpoint == nil {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
 	plan.Status = &netv1beta1.WgGatewayServer{Status: netv1beta1.WgGatewayServerStatus{
-		SecretRef: w.secretRef(), InternalEndpoint: internal, Endpoint: endpoint, Conditions: conditions,
+		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: internal, Endpoint: endpoint, Conditions: conditions,
 	}}
 	return plan
 }
@@ -97,7 +102,7 @@ func WgGatewayClient(in WgClientInput) ctl.Plan {
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
 	plan.Status = &netv1beta1.WgGatewayClient{Status: netv1beta1.WgGatewayClientStatus{
-		SecretRef: w.secretRef(), InternalEndpoint: w.internalEndpoint(), Conditions: conditions,
+		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: w.internalEndpoint(), Conditions: conditions,
 	}}
 	return plan
 }
@@ -115,8 +120,12 @@ func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName
 
 // plan returns everything but what only a server has, and the conditions besides the verdict.
 func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition) {
-	deployment, dropped := w.workload()
-	plan := ctl.Plan{Objects: append(w.rights(), deployment)}
+	keys, public, verdict := w.keys()
+	deployment, dropped := w.workload(public)
+	plan := ctl.Plan{Verdict: verdict, Objects: w.rights()}
+	if public != nil { // without a valid pair what runs goes on
+		plan.Objects = append(plan.Objects, deployment)
+	}
 	var conditions []metav1.Condition
 	if len(dropped) > 0 {
 		conditions = append(conditions, stamped(before, metav1.Condition{
@@ -127,13 +136,11 @@ func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
 		plan.Objects = append(plan.Objects, w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName())))
 	}
-	keys, verdict := w.keys()
 	if keys != nil {
 		plan.Objects = append(plan.Objects, keys)
 	}
-	plan.Verdict = verdict
 	if plan.State == ctl.Ready && w.internalEndpoint() == nil {
-		plan.Verdict = ctl.Wait("GatewayPodPending", "no active gateway pod is running; see the pods of Deployment %s", w.name()).Verdict
+		plan.Verdict = w.podPending()
 	}
 	return plan, conditions
 }
@@ -146,26 +153,27 @@ func KeySecretName(gateway string, user *corev1.LocalObjectReference) string {
 	return api.GatewayResourceName(gateway)
 }
 
-// keys is the generated Secret, nil when the user brings one, and the verdict on the pair.
-func (w wgGateway) keys() (*corev1.Secret, ctl.Verdict) {
+// keys is the generated Secret, nil when the user brings one; the public key, nil while there is no
+// valid pair; and the verdict on the pair.
+func (w wgGateway) keys() (*corev1.Secret, []byte, ctl.Verdict) {
 	name, generated := KeySecretName(w.root.GetName(), w.userKeys), w.userKeys == nil || w.userKeys.Name == ""
 	private := w.NewKey
 	switch {
 	case w.Keys != nil:
-		private = w.Keys.Data[api.PrivateKeyField]
+		private = keyBytes(w.Keys.Data[api.PrivateKeyField])
 	case !generated:
-		return nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, 32 bytes each", name, api.PrivateKeyField, api.PublicKeyField).Verdict
+		return nil, nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, 32 bytes each", name, api.PrivateKeyField, api.PublicKeyField).Verdict
 	}
 	key, err := ecdh.X25519().NewPrivateKey(private)
 	if err != nil {
-		return nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of 32 bytes; correct the Secret or delete it", api.PrivateKeyField, name).Verdict
+		return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of 32 bytes; correct the Secret or delete it", api.PrivateKeyField, name).Verdict
 	}
 	public := key.PublicKey().Bytes()
 	if !generated {
-		if !bytes.Equal(w.Keys.Data[api.PublicKeyField], public) {
-			return nil, ctl.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
+		if !bytes.Equal(keyBytes(w.Keys.Data[api.PublicKeyField]), public) {
+			return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
 		}
-		return nil, ctl.Verdict{}
+		return nil, public, ctl.Verdict{}
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -174,7 +182,16 @@ func (w wgGateway) keys() (*corev1.Secret, ctl.Verdict) {
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
-	}, ctl.Verdict{}
+	}, public, ctl.Verdict{}
+}
+
+// keyBytes is a key as it is, or decoded from the base64 text of 32 bytes that wg prints: gateways
+// read both.
+func keyBytes(field []byte) []byte {
+	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil && len(decoded) == 32 {
+		return decoded
+	}
+	return field
 }
 
 // secretRef tells where the keys are; nil while they are nowhere.
@@ -183,6 +200,15 @@ func (w wgGateway) secretRef() *corev1.ObjectReference {
 		return nil
 	}
 	return &corev1.ObjectReference{Name: w.Keys.Name, Namespace: w.root.GetNamespace()}
+}
+
+// publicKey is the key to tell the peer; nil while there is no Secret with a valid pair.
+func (w wgGateway) publicKey() []byte {
+	if w.Keys == nil {
+		return nil
+	}
+	_, public, _ := w.keys()
+	return public
 }
 
 // rights lets the gateway read what it works from in the whole cluster and write in its own
@@ -216,14 +242,16 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 	return merged(own, more)
 }
 
-// workload is the Deployment and the names of the containers left out of it.
-func (w wgGateway) workload() (*appsv1.Deployment, []string) {
+// workload is the Deployment and the names of the containers left out of it. The key is part of the
+// pods, for a gateway reads it once, at its start: with another one they are made anew.
+func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
 	pod.Labels = merged(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
 	if spec.Replicas == nil || *spec.Replicas == 1 {
 		pod.Labels[api.LabelGatewayActive] = api.True
 	}
+	pod.Annotations = merged(pod.Annotations, map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(public)})
 	if spec.Selector == nil {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: w.labels(nil)}
 	}
@@ -297,17 +325,17 @@ func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Se
 	}
 }
 
-// internalEndpoint is where the active pod runs; nil when none does. While a replica takes over,
-// two pods may be marked active: the ready one counts, then the younger one.
+// internalEndpoint is where the active pod runs; nil when none does. While a replica takes over, or a
+// pod follows one that ends, two may be marked active: the better one counts, then the younger one.
 func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	var active *corev1.Pod
 	for i := range w.Pods {
 		p := &w.Pods[i]
 		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.Labels[api.LabelGatewayActive] == api.True
-		if !mine || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
+		if !mine || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
 			continue
 		}
-		if active == nil || ready(p) && !ready(active) || ready(p) == ready(active) && older(active, p) {
+		if active == nil || fitness(p) > fitness(active) || fitness(p) == fitness(active) && older(active, p) {
 			active = p
 		}
 	}
@@ -317,23 +345,97 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName}
 }
 
+// podPending says why no pod is active, as the youngest tells. Times and names that were made up
+// stay out of the message.
+func (w wgGateway) podPending() ctl.Verdict {
+	var young *corev1.Pod
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.DeletionTimestamp == nil
+		if mine && (young == nil || older(young, p)) {
+			young = p
+		}
+	}
+	if young == nil {
+		return ctl.Wait("GatewayPodMissing", "there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod Security or a quota of the namespace", w.root.GetNamespace()).Verdict
+	}
+	for _, c := range young.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return ctl.Wait("GatewayPodUnschedulable", "no node takes the gateway pod: %s Free what is missing, or change requests, node selector or tolerations in the gateway's template", sentence(c.Message)).Verdict
+		}
+	}
+	for _, c := range young.Status.ContainerStatuses {
+		switch waits := c.State.Waiting; {
+		case waits == nil:
+		case waits.Reason == "ErrImagePull" || waits.Reason == "ImagePullBackOff" || waits.Reason == "InvalidImageName":
+			return ctl.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it", c.Image).Verdict
+		case waits.Reason == "CrashLoopBackOff":
+			return ctl.Wait("GatewayPodFailing", "container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why", c.Name, w.root.GetNamespace(), w.name()).Verdict
+		case waits.Message != "":
+			return ctl.Wait("GatewayPodFailing", "container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason, sentence(waits.Message)).Verdict
+		}
+	}
+	return ctl.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l %s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+}
+
+// sentence ends a message of others with a full stop.
+func sentence(message string) string { return strings.TrimRight(message, ". \n") + "." }
+
+// fitness orders running gateway pods. One that was told to end goes on until nodes are led to
+// another, so it comes before one that is not ready yet.
+func fitness(p *corev1.Pod) int {
+	f := 0
+	if ready(p) {
+		f += 2
+	}
+	if p.DeletionTimestamp == nil {
+		f++
+	}
+	return f
+}
+
 func ready(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-func nodeNamed(nodes []corev1.Node, at *netv1beta1.InternalGatewayEndpoint) *corev1.Node {
-	for i := range nodes {
-		if at != nil && nodes[i].Name == at.Node {
-			return &nodes[i]
+// entry is the node clients enter by, where the Service has node ports: the one they were told
+// before, while it is ready, for every node leads to the active pod and a client that is to dial
+// another address is made anew; else the active pod's. Nil when there is none.
+func (in WgServerInput) entry(active *netv1beta1.InternalGatewayEndpoint) *corev1.Node {
+	var running *corev1.Node
+	last := in.Root.Status.Endpoint
+	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		if anywhere && last != nil && nodeReady(n) && slices.Equal(entryAddresses(n), last.Addresses) {
+			return n
+		}
+		if active != nil && n.Name == active.Node {
+			running = n
 		}
 	}
-	return nil
+	return running
 }
 
-// serverEndpoint is where clients outside the cluster reach a Service; nil while that is unknown.
-// Node is the one with the active pod.
+// nodeReady reports whether a node does not say that it is not.
+func nodeReady(n *corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
+// entryAddresses are the addresses a node is reached by from outside the cluster.
+func entryAddresses(n *corev1.Node) []string {
+	if external := nodeAddresses(n, corev1.NodeExternalIP); len(external) > 0 {
+		return external
+	}
+	return nodeAddresses(n, corev1.NodeInternalIP)
+}
+
+// serverEndpoint is where clients outside the cluster reach a Service, node ports at one node; nil
+// while that is unknown.
 func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointStatus {
 	if s == nil || len(s.Spec.Ports) == 0 {
 		return nil
@@ -344,10 +446,7 @@ func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointSt
 	case corev1.ServiceTypeNodePort:
 		port = func(p corev1.ServicePort) int32 { return p.NodePort }
 		if node != nil {
-			e.Addresses = nodeAddresses(node, corev1.NodeExternalIP)
-			if len(e.Addresses) == 0 {
-				e.Addresses = nodeAddresses(node, corev1.NodeInternalIP)
-			}
+			e.Addresses = entryAddresses(node)
 		}
 	case corev1.ServiceTypeLoadBalancer:
 		for _, ingress := range s.Status.LoadBalancer.Ingress {
@@ -373,10 +472,17 @@ func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointSt
 // endpointPending says what the Service of a server waits for.
 func endpointPending(root client.Object, s *corev1.Service) ctl.Verdict {
 	name := api.GatewayResourceName(root.GetName())
-	if s != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+	switch {
+	case s == nil:
+		return ctl.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerIP != "":
+		return ctl.Wait("LoadBalancerPending", "Service %s does not get the address %s from a load balancer; ask for one that it may give, or set spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
 		return ctl.Wait("LoadBalancerPending", "Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort", name).Verdict
+	case s.Spec.Type == corev1.ServiceTypeNodePort && !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }):
+		return ctl.Wait("EndpointPending", "the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
 	}
-	return ctl.Wait("EndpointPending", "Service %s has no address or port to be reached by; see its status", name).Verdict
+	return ctl.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s describe service %s'", name, root.GetNamespace(), name).Verdict
 }
 
 // SecretLabelInput is what decides the labels of a user's key Secret.

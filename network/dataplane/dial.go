@@ -1,0 +1,43 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane
+
+import (
+	"fmt"
+	"net"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// DialAnew makes a client begin again with its server, where it was told to and at once: WireGuard
+// itself would notice only 15 s after the last answer that a server was replaced, and then try
+// every 5 s. A tunnel on any port takes a new one, for what tracks connections on the way – the
+// node ports of the server's cluster, NATs – would lead the old port to the old server.
+func (d *Dataplane) DialAnew(device, publicKey string, anyPort bool) error {
+	t := d.tunnelOf(device)
+	dev, err := t.device()
+	if err != nil {
+		return fmt.Errorf("read tunnel %s: %w", device, err)
+	}
+	for _, p := range dev.Peers {
+		if p.PublicKey.String() != publicKey {
+			continue
+		}
+		again := wgtypes.PeerConfig{PublicKey: p.PublicKey, Endpoint: p.Endpoint, AllowedIPs: p.AllowedIPs, ReplaceAllowedIPs: true}
+		again.PersistentKeepaliveInterval = new(p.PersistentKeepaliveInterval)
+		if given, ok := d.dialled[device+" "+publicKey]; ok {
+			again.Endpoint = net.UDPAddrFromAddrPort(given)
+		}
+		config := wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: p.PublicKey, Remove: true}, again}}
+		if anyPort {
+			config.ListenPort = new(0)
+		}
+		if err := t.configure(config); err != nil {
+			return fmt.Errorf("dial tunnel peer %s: %w", publicKey, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"golang.zx2c4.com/wireguard/device"
+)
+
+// FuzzFrames: however a stream is cut into pieces, what comes out of it is what stands in it as
+// frames of WireGuard one after the other, up to the first thing that is none.
+func FuzzFrames(f *testing.F) {
+	message := func(kind byte, size int) []byte { return append([]byte{kind, 0, 0, 0}, make([]byte, size-4)...) }
+	handshake := appendFrame(nil, message(device.MessageInitiationType, device.MessageInitiationSize))
+	f.Add(handshake, 1)
+	f.Add(appendFrame(handshake, message(device.MessageTransportType, device.MaxMessageSize)), 1000)
+	f.Add(append(bytes.Clone(handshake), "GET / HTTP/1.1\r\n\r\n"...), 7)
+	f.Add([]byte("\x00\x00"), 1)
+	f.Add(bytes.Repeat(appendFrame(nil, message(device.MessageTransportType, 1400)), 200), 1<<20)
+	f.Fuzz(func(t *testing.T, stream []byte, piece int) {
+		var got []byte
+		r := newFrameReader(&pieces{bytes.NewReader(stream), max(piece, 1)})
+		var before, held []byte // what was handed out last, and a copy of it
+		for {
+			frames, err := r.next()
+			if !bytes.Equal(before, held) {
+				t.Fatal("frames change while the next are read")
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, errNotFrames) {
+					t.Fatal(err)
+				}
+				break
+			}
+			before, held = frames, bytes.Clone(frames)
+			for rest := frames; len(rest) > 0; {
+				var m []byte
+				m, rest = cutFrame(rest)
+				got = appendFrame(got, m)
+			}
+		}
+		want, err := wholeFrames(stream)
+		if err == nil && want != len(got) || !bytes.HasPrefix(stream, got) {
+			t.Fatalf("%d bytes of frames came out of %d, error %v", len(got), want, err)
+		}
+		if rest := stream[len(got):]; err == nil && len(rest) > maxFrame {
+			t.Fatalf("%d bytes were not taken for a frame", len(rest))
+		}
+	})
+}
+
+// pieces reads no more than so many bytes at once.
+type pieces struct {
+	from io.Reader
+	most int
+}
+
+func (p *pieces) Read(b []byte) (int, error) { return p.from.Read(b[:min(len(b), p.most)]) }

@@ -1,0 +1,291 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liqo-go/liqo/network/dataplane"
+	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// overTCP makes two clusters as peered does, with the tunnel over TCP and a network between them
+// that drops UDP.
+func overTCP(t testing.TB) (internet *space.Space, a, b *cluster) {
+	t.Helper()
+	internet = space.NewInternet(t)
+	internet.NFT(`table ip provider { chain between { type filter hook forward priority 0; meta l4proto udp drop; }; }`)
+	a, b = newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
+	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
+	for _, c := range []*cluster{a, b} {
+		c.gateways[0].in.Tunnel.TCP = true
+		c.settle(t)
+		c.Pod.Serve("10.10.1.2:80")
+	}
+	waitFor(t, b.Gateway)
+	return internet, a, b
+}
+
+// TestTunnelOverTCP: where UDP is blocked pods talk, both ways, through one TCP connection. They go
+// on after the path was cut, and after either end was started again: connections between pods stay.
+func TestTunnelOverTCP(t *testing.T) {
+	internet, a, b := overTCP(t)
+	bothWays(t, a, b)
+	if n := b.connections(); n != 1 {
+		t.Errorf("the client has %d connections, want 1", n)
+	}
+	for _, c := range []*cluster{a, b} {
+		var changes plan.Changes
+		written := c.Gateway.Written(func() { changes = c.gateways[0].settle(t) })
+		if have := c.gateways[0].observe(t); !changes.Empty() || written != "" || !have.Tunnels[0].TCP {
+			t.Errorf("%s: a second pass changes\n%s\nthe kernel reports\n%s\nof\n%s", c.Gateway.Name, changes, written, have)
+		}
+	}
+	echo := a.echo(t, b)
+	steps := []struct {
+		what string
+		do   func()
+	}{
+		{"the connection is reset", func() {
+			internet.NFT(`table ip cut { chain between { type filter hook forward priority 0; tcp dport 51840 reject with tcp reset; }; }`)
+			b.disconnected(t)
+			internet.NFT("delete table ip cut")
+		}},
+		{"the server is started again", func() { a.gateways[0].restart(t) }},
+		{"the client is started again", func() { b.gateways[0].restart(t) }},
+		{"the client dials anew", func() {
+			g := b.gateways[0]
+			if err := g.plane.DialAnew("liqo-tunnel", g.in.Tunnel.PeerKey, true); err != nil {
+				t.Error(err)
+			}
+			if changes := g.settle(t); !changes.Empty() {
+				t.Errorf("after it a pass changes\n%s", changes)
+			}
+		}},
+		{"the path is cut and healed", func() {
+			internet.NFT(`table ip cut { chain between { type filter hook forward priority 0; drop; }; }`)
+			began := time.Now()
+			a.disconnected(t)
+			b.disconnected(t)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("a dead path is noticed after %v", took)
+			}
+			internet.NFT("delete table ip cut")
+		}},
+	}
+	for _, s := range steps {
+		s.do()
+		began := time.Now()
+		waitFor(t, b.Gateway)
+		// The wait for the next attempt to connect is at most 5 s; WireGuard alone takes 15 s.
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("%s: pods wait %v", s.what, took)
+		}
+		bothWays(t, a, b)
+		echo(s.what)
+	}
+}
+
+// bothWays asks from pods to pods.
+func bothWays(t *testing.T, a, b *cluster) {
+	t.Helper()
+	for _, network := range []string{"tcp", "udp"} {
+		if seen, err := a.Pod.Asks(network, "", "10.71.1.2:80", 1200); err != nil || seen != "10.72.1.2" {
+			t.Errorf("A to B over %s: the server saw %q, error %v", network, seen, err)
+		}
+		if seen, err := b.Pod.Asks(network, "", "10.72.1.2:80", 1200); err != nil || seen != "10.71.1.2" {
+			t.Errorf("B to A over %s: the server saw %q, error %v", network, seen, err)
+		}
+	}
+}
+
+// disconnected waits until the gateway has no connection, with traffic on the tunnel.
+func (c *cluster) disconnected(t *testing.T) {
+	t.Helper()
+	space.Eventually(t, c.Gateway.Name+" disconnected", func() error {
+		if n := c.connections(); n > 0 {
+			c.Gateway.Sends("", netip.AddrPortFrom(c.gateways[0].in.Tunnel.PeerAddress, 9).String(), []byte("hello"))
+			return fmt.Errorf("there are %d connections", n)
+		}
+		return nil
+	})
+}
+
+// connections counts the gateway's TCP connections of the tunnel.
+func (c *cluster) connections() int {
+	return strings.Count(c.Gateway.Run("", "ss", "-Htn", "state", "established", "( sport = :51840 or dport = :51840 )"), "\n")
+}
+
+// restart ends the process and starts it with the same key.
+func (e *end[In]) restart(t *testing.T) {
+	t.Helper()
+	e.plane.Close()
+	var err error
+	e.Do(func() { e.plane, err = dataplane.Open(dataplane.Options{PrivateKey: e.key, Dial: e.Dial}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.plane.Close)
+	e.settle(t)
+}
+
+// echo opens a connection to a pod of another cluster and returns what uses it.
+func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
+	t.Helper()
+	var l net.Listener
+	var conn net.Conn
+	var err error
+	to.Pod.Do(func() { l, err = net.Listen("tcp", "10.10.1.2:7") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		if in, err := l.Accept(); err == nil {
+			io.Copy(in, in)
+		}
+	}()
+	c.Pod.Do(func() { conn, err = net.Dial("tcp", "10.71.1.2:7") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return func(when string) {
+		t.Helper()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Write([]byte("hello")); err != nil {
+			t.Fatalf("%s: the connection between pods: %v", when, err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, 5)); err != nil {
+			t.Fatalf("%s: the connection between pods: %v", when, err)
+		}
+	}
+}
+
+// TestStrangersOverTCP: who is not the peer may connect to the server, and that is all. The peer's
+// connection stays its endpoint, and the peer gets a new one through the crowd.
+func TestStrangersOverTCP(t *testing.T) {
+	internet, a, b := overTCP(t)
+	peer := b.gateways[0].key.PublicKey().String()
+	before, err := a.gateways[0].plane.Traffic("liqo-tunnel", peer)
+	if err != nil || !before.Endpoint.IsValid() {
+		t.Fatalf("the peer is at %v, error %v", before.Endpoint, err)
+	}
+	var silent net.Conn
+	for range 100 {
+		silent = a.visit(t, internet, "")
+	}
+	foreign := a.visit(t, internet, "GET / HTTP/1.1\r\nHost: gateway\r\n\r\n")
+	if err := ended(foreign, 2*time.Second); err != nil {
+		t.Errorf("a stranger of another language: %v", err)
+	}
+	packet := "\x00\x94\x01\x00\x00\x00" + strings.Repeat("x", 144) // looks like the first of a handshake
+	data := "\x04\x00\x04\x00\x00\x00" + strings.Repeat("x", 1020)
+	a.visit(t, internet, packet+data+data)
+	after, err := a.gateways[0].plane.Traffic("liqo-tunnel", peer)
+	if err != nil || after.Endpoint != before.Endpoint {
+		t.Errorf("the peer moved from %v to %v, error %v", before.Endpoint, after.Endpoint, err)
+	}
+	b.Gateway.Run("", "ping", "-c1", "-W1", "169.254.18.1")
+	if n := a.connections(); n > 33 { // one may be on its way out
+		t.Errorf("the server has %d connections", n)
+	}
+	b.gateways[0].restart(t)
+	waitFor(t, b.Gateway)
+	if err := ended(silent, 10*time.Second); err != nil {
+		t.Errorf("a stranger that says nothing: %v", err)
+	}
+	bothWays(t, a, b)
+}
+
+// visit connects to a cluster's gateway.
+func (c *cluster) visit(t *testing.T, from *space.Space, says string) (conn net.Conn) {
+	t.Helper()
+	var err error
+	from.Do(func() { conn, err = net.Dial("tcp", c.NodeIP.String()+":51840") })
+	if err == nil {
+		_, err = conn.Write([]byte(says))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// ended waits until the other side ends a connection.
+func ended(conn net.Conn, in time.Duration) error {
+	conn.SetReadDeadline(time.Now().Add(in))
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
+		return fmt.Errorf("it is still connected after %v", in)
+	}
+	return nil
+}
+
+// TestTCPTunnelEndsWhole: nothing of a tunnel over TCP runs on after it: neither when it is closed
+// while it is connected, nor while it dials, nor when it becomes one over UDP.
+func TestTCPTunnelEndsWhole(t *testing.T) {
+	_, a, b := overTCP(t)
+	running := func() string {
+		var stacks bytes.Buffer
+		pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+		var out strings.Builder
+		for _, stack := range strings.Split(stacks.String(), "\n\n") {
+			if strings.Contains(stack, "network/dataplane.(") && !strings.Contains(stack, "testing.tRunner") {
+				fmt.Fprintln(&out, stack)
+			}
+		}
+		return out.String()
+	}
+	if running() == "" {
+		t.Fatal("nothing of the tunnels is found running")
+	}
+	b.gateways[0].in.Tunnel.TCP, a.gateways[0].in.Tunnel.TCP = false, false
+	b.gateways[0].settle(t)
+	a.gateways[0].settle(t)
+	if left := running(); left != "" {
+		t.Errorf("over UDP this runs on:\n%s", left)
+	}
+	if have := a.gateways[0].observe(t); len(have.Tunnels) != 1 || have.Tunnels[0].TCP {
+		t.Errorf("the tunnel is\n%s", have)
+	}
+	a.gateways[0].settle(t) // what the removal of the first device took along
+	if again := a.gateways[0].settle(t); !again.Empty() {
+		t.Errorf("a third pass changes\n%s", again)
+	}
+	b.gateways[0].in.Tunnel.TCP = true // which dials in vain
+	b.gateways[0].settle(t)
+	b.gateways[0].settle(t)
+	b.gateways[0].plane.Close()
+	if left := running(); left != "" {
+		t.Errorf("closed while it dials this runs on:\n%s", left)
+	}
+}
+
+// BenchmarkTunnelTCP is BenchmarkTunnel with the tunnel over TCP.
+func BenchmarkTunnelTCP(b *testing.B) {
+	_, x, y := overTCP(b)
+	x.Gateway.NFT("delete table inet liqo")
+	y.Gateway.NFT("delete table inet liqo")
+	x.Gateway.Transfer(b, y.Gateway, "169.254.18.2:5001")
+}
+
+// BenchmarkPodsTCP is BenchmarkPods with the tunnel over TCP.
+func BenchmarkPodsTCP(b *testing.B) {
+	_, x, y := overTCP(b)
+	x.Pod.Transfer(b, y.Pod, "10.71.1.2:5001")
+}

@@ -1,0 +1,300 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// example is a template users start from: the chart's, with one thing changed.
+type example struct {
+	name, says string
+	// values make the chart's template the example, where it has a value for it.
+	values string
+	// change does it where the chart has none; container is the gateway's. Nil changes nothing.
+	change func(container, template map[string]any)
+	// serverOnly: the client needs no change.
+	serverOnly bool
+	// got is what to see in the Deployment and the Service, one of them, as text.
+	got string
+}
+
+func examples() []example {
+	return []example{{
+		name: "two-replicas", got: "replicas: 2",
+		says:   "Two gateway pods: one carries the traffic, the other takes over when it goes.",
+		values: "networking: {gatewayTemplates: {replicas: 2}}",
+	}, {
+		name: "node-selector", got: "example.com/gateway: \"true\"",
+		says:   "Gateways run only on nodes labelled example.com/gateway=true: with a public address, for example.",
+		values: "networking: {gatewayTemplates: {pod: {nodeSelector: {example.com/gateway: \"true\"}}}}",
+	}, {
+		name: "target-port", got: "targetPort: 51820", serverOnly: true,
+		says: "The Service listens on the gateway's port, the pods behind it on port 51820. For gateways of one port.",
+		change: func(container, template map[string]any) {
+			setArgument(container, "--listen-ports", "51820")
+			ports, _, _ := unstructured.NestedSlice(template, "service", "spec", "ports")
+			ports[0].(map[string]any)["targetPort"] = int64(51820)
+			_ = unstructured.SetNestedSlice(template, ports, "service", "spec", "ports")
+		},
+	}, {
+		name: "no-ping", got: "--ping-enabled=false",
+		says: "No pings inside the tunnel: nothing is sent when there is no traffic, and the Connection does\n# not tell when the peer is lost.",
+		change: func(container, _ map[string]any) {
+			args := container["args"].([]any)
+			args = slices.DeleteFunc(args, func(a any) bool { return strings.HasPrefix(fmt.Sprint(a), "--ping-") })
+			container["args"] = append(args, "--ping-enabled=false")
+		},
+	}, {
+		name: "tcp", got: "--protocol=TCP",
+		says: "The tunnel over one TCP connection, for networks that block UDP. Both sides need it. A gateway can\n# also ask for it alone: spec.endpoint.protocol: TCP.",
+		change: func(container, template map[string]any) {
+			container["args"] = append(container["args"].([]any), "--protocol=TCP")
+			if ports, found, _ := unstructured.NestedSlice(template, "service", "spec", "ports"); found {
+				ports[0].(map[string]any)["protocol"] = "TCP"
+				_ = unstructured.SetNestedSlice(template, ports, "service", "spec", "ports")
+			}
+		},
+	}}
+}
+
+func setArgument(container map[string]any, name, value string) {
+	args := container["args"].([]any)
+	for i, a := range args {
+		if flag, _, _ := strings.Cut(fmt.Sprint(a), "="); flag == name {
+			args[i] = name + "=" + value
+		}
+	}
+}
+
+// manifests are the example's templates, complete.
+func (e example) manifests(t *testing.T) string {
+	t.Helper()
+	templates := chartTemplates(t, []byte(e.values+"\nipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}\n"))
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n# Reference it in a gateway, e.g. spec.serverTemplateRef.name: wireguard-server-%s;\n# the image is that of the installation.\n", e.says, e.name)
+	for _, mode := range []string{"Server", "Client"} {
+		if mode == "Client" && e.serverOnly {
+			continue
+		}
+		u := templates["WgGateway"+mode+"Template"]
+		u.Object["metadata"] = map[string]any{"name": "wireguard-" + strings.ToLower(mode) + "-" + e.name, "namespace": "liqo"}
+		if e.change != nil {
+			spec, _, _ := unstructured.NestedMap(u.Object, "spec", "template", "spec")
+			pod := []string{"deployment", "spec", "template", "spec", "containers"}
+			containers, _, _ := unstructured.NestedSlice(spec, pod...)
+			e.change(containers[0].(map[string]any), spec)
+			must(t, errors.Join(unstructured.SetNestedSlice(spec, containers, pod...), unstructured.SetNestedMap(u.Object, spec, "spec", "template", "spec")))
+		}
+		text, err := yaml.Marshal(u.Object)
+		must(t, err)
+		b.WriteString("---\n" + string(text))
+	}
+	return b.String()
+}
+
+// showsExamples: each example is the chart's template of today with the one change it shows, is taken
+// by an API server, and gives a gateway that has the change.
+func (c cluster) showsExamples(t *testing.T) {
+	documented, err := os.ReadFile("../docs/network.md")
+	must(t, err)
+	for _, e := range examples() {
+		file, want := filepath.Join("..", "examples", "networking", e.name+".yaml"), e.manifests(t)
+		if *update {
+			must(t, os.WriteFile(file, []byte(want), 0o644))
+		}
+		have, err := os.ReadFile(file)
+		must(t, err)
+		if diff := cmp.Diff(want, string(have)); diff != "" {
+			t.Errorf("%s is not the chart's template with its change (run with -update):\n%s", file, diff)
+		}
+		if !bytes.Contains(documented, []byte(e.name+".yaml")) {
+			t.Errorf("docs/network.md does not name %s", file)
+		}
+		for _, template := range parsed(t, string(have)) {
+			must(t, client.WithFieldValidation(c.Client, metav1.FieldValidationStrict).Create(t.Context(), template))
+			c.eventuallyRuns(t, e, template)
+		}
+	}
+}
+
+// eventuallyRuns makes a gateway of a template and waits until what runs for it shows the change.
+func (c cluster) eventuallyRuns(t *testing.T, e example, template *unstructured.Unstructured) {
+	t.Helper()
+	mode := "Client"
+	endpoint := "addresses: [172.31.10.11], port: 30742, protocol: UDP"
+	if template.GetKind() == "WgGatewayServerTemplate" {
+		mode, endpoint = "Server", "port: 51840, serviceType: NodePort"
+	}
+	name := strings.ToLower(mode) + "-" + e.name
+	create(t, c, parsed(t, fmt.Sprintf(`
+apiVersion: networking.liqo.io/v1beta1
+kind: Gateway%s
+metadata: {name: %s, namespace: default, labels: {liqo.io/remote-cluster-id: %s}}
+spec: {endpoint: {%s}, %sTemplateRef: {name: %s, namespace: liqo}}
+`, mode, name, name, endpoint, strings.ToLower(mode), template.GetName()))[0])
+	eventually(t, func() error {
+		key := types.NamespacedName{Namespace: "default", Name: "gw-" + name}
+		var d appsv1.Deployment
+		var s corev1.Service
+		err := c.Get(t.Context(), key, &d)
+		if mode == "Server" {
+			err = errors.Join(err, c.Get(t.Context(), key, &s))
+		}
+		text, _ := yaml.Marshal([]any{d.Spec, s.Spec})
+		if err == nil && !strings.Contains(string(text), e.got) {
+			err = fmt.Errorf("%s lacks %q:\n%s", key, e.got, text)
+		}
+		return err
+	})
+}
+
+const fancy = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: fancies.vpn.example.com}
+spec:
+  group: vpn.example.com
+  scope: Namespaced
+  names: {kind: Fancy, plural: fancies, singular: fancy}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayServerTemplate
+metadata: {name: fancy, namespace: liqo}
+spec:
+  objectKind: {apiVersion: vpn.example.com/v1, kind: Fancy}
+  template:
+    spec: {listen: "{{ .Spec.Endpoint.Port }}", cluster: "{{ .ClusterID }}"}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: fancy, namespace: default, labels: {liqo.io/remote-cluster-id: oslo}}
+spec: {endpoint: {port: 4500}, serverTemplateRef: {name: fancy, namespace: liqo}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: oslo, namespace: default, labels: {liqo.io/remote-cluster-id: oslo}}
+spec: {remote: {cidr: {pod: [10.30.0.0/16], external: [10.90.0.0/16]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: PublicKey
+metadata: {name: oslo, namespace: default, labels: {liqo.io/remote-cluster-id: oslo, networking.liqo.io/gateway-resource: "true"}}
+spec: {publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
+`
+
+// Templates change while their gateways run, break, and are corrected; a gateway of another
+// technology is connected as ours are, whatever runs it.
+func TestTemplates(t *testing.T) {
+	c := startControllers(t, "rome")
+	for _, obj := range append(parsed(t, installed), append(parsed(t, peering), parsed(t, onNodePort)...)...) {
+		create(t, c, obj)
+	}
+	template := chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}"))["WgGatewayServerTemplate"]
+	create(t, c, template)
+	deployed := func() appsv1.DeploymentSpec {
+		var d appsv1.Deployment
+		must(t, client.IgnoreNotFound(c.Get(t.Context(), types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw-gw"}, &d)))
+		return d.Spec
+	}
+	says := func(want string) func() error {
+		return func() error {
+			var gw netv1beta1.GatewayServer
+			err := c.Get(t.Context(), types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw"}, &gw)
+			if got := message(gw.Status.Conditions); got != want && (want == "" || !strings.Contains(got, want)) {
+				return errors.Join(err, fmt.Errorf("the gateway says %q, want %q", got, want))
+			}
+			return err
+		}
+	}
+	change := func(patch string) {
+		at := `{"spec": {"template": {"spec": {"deployment": {"spec": {"template": {"spec": ` + patch + `}}}}}}}`
+		must(t, c.Patch(t.Context(), template.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(at))))
+	}
+	eventually(t, says(""))
+
+	change(`{"nodeSelector": {"zone": "{{ .ClusterID }}"}, "priorityClassName": "high"}`)
+	eventually(t, func() error {
+		pod := deployed().Template.Spec
+		return errors.Join(equal(map[string]string{"zone": "milan"}, pod.NodeSelector), equal("high", pod.PriorityClassName))
+	})
+	change(`{"nodeSelector": null}`)
+	eventually(t, func() error { return equal(0, len(deployed().Template.Spec.NodeSelector)) })
+
+	change(`{"priorityClassName": "{{ .Spec.Prio }}"}`)
+	eventually(t, says("WgGatewayServerTemplate liqo/wireguard-server, spec.template.spec.deployment.spec.template.spec.priorityClassName: line 1: <.Spec.Prio>: can't evaluate field Prio; correct the template"))
+	change(`{"priorityClassName": null, "hostNetwork": "perhaps"}`)
+	eventually(t, says(".spec.deployment.spec.template.spec.hostNetwork"))
+	change(`{"hostNetwork": null, "dnsPolicy": "Sometimes"}`)
+	eventually(t, says(`spec.template.spec.dnsPolicy: Unsupported value: "Sometimes"`))
+	if got := deployed().Template.Spec.PriorityClassName; got != "high" {
+		t.Errorf("a broken template changed the gateway: priorityClassName %q", got)
+	}
+	change(`{"dnsPolicy": null}`)
+	eventually(t, says(""))
+	eventually(t, func() error { return equal("", deployed().Template.Spec.PriorityClassName) })
+
+	t.Run("of another technology", c.connectsFancy)
+	t.Run("examples", c.showsExamples)
+}
+
+// connectsFancy connects a gateway of a kind nobody here knows, once the chart gives the rights.
+func (c cluster) connectsFancy(t *testing.T) {
+	t.Helper()
+	for _, obj := range parsed(t, fancy) {
+		create(t, c, obj)
+	}
+	key := types.NamespacedName{Namespace: "default", Name: "fancy"}
+	var gw netv1beta1.GatewayServer
+	eventually(t, func() error {
+		err := c.Get(t.Context(), key, &gw)
+		return errors.Join(err, equal("RightsMissing: the controller may not read kind Fancy; add it to the chart's values "+
+			"networking.serverResources and networking.clientResources", message(gw.Status.Conditions)))
+	})
+	for _, obj := range parsed(t, rendered(t, []byte("networking: {serverResources: [{apiVersion: vpn.example.com/v1, resource: fancies}]}"), "rbac.yaml")) {
+		if obj.GetKind() == "ClusterRole" {
+			must(t, c.Update(t.Context(), obj))
+		}
+	}
+	tunnel := &unstructured.Unstructured{}
+	tunnel.SetAPIVersion("vpn.example.com/v1")
+	tunnel.SetKind("Fancy")
+	eventually(t, func() error {
+		return errors.Join(c.Get(t.Context(), key, tunnel), equal[any](map[string]any{"listen": int64(4500), "cluster": "oslo"}, tunnel.Object["spec"]))
+	})
+	must(t, c.Status().Patch(t.Context(), tunnel, client.RawPatch(types.MergePatchType, []byte(`{"status": {
+		"endpoint": {"addresses": ["203.0.113.7"], "port": 4500, "protocol": "UDP"},
+		"internalEndpoint": {"ip": "10.10.1.9", "node": "rome-1"}, "secretRef": {"name": "fancy-keys", "namespace": "default"}}}`))))
+	eventually(t, func() error {
+		var fabric netv1beta1.InternalFabric
+		err := errors.Join(c.Get(t.Context(), key, &gw), c.Get(t.Context(), key, &fabric))
+		return errors.Join(err, equal("", message(gw.Status.Conditions)),
+			equal(&netv1beta1.EndpointStatus{Addresses: []string{"203.0.113.7"}, Port: 4500, Protocol: "UDP"}, gw.Status.Endpoint),
+			equal(&corev1.ObjectReference{Name: "fancy-keys", Namespace: "default"}, gw.Status.SecretRef),
+			equal("10.10.1.9", fabric.Spec.GatewayIP), equal([]string{"10.30.0.0/16", "10.90.0.0/16"}, fabric.Spec.RemoteCIDRs))
+	})
+}

@@ -1,0 +1,302 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// tenantOf is one side of a peering: the namespace, this cluster's address and the peer's parameters as
+// liqoctl copied them.
+const tenantOf = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: NS, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: PEER}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: worker}
+spec: {podCIDRs: [10.10.1.0/24], podCIDR: 10.10.1.0/24}
+status: {addresses: [{type: InternalIP, address: ADDRESS}]}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: PEER, namespace: NS, labels: {liqo.io/remote-cluster-id: PEER}}
+spec: {remote: {cidr: {pod: [10.10.0.0/16], external: [10.70.0.0/16]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: PublicKey
+metadata: {name: PEER, namespace: NS, labels: {liqo.io/remote-cluster-id: PEER, networking.liqo.io/gateway-resource: "true"}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gateway
+  namespace: NS
+  labels: {liqo.io/managed: "true", networking.liqo.io/gateway-name: gw, networking.liqo.io/active: "true"}
+spec: {nodeName: worker, containers: [{name: gateway, image: none}]}
+status: {phase: Running, podIP: 10.10.1.7, podIPs: [{ip: 10.10.1.7}]}
+`
+
+const server = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: gw, namespace: NS, labels: {liqo.io/remote-cluster-id: PEER}}
+spec: {endpoint: {port: 51840, serviceType: NodePort, nodePort: 30742}}
+`
+
+const dialer = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayClient
+metadata: {name: gw, namespace: NS, labels: {liqo.io/remote-cluster-id: PEER}}
+spec: {endpoint: {addresses: [ADDRESS], port: 30742, protocol: UDP}}
+`
+
+// half is one cluster of the peering.
+type half struct {
+	cluster
+	peer, namespace, address string
+}
+
+func (h half) filled(text string) string {
+	return strings.NewReplacer("PEER", h.peer, "NS", h.namespace, "ADDRESS", h.address).Replace(text)
+}
+
+func startHalf(t *testing.T, id string, h half) half {
+	t.Helper()
+	h.cluster = startControllers(t, id)
+	for _, obj := range parsed(t, installed+"---"+h.filled(tenantOf)) {
+		if obj.GetName() != "liqo-tenant-milan" || h.namespace == "liqo-tenant-milan" {
+			create(t, h, obj)
+		}
+	}
+	for _, template := range chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}")) {
+		create(t, h, template)
+	}
+	return h
+}
+
+// The consumer rome has an identity at milan: what changes on either side reaches the other by
+// itself, whoever serves. What a user wrote is left.
+func TestPeeringFollowsItsParameters(t *testing.T) {
+	rome := startHalf(t, "rome", half{peer: "milan", namespace: "liqo-tenant-milan", address: "172.31.10.11"})
+	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
+	identity := milan.identityFor(t)
+
+	// Milan serves. Until rome has an identity, nothing is followed.
+	create(t, milan, parsed(t, milan.filled(server))[0])
+	create(t, rome, parsed(t, strings.ReplaceAll(rome.filled(dialer), rome.address, milan.address))[0])
+	milan.eventuallyServes(t, milan.address)
+	create(t, rome, parsed(t, identity)[0])
+	rome.eventuallyDials(t, milan.address)
+	rome.eventuallyNotes(t, milan.address)
+	eventually(t, haveEachOthersKey(t, rome, milan))
+	milan.moves(t, "172.31.20.12")
+	rome.eventuallyDials(t, "172.31.20.12")
+
+	// A generated key is rotated by deleting it; gateway pods are made anew with the next one.
+	old := milan.key(t)
+	must(t, milan.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "gw-gw"}}))
+	eventually(t, func() error { return equal(false, bytes.Equal(old, milan.key(t))) })
+	eventually(t, haveEachOthersKey(t, rome, milan))
+	eventually(t, func() error {
+		var d appsv1.Deployment
+		err := milan.Get(t.Context(), types.NamespacedName{Namespace: milan.namespace, Name: "gw-gw"}, &d)
+		return errors.Join(err, equal(encoded(milan.key(t)), d.Spec.Template.Annotations["networking.liqo.io/public-key"]))
+	})
+
+	// A CIDR is added, on either side.
+	for _, more := range []struct {
+		from, to half
+		cidr     string
+	}{{milan, rome, "10.99.0.0/16"}, {rome, milan, "10.98.0.0/16"}} {
+		create(t, more.from, parsed(t, `
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: pod-cidr-more, namespace: liqo, labels: {ipam.liqo.io/network-type: pod-cidr, ipam.liqo.io/network-not-remapped: "true", ipam.liqo.io/network-shared: "true"}}
+spec: {cidr: `+more.cidr+`}
+`)[0])
+		eventually(t, func() error {
+			var c netv1beta1.Configuration
+			err := more.to.Get(t.Context(), types.NamespacedName{Namespace: more.to.namespace, Name: more.to.peer}, &c)
+			if c.Spec.Remote == nil || c.Status.Remote == nil {
+				return errors.Join(err, errors.New("no CIDRs"))
+			}
+			return errors.Join(err, equal([]string{"10.10.0.0/16", more.cidr}, c.Spec.Remote.CIDR.Pod), equal(2, len(c.Status.Remote.CIDR.Pod)))
+		})
+	}
+
+	// Rome serves: its endpoint and its key are told to milan.
+	for _, gateway := range []client.Object{
+		&netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "gw"}},
+		&netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "gw"}},
+	} {
+		must(t, milan.Delete(t.Context(), gateway))
+	}
+	for _, gateway := range []client.Object{
+		&netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw"}},
+		&netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw"}},
+	} {
+		must(t, rome.Delete(t.Context(), gateway))
+	}
+	create(t, rome, parsed(t, rome.filled(server))[0])
+	create(t, milan, parsed(t, strings.ReplaceAll(milan.filled(dialer), milan.address, rome.address))[0])
+	rome.eventuallyServes(t, rome.address)
+	milan.eventuallyNotes(t, rome.address)
+	rome.moves(t, "172.31.10.12")
+	milan.eventuallyDials(t, "172.31.10.12")
+	eventually(t, haveEachOthersKey(t, milan, rome))
+
+	// The administrator of milan puts a NAT in front: that stays, whatever rome does.
+	byHand := client.WithFieldOwner(milan.Client, "kubectl-edit")
+	var c netv1beta1.GatewayClient
+	must(t, milan.Get(t.Context(), types.NamespacedName{Namespace: milan.namespace, Name: "gw"}, &c))
+	c.Spec.Endpoint.Addresses = []string{"203.0.113.1"}
+	must(t, byHand.Update(t.Context(), &c))
+	rome.moves(t, "172.31.10.13")
+	rome.eventuallyServes(t, "172.31.10.13")
+	// A key that changes later arrives: the follower has seen the move.
+	must(t, rome.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw-gw"}}))
+	old = rome.key(t)
+	eventually(t, func() error { return equal(false, bytes.Equal(old, rome.key(t))) })
+	eventually(t, haveEachOthersKey(t, milan, rome))
+	milan.eventuallyDials(t, "203.0.113.1")
+}
+
+// identityFor lets a consumer in with the rights of the chart, no others, and returns the Secret it
+// gets.
+func (h half) identityFor(t *testing.T) string {
+	t.Helper()
+	for _, obj := range parsed(t, rendered(t, nil, "remote-roles.yaml")+h.filled(`
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: consumer, namespace: NS}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: consumer, namespace: NS}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: liqo-remote-controlplane}
+subjects: [{kind: ServiceAccount, name: consumer, namespace: NS}]
+`)) {
+		create(t, h, obj)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "consumer"}}
+	token := &authenticationv1.TokenRequest{}
+	must(t, h.SubResource("token").Create(t.Context(), account, token))
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "here",
+		Contexts:       map[string]*clientcmdapi.Context{"here": {Cluster: "here", AuthInfo: "here"}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"here": {Server: h.Config.Host, CertificateAuthorityData: h.Config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"here": {Token: token.Status.Token}},
+	})
+	must(t, err)
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Secret
+metadata:
+  name: cplane-secret
+  namespace: liqo-tenant-milan
+  labels: {%s: ControlPlane, %s: milan}
+  annotations: {%s: %s}
+data: {kubeconfig: %s}
+`, api.LabelIdentityType, api.LabelRemoteClusterID, api.AnnotationRemoteTenantNamespace, h.namespace, encoded(text))
+}
+
+// moves gives the only node another address.
+func (h half) moves(t *testing.T, address string) {
+	t.Helper()
+	var node corev1.Node
+	must(t, h.Get(t.Context(), types.NamespacedName{Name: "worker"}, &node))
+	node.Status.Addresses[0].Address = address
+	must(t, h.Status().Update(t.Context(), &node))
+}
+
+func (h half) eventuallyServes(t *testing.T, address string) {
+	t.Helper()
+	eventually(t, func() error {
+		var s netv1beta1.GatewayServer
+		err := h.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "gw"}, &s)
+		return errors.Join(err, equal(&netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: "UDP"}, s.Status.Endpoint))
+	})
+}
+
+func (h half) eventuallyDials(t *testing.T, address string) {
+	t.Helper()
+	eventually(t, func() error {
+		c, err := h.dialer(t)
+		return errors.Join(err, equal(&netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: "UDP"}, c.Spec.Endpoint))
+	})
+}
+
+// eventuallyNotes waits until the follower has seen that a client dials what is announced.
+func (h half) eventuallyNotes(t *testing.T, address string) {
+	t.Helper()
+	eventually(t, func() error {
+		c, err := h.dialer(t)
+		return errors.Join(err, equal(fmt.Sprintf(`{"addresses":[%q],"port":30742,"protocol":"UDP"}`, address), c.Annotations["networking.liqo.io/followed"]))
+	})
+}
+
+func (h half) dialer(t *testing.T) (netv1beta1.GatewayClient, error) {
+	t.Helper()
+	var c netv1beta1.GatewayClient
+	return c, h.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "gw"}, &c)
+}
+
+// key is the public key the gateway offers; nil while there is none.
+func (h half) key(t *testing.T) []byte {
+	t.Helper()
+	var servers netv1beta1.GatewayServerList
+	var clients netv1beta1.GatewayClientList
+	must(t, errors.Join(h.List(t.Context(), &servers), h.List(t.Context(), &clients)))
+	for _, s := range servers.Items {
+		return s.Status.PublicKey
+	}
+	for _, c := range clients.Items {
+		return c.Status.PublicKey
+	}
+	return nil
+}
+
+// haveEachOthersKey says whether each side was told the other's key.
+func haveEachOthersKey(t *testing.T, a, b half) func() error {
+	told := func(h half) []byte {
+		var k netv1beta1.PublicKey
+		must(t, h.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: h.peer}, &k))
+		return k.Spec.PublicKey
+	}
+	return func() error {
+		if key := a.key(t); key == nil || !bytes.Equal(key, told(b)) {
+			return fmt.Errorf("%s was told %x of %x", a.peer, told(b), key)
+		}
+		return equal(b.key(t), told(a))
+	}
+}
+
+func encoded(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

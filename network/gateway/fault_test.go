@@ -1,0 +1,113 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/gateway"
+	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// says waits until a condition of the Connection has a reason.
+func (w *world) says(t *testing.T, fault, condition, reason string) {
+	t.Helper()
+	space.Eventually(t, fault, func() error {
+		c := &netv1beta1.Connection{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, c); err != nil {
+			return err
+		}
+		found := meta.FindStatusCondition(c.Status.Conditions, condition)
+		if found == nil || found.Reason != reason {
+			return fmt.Errorf("%s has no %s but %v", c.Spec.Type, reason, c.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// believe changes the key a cluster holds for the peer's.
+func (w *world) believe(t *testing.T, key wgtypes.Key) {
+	t.Helper()
+	public := key.PublicKey()
+	k := &netv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(k), k); err != nil {
+		t.Fatal(err)
+	}
+	k.Spec.PublicKey = public[:]
+	if err := w.client.Update(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFaultsAreNamed makes what keeps gateways apart, one fault after the other, and reads what each
+// side says.
+func TestFaultsAreNamed(t *testing.T) {
+	internet := space.NewInternet(t)
+	a := newWorld(t, internet, "A", 1, "10.10.1.5")
+	b := newWorld(t, internet, "B", 2, "10.10.1.6")
+	a.describe(t, "10.71.0.0/16", "10.73.0.0/16")
+	b.describe(t, "10.72.0.0/16", "10.74.0.0/16")
+	a.grant(t)
+	b.grant(t)
+	b.trust(t, a)
+	a.trust(t, b)
+	internet.NFT("table ip fault {\nchain forward {\ntype filter hook forward priority 0\n}\n}")
+	block := func(rules ...string) {
+		script := "flush chain ip fault forward\n"
+		for _, r := range rules {
+			script += "add rule ip fault forward " + r + "\n"
+		}
+		internet.NFT(script)
+	}
+	toServer, toClient := fmt.Sprintf("udp dport %d drop", api.WireGuardPort), fmt.Sprintf("udp sport %d drop", api.WireGuardPort)
+	stranger, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := func(o *gateway.Options) { o.Ping.Interval = 500 * time.Millisecond }
+	var dialer process
+	dial := func(change func(*gateway.Options)) {
+		if dialer.cmd != nil {
+			dialer.kill()
+		}
+		dialer = b.startGatewayPod(t, b.Gateway, "gw", a, false, soon, change)
+	}
+
+	block(toServer, toClient)
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, soon)
+	dial(soon)
+	for _, f := range []struct {
+		fault          string
+		cause          func()
+		server, client string
+		condition      string
+	}{
+		{"the port is blocked both ways", func() {}, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
+		{"the port is blocked from the server", func() { block(toClient) }, plan.ReasonOneWay, plan.ReasonNoAnswer, "Ready"},
+		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, plan.ConditionMTUFits},
+		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
+		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, plan.ConditionMTUFits},
+		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
+		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddress = "192.168.1.77" }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"the server has another key of the client", func() { a.believe(t, stranger); dial(soon) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
+		{"the client has another key of the server", func() { a.believe(t, b.key); b.believe(t, stranger) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
+		{"both have the right keys", func() { b.believe(t, a.key) }, plan.ReasonMTUFits, plan.ReasonMTUFits, plan.ConditionMTUFits},
+	} {
+		f.cause()
+		a.says(t, f.fault, f.condition, f.server)
+		b.says(t, f.fault, f.condition, f.client)
+	}
+}

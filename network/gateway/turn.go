@@ -1,0 +1,146 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/dataplane"
+)
+
+// Several pods can run for one gateway: replicas, or one that ends and its successor. Nodes send
+// to the one the InternalFabric names, so that one has the tunnel:
+//
+//	lease, where there are replicas ─▶ label on the pod ─▶ Service, controller ─▶ InternalFabric
+//	                                                                                  │
+//	              the named pod: a client dials, a server answers ◀───────────────────┤
+//	              the one named before: a client leaves its peer at once,             │
+//	              a server asks its client to dial anew, then forgets it ◀────────────┘
+//
+// A pod that is told to end goes on until another is named, and stays as it is for as long as it
+// cannot learn that.
+
+const (
+	// moveFor is how long a server asks its client to dial anew: kube-proxy leads it to the new
+	// server within 1 s (its minSyncPeriod); moveEvery is between two requests.
+	moveFor, moveEvery = 2 * time.Second, 100 * time.Millisecond
+	// leaveWithin bounds the time a gateway goes on after it was told to end; the pod's grace
+	// period, if shorter, ends it before.
+	leaveWithin = 25 * time.Second
+)
+
+// fabric is our InternalFabric; nil = there is none.
+func (g *gateway) fabric() *netv1beta1.InternalFabric {
+	for _, f := range g.fabrics.List() {
+		if f.Namespace == g.Namespace && f.Name == g.Name && f.DeletionTimestamp == nil {
+			return &f
+		}
+	}
+	return nil
+}
+
+// named tells whether the tunnel is ours. Before there is an InternalFabric the lease decides; one
+// that names an address which cannot be one leaves things as they are.
+func (g *gateway) named(own netip.Addr) bool {
+	f := g.fabric()
+	if f == nil {
+		return g.active.Load()
+	}
+	at, err := netip.ParseAddr(f.Spec.GatewayIP)
+	if err != nil {
+		return g.leads.Load()
+	}
+	return at.Unmap() == own.Unmap()
+}
+
+// lead begins or ends our having the tunnel.
+func (g *gateway) lead(ctx context.Context, leads bool) {
+	if g.leads.Swap(leads) == leads {
+		return
+	}
+	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
+	g.pinger.begin()
+	if !leads && g.Server {
+		g.handing.Store(true)
+		notify(g.superseded)
+	}
+}
+
+// handOver ends what a server that was superseded has with its client: it asks it to dial anew, and
+// then forgets where it was, for WireGuard would look for it there and take the tunnel back. What
+// still arrives until then is carried.
+func (g *gateway) handOver(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.superseded:
+		}
+		for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
+			g.pinger.say(move, time.Now())
+		}
+		if !g.leads.Load() {
+			g.forget(ctx)
+		}
+		g.handing.Store(false)
+	}
+}
+
+// forget takes the peer out of the tunnel; the look that follows puts it back, without a place.
+func (g *gateway) forget(ctx context.Context) {
+	key, _ := g.peer.Load().(string)
+	var err error
+	g.With(func(d *dataplane.Dataplane) {
+		for _, device := range g.devices() {
+			if key != "" {
+				err = errors.Join(err, d.Redial(device, key))
+			}
+		}
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The client could not be forgotten")
+	}
+	g.Look()
+}
+
+// outlive returns a context that ends when a gateway told to end by ctx may: it has not the tunnel,
+// or handed it over, or nobody needs it any more.
+func (g *gateway) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer end()
+		select {
+		case <-ctx.Done():
+		case <-life.Done():
+			return
+		}
+		klog.FromContext(ctx).Info("Told to end: going on until another pod has the tunnel", "within", leaveWithin)
+		limit := time.After(leaveWithin)
+		for g.needed() {
+			select {
+			case <-limit:
+				return
+			case <-life.Done():
+				return
+			case <-time.After(moveEvery): // between looks at what is known anyway
+			}
+		}
+	}()
+	return life, end
+}
+
+// needed tells whether traffic passes here or soon may: nodes are led to us, the client is still
+// asked to leave, or we have the turn and nobody followed yet.
+func (g *gateway) needed() bool {
+	turn := g.LeaderElection && g.active.Load()
+	return g.fabric() != nil && g.peer.Load() != "" && (g.leads.Load() || g.handing.Load() || turn)
+}

@@ -1,0 +1,147 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// annotationFollowed on a GatewayClient is the endpoint of its server that it last had, as JSON.
+const annotationFollowed = "networking.liqo.io/followed"
+
+// Side is what one cluster holds of a peering: the objects labelled with the other cluster's ID.
+// Managed fields tell what users wrote; an object without them is followed whole.
+type Side struct {
+	Servers        []netv1beta1.GatewayServer
+	Clients        []netv1beta1.GatewayClient
+	Configurations []netv1beta1.Configuration
+	PublicKeys     []netv1beta1.PublicKey
+}
+
+// Change is an object as it is and as it should be.
+type Change struct{ Before, After client.Object }
+
+// Follow changes the objects of own that do not say what the other side announces:
+//
+//	own                              of
+//	GatewayClient spec.endpoint   ◀─ GatewayServer status.endpoint
+//	PublicKey     spec.publicKey  ◀─ GatewayServer or -Client status.publicKey
+//	Configuration spec.remote     ◀─ Configuration spec.local
+//
+// What a user's tool wrote stays. So does an endpoint that the server never announced, for somebody has
+// chosen it: an address in front of a NAT, for example. Of what is announced twice nothing is followed.
+func Follow(own, of Side) []Change {
+	var out []Change
+	if endpoint := of.endpoint(); endpoint != nil {
+		for i := range own.Clients {
+			c := own.Clients[i].DeepCopy()
+			if !chosen(c, endpoint) && follow(c, endpoint, &c.Spec.Endpoint, "endpoint", note(c, endpoint)) {
+				out = append(out, Change{&own.Clients[i], c})
+			}
+		}
+	}
+	if key := of.publicKey(); key != nil {
+		for i := range own.PublicKeys {
+			k := own.PublicKeys[i].DeepCopy()
+			if follow(k, key, &k.Spec.PublicKey, "publicKey", false) {
+				out = append(out, Change{&own.PublicKeys[i], k})
+			}
+		}
+	}
+	if cidrs := of.cidrs(); cidrs != nil {
+		for i := range own.Configurations {
+			c := own.Configurations[i].DeepCopy()
+			if follow(c, cidrs, &c.Spec.Remote, "remote", false) {
+				out = append(out, Change{&own.Configurations[i], c})
+			}
+		}
+	}
+	return out
+}
+
+// follow changes a field of the spec to what is announced. It reports whether the object is to be
+// written, which it is also when something was noted on it.
+func follow[T any](obj client.Object, announced T, field *T, name string, noted bool) bool {
+	if !noted && encoded(*field) == encoded(announced) || obj.GetDeletionTimestamp() != nil || UserOwns(obj, name) {
+		return false
+	}
+	*field = announced
+	return true
+}
+
+// chosen reports whether a client dials what was never announced to it.
+func chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
+	have := encoded(c.Spec.Endpoint)
+	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
+}
+
+// note writes on a client what was announced, and reports whether that is new.
+func note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
+	now := encoded(announced)
+	if c.Annotations[annotationFollowed] == now {
+		return false
+	}
+	c.Annotations = merged(c.Annotations, map[string]string{annotationFollowed: now})
+	return true
+}
+
+// encoded is a parameter as text; equal parameters have equal texts.
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error() // no parameter is of a type that can fail
+	}
+	return string(text)
+}
+
+// UserOwns reports whether somebody else than Liqo and liqoctl has written a field of an object's
+// spec: an editor, kubectl, a GitOps tool.
+func UserOwns(obj metav1.Object, field string) bool {
+	for _, entry := range obj.GetManagedFields() {
+		if strings.Contains(entry.Manager, "liqo") || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		var owned struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		// Fields that cannot be read are nobody's.
+		if json.Unmarshal(entry.FieldsV1.Raw, &owned) == nil && owned.Spec["f:"+field] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// endpoint is where the only server is reached; nil while that is unknown.
+func (s Side) endpoint() *netv1beta1.EndpointStatus {
+	if len(s.Servers) != 1 || s.Servers[0].Status.Endpoint == nil || len(s.Servers[0].Status.Endpoint.Addresses) == 0 {
+		return nil
+	}
+	return s.Servers[0].Status.Endpoint
+}
+
+// publicKey is the key of the only gateway; nil while there is none.
+func (s Side) publicKey() []byte {
+	switch {
+	case len(s.Servers) == 1 && len(s.Clients) == 0:
+		return s.Servers[0].Status.PublicKey
+	case len(s.Clients) == 1 && len(s.Servers) == 0:
+		return s.Clients[0].Status.PublicKey
+	}
+	return nil
+}
+
+// cidrs are those of the cluster itself; nil while they are unknown.
+func (s Side) cidrs() *netv1beta1.ClusterConfig {
+	if len(s.Configurations) != 1 || s.Configurations[0].Spec.Local == nil || len(s.Configurations[0].Spec.Local.CIDR.Pod) == 0 {
+		return nil
+	}
+	return s.Configurations[0].Spec.Local
+}

@@ -1,0 +1,90 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// TestFollow: what a client dials after its server has moved from a to b, for each way its endpoint
+// came to be.
+func TestFollow(t *testing.T) {
+	at := func(address string) *netv1beta1.EndpointStatus {
+		return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: netv1beta1.ProtocolUDP}
+	}
+	serving := func(address string) Side {
+		return Side{Servers: []netv1beta1.GatewayServer{{Status: netv1beta1.GatewayServerStatus{Endpoint: at(address)}}}}
+	}
+	wrote := func(manager string) []metav1.ManagedFieldsEntry {
+		return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:endpoint":{"f:addresses":{}}}}`)}}}
+	}
+	elsewhere := wrote("kubectl-edit")
+	elsewhere[0].FieldsV1.Raw = []byte(`{"f:spec":{"f:mtu":{}}}`)
+	twice := serving("b")
+	twice.Servers = append(twice.Servers, twice.Servers...)
+	for name, c := range map[string]struct {
+		client netv1beta1.GatewayClient
+		after  Side
+		want   *netv1beta1.EndpointStatus
+	}{
+		"copied by liqoctl":                    {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("liqoctl")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("b")},
+		"left open":                            {netv1beta1.GatewayClient{}, serving("b"), at("b")},
+		"given by liqoctl for a NAT":           {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("liqoctl")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("nat")}}, serving("b"), at("nat")},
+		"applied by a user, the same":          {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-controller")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
+		"copied, and a user wrote another one": {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: elsewhere}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("b")},
+		"two servers":                          {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, twice, at("a")},
+		"a server without address":             {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, Side{Servers: make([]netv1beta1.GatewayServer, 1)}, at("a")},
+		"going":                                {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
+	} {
+		own := Side{Clients: []netv1beta1.GatewayClient{c.client}}
+		for _, of := range []Side{serving("a"), c.after, c.after} {
+			changes := Follow(own, of)
+			for _, change := range changes {
+				own.Clients[0] = *change.After.(*netv1beta1.GatewayClient)
+			}
+			if again := Follow(own, of); len(again) != 0 {
+				t.Errorf("%s: the second time differs: %v", name, again)
+			}
+		}
+		if diff := cmp.Diff(c.want, own.Clients[0].Spec.Endpoint); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestFollowKeysAndCIDRs: the key of a client is followed like that of a server, and each side's own
+// CIDRs are the other's remote ones.
+func TestFollowKeysAndCIDRs(t *testing.T) {
+	cidrs := func(pods ...string) *netv1beta1.ClusterConfig {
+		return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pods}}
+	}
+	of := Side{
+		Clients:        []netv1beta1.GatewayClient{{Status: netv1beta1.GatewayClientStatus{PublicKey: []byte("new")}}},
+		Configurations: []netv1beta1.Configuration{{Spec: netv1beta1.ConfigurationSpec{Local: cidrs("10.10.0.0/16", "10.99.0.0/16"), Remote: cidrs("10.20.0.0/16")}}},
+	}
+	own := Side{
+		PublicKeys:     []netv1beta1.PublicKey{{Spec: netv1beta1.PublicKeySpec{PublicKey: []byte("old")}}},
+		Configurations: []netv1beta1.Configuration{{Spec: netv1beta1.ConfigurationSpec{Local: cidrs("10.20.0.0/16"), Remote: cidrs("10.10.0.0/16")}}},
+	}
+	changes := Follow(own, of)
+	if len(changes) != 2 {
+		t.Fatalf("%d changes, want 2", len(changes))
+	}
+	if key := changes[0].After.(*netv1beta1.PublicKey).Spec.PublicKey; string(key) != "new" {
+		t.Errorf("key %q", key)
+	}
+	want := of.Configurations[0].Spec.Local
+	spec := changes[1].After.(*netv1beta1.Configuration).Spec
+	if diff := cmp.Diff(want, spec.Remote); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(cidrs("10.20.0.0/16"), spec.Local); diff != "" {
+		t.Errorf("own CIDRs changed: %s", diff)
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// PodIPInput is what decides the IP of an offloaded pod.
+type PodIPInput struct {
+	Root *corev1.Pod
+	// IP is the one that is there; nil = there is none.
+	IP *ipamv1alpha1.IP
+	// Configurations are those of all peers.
+	Configurations []netv1beta1.Configuration
+}
+
+// Offloaded tells whether a pod of this cluster runs at a peer.
+func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == api.True }
+
+// PodIP gives a pod that runs at one peer an address of this cluster, under which other peers reach
+// it. With one peer there is nobody to use it, and no object is made for every pod.
+func PodIP(in PodIPInput) ctl.Plan {
+	pod := in.Root
+	switch {
+	case pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || finished(pod):
+		return ctl.Plan{}
+	case len(in.Configurations) < 2:
+		return ctl.Wait("OnePeer", "no other peer could use an address of the pod")
+	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
+		return ctl.Plan{} // it never changes: the old one goes first
+	}
+	return ctl.Plan{Objects: []client.Object{&ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace,
+			Labels: map[string]string{api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace},
+		},
+		Spec: ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
+	}}}
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// podAddresses are the addresses a pod has in the pod network, if any.
+func podAddresses(pod *corev1.Pod) []netip.Addr {
+	if pod.Spec.HostNetwork || Offloaded(pod) || finished(pod) {
+		return nil
+	}
+	var addrs []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+// nodeRanges are the ranges of a node's pods, as the node itself says.
+func nodeRanges(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
+}
+
+func within(ranges []string, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Contains(a)
+	})
+}
+
+// podRanges are the ranges by which the pods of a node are found: what the node says, if that holds
+// for its pods and for no other node's; else each pod for itself. Pools of a CNI's own, shared by
+// nodes or given to them in blocks, are nowhere else to be seen.
+func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
+	ranges, holds := nodeRanges(node), true
+	var own []netip.Addr
+	for i := range pods {
+		here := pods[i].Spec.NodeName == node.Name
+		for _, a := range podAddresses(&pods[i]) {
+			if here {
+				own = append(own, a)
+			}
+			holds = holds && within(ranges, a) == here
+		}
+	}
+	if holds {
+		return ranges
+	}
+	slices.SortFunc(own, netip.Addr.Compare)
+	var hosts []string
+	for _, a := range slices.Compact(own) {
+		hosts = append(hosts, netip.PrefixFrom(a, a.BitLen()).String())
+	}
+	return hosts
+}
+
+// NodesOfPod are the nodes whose podRanges a change of the pod may change: its own if the pod lies
+// outside the node's ranges, or those do not hold already; and others in whose ranges it lies.
+func NodesOfPod(pod *corev1.Pod, nodes []corev1.Node, known []netv1beta1.InternalNode) []string {
+	addrs := podAddresses(pod)
+	var names []string
+	for i := range nodes {
+		node := &nodes[i]
+		here, ranges := node.Name == pod.Spec.NodeName, nodeRanges(node)
+		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return within(ranges, a) != here })
+		if odd || here && slices.ContainsFunc(known, func(n netv1beta1.InternalNode) bool {
+			return n.Name == node.Name && !slices.Equal(n.Spec.PodCIDRs, ranges)
+		}) {
+			names = append(names, node.Name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare)
+	return names
+}

@@ -1,0 +1,71 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// TestServersThatDoNotRunSayWhy: what a gateway's youngest pod and its Service say becomes the
+// reason, with a remedy.
+func TestServersThatDoNotRunSayWhy(t *testing.T) {
+	const running = "{phase: Running, podIP: 10.10.1.7}"
+	waits := func(why string) string {
+		return "{containerStatuses: [{name: gateway, image: 'liqo:1', state: {waiting: " + why + "}}]}"
+	}
+	for _, c := range []struct {
+		claim, pod, service string
+		want                string
+	}{
+		{"no pod", "", "", "GatewayPodMissing: there is no gateway pod; 'kubectl -n t describe replicasets' tells what refuses it, such as Pod Security or a quota of the namespace"},
+		{"a pod that was just made", "{}", "", "GatewayPodPending: no active gateway pod is running; 'kubectl -n t describe pods -l networking.liqo.io/gateway-name=milan' tells what it waits for"},
+		{"a pod no node takes", `{conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/2 nodes are available: 2 Insufficient cpu."}]}`, "",
+			"GatewayPodUnschedulable: no node takes the gateway pod: 0/2 nodes are available: 2 Insufficient cpu. Free what is missing, or change requests, node selector or tolerations in the gateway's template"},
+		{"a pod without image", waits("{reason: ImagePullBackOff, message: back-off 10s}"), "",
+			"GatewayImageMissing: the node cannot get the image liqo:1; correct it in the gateway's template, or let the nodes pull it"},
+		{"a pod that ends again and again", waits("{reason: CrashLoopBackOff, message: back-off 10s}"), "",
+			"GatewayPodFailing: container gateway ends soon after its start; 'kubectl -n t logs deployment/gw-milan --previous' tells why"},
+		{"a pod that names what is not there", waits(`{reason: CreateContainerConfigError, message: secret "x" not found}`), "",
+			`GatewayPodFailing: container gateway does not start: CreateContainerConfigError: secret "x" not found. Correct the gateway's template`},
+		{"no Service", running, "", "EndpointPending: Service gw-milan is not there yet"},
+		{"a load balancer that does not come", running, "{type: LoadBalancer, ports: [{port: 1}]}",
+			"LoadBalancerPending: Service gw-milan has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort"},
+		{"a load balancer that may not give the address", running, "{type: LoadBalancer, loadBalancerIP: 192.0.2.1, ports: [{port: 1}]}",
+			"LoadBalancerPending: Service gw-milan does not get the address 192.0.2.1 from a load balancer; ask for one that it may give, or set spec.endpoint.serviceType to NodePort"},
+		{"a node port on a node without address", running, "{type: NodePort, ports: [{port: 1, nodePort: 30001}]}",
+			"EndpointPending: the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'"},
+		{"a node port that is not given", running, "{type: NodePort, ports: [{port: 1}]}",
+			"EndpointPending: Service gw-milan has no address or port to be reached by; see 'kubectl -n t describe service gw-milan'"},
+	} {
+		in := WgServerInput{Root: &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}}
+		in.NewKey, in.Now = make([]byte, 32), time.Unix(0, 0)
+		if c.pod != "" {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "gw-milan-1", Labels: map[string]string{api.LabelGatewayName: "milan", api.LabelGatewayActive: api.True}}}
+			read(t, c.pod, &pod.Status)
+			in.Pods = []corev1.Pod{pod}
+		}
+		if c.service != "" {
+			in.Service = &corev1.Service{}
+			read(t, c.service, &in.Service.Spec)
+		}
+		if got := WgGatewayServer(in); got.Reason+": "+got.Message != c.want {
+			t.Errorf("%s:\n%s: %s, want\n%s", c.claim, got.Reason, got.Message, c.want)
+		}
+	}
+}
+
+func read(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+const (
+	// UserTables is the first of 65536 routing tables that hold what users wrote: "lq" in ASCII.
+	UserTables = 0x6c710000
+	userTables = 1 << 16
+	// userPriority of users' rules that ask for none: just before ours, so they can be exceptions.
+	userPriority = RulePriority - 1
+)
+
+// IsUserTable tells whether a routing table may hold what users wrote.
+func IsUserTable(number int) bool { return number >= UserTables && number < UserTables+userTables }
+
+// IsOwnTable tells whether a routing table is ours: the one of everything, or of a further tunnel.
+func IsOwnTable(number int) bool { return number >= RouteTable && number < RouteTable+api.MaxTunnels }
+
+// routed gives each RouteConfiguration a routing table: by its name, so that it keeps it, and the
+// next free one where two names meet.
+func routed(list []netv1beta1.RouteConfiguration) []Content {
+	slices.SortFunc(list, func(a, b netv1beta1.RouteConfiguration) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var out []Content
+	taken := map[int]bool{}
+	for _, r := range list {
+		h := fnv.New32a()
+		h.Write([]byte(r.Namespace + "/" + r.Name))
+		number := int(h.Sum32() % userTables)
+		for taken[number] {
+			number = (number + 1) % userTables
+		}
+		taken[number] = true
+		out = append(out, routing(r, UserTables+number))
+	}
+	return out
+}
+
+// routing plans the table of a RouteConfiguration.
+func routing(r netv1beta1.RouteConfiguration, table int) Content {
+	c := Content{Resource: Routings, Namespace: r.Namespace, Name: r.Name}
+	if r.Spec.Table == nil {
+		return c
+	}
+	for i, x := range r.Spec.Table.Rules {
+		failed := func(err error) { c.Problems = append(c.Problems, fmt.Sprintf("rule number %d: %v", i+1, err)) }
+		var six []bool
+		for _, y := range x.Routes {
+			route, err := routeOf(y, table)
+			if err == nil {
+				err = c.fits(route)
+			}
+			if err != nil {
+				failed(fmt.Errorf("route to %s: %w", y.Dst, err))
+				continue
+			}
+			six = append(six, is6(route.To))
+		}
+		rules, err := rulesOf(x, table, six)
+		if err != nil {
+			failed(err)
+		}
+		for _, rule := range rules {
+			if !slices.Contains(c.Rules, rule) {
+				c.Rules = append(c.Rules, rule)
+			}
+		}
+	}
+	return c
+}
+
+// fits adds a route. All rules of an object lead to one table, in which a destination has one way.
+func (c *Content) fits(r Route) error {
+	i := slices.IndexFunc(c.Routes, func(x Route) bool { return x.key() == r.key() })
+	switch {
+	case i < 0:
+		c.Routes = append(c.Routes, r)
+	case c.Routes[i] != r:
+		return errors.New("another rule of the table has another route there; use a second RouteConfiguration")
+	}
+	return nil
+}
+
+func routeOf(r netv1beta1.Route, table int) (Route, error) {
+	to, err := parseCIDR(r.Dst)
+	if err != nil || r.Dst == "" {
+		return Route{}, fmt.Errorf("%q is no CIDR", r.Dst)
+	}
+	out := Route{Table: table, To: to, Device: r.Dev, OnLink: r.Onlink, Via: parseAddr(r.Gw), Source: parseAddr(r.Src)}
+	for _, x := range []struct {
+		text string
+		addr netip.Addr
+	}{{r.Gw, out.Via}, {r.Src, out.Source}} {
+		if x.text != "" && (!x.addr.IsValid() || x.addr.Is6() != is6(to)) {
+			return Route{}, fmt.Errorf("%q is no address of the same family", x.text)
+		}
+	}
+	if out.Device == "" && !out.Via.IsValid() {
+		return Route{}, errors.New("it needs a next hop (gw) or a device (dev)")
+	}
+	if is6(to) {
+		return out, nil // scopes are IPv4's
+	}
+	out.Scope = string(r.Scope)
+	if r.Scope == "" && !out.Via.IsValid() {
+		out.Scope = string(netv1beta1.ScopeLink)
+	}
+	if r.Scope == netv1beta1.ScopeGlobal {
+		out.Scope = ""
+	}
+	return out, nil
+}
+
+// rulesOf are the rules that lead to a table, for the families of their addresses, or of the
+// routes where there are none.
+func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
+	if r.Priority < 0 || r.Fwmark < 0 || r.Fwmark > math.MaxUint32 {
+		return nil, errors.New("priority and fwmark are numbers from 0 to 4294967295")
+	}
+	base := Rule{Table: table, Priority: cmp.Or(r.Priority, userPriority), In: r.Iif, Out: r.Oif, Mark: uint32(r.Fwmark)}
+	for _, dev := range []string{r.Iif, r.Oif} {
+		if !regexp.MustCompile(`^[^\s/"]{0,15}$`).MatchString(dev) {
+			return nil, fmt.Errorf("%q is no name of a device", dev)
+		}
+	}
+	var err error
+	if base.From, err = parseCIDR(r.Src); err != nil {
+		return nil, err
+	}
+	if base.To, err = parseCIDR(r.Dst); err != nil {
+		return nil, err
+	}
+	switch {
+	case base.From.IsValid() && base.To.IsValid() && is6(base.From) != is6(base.To):
+		return nil, fmt.Errorf("src %s and dst %s are not of the same family", r.Src, r.Dst)
+	case base.From.IsValid():
+		six = []bool{is6(base.From)}
+	case base.To.IsValid():
+		six = []bool{is6(base.To)}
+	}
+	for _, p := range []*netip.Prefix{&base.From, &base.To} {
+		if p.Bits() == 0 {
+			*p = netip.Prefix{} // as the kernel says it
+		}
+	}
+	var out []Rule
+	for _, f := range []bool{false, true} {
+		if slices.Contains(six, f) {
+			rule := base
+			rule.IPv6 = f
+			out = append(out, rule)
+		}
+	}
+	return out, nil
+}
+
+// parseCIDR reads a CIDR; "" is none.
+func parseCIDR(text string) (netip.Prefix, error) {
+	if text == "" {
+		return netip.Prefix{}, nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is no CIDR", text)
+	}
+	return p.Masked(), nil
+}

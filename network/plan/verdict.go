@@ -1,0 +1,230 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Reasons of a Connection's condition Ready while the peer's gateway does not answer. The message
+// beside says what to do.
+const (
+	// ReasonConnecting: it has not had the time yet.
+	ReasonConnecting = "Connecting"
+	// ReasonPingsOff: nobody asks, so nobody knows. Switch them on in the gateway's template.
+	ReasonPingsOff = "PingsOff"
+	// ReasonNameUnknown: the server's name has no address. Correct the name or the DNS.
+	ReasonNameUnknown = "NameUnknown"
+	// ReasonPortRefused: nothing listens there. Correct the port, or see whether the server runs.
+	ReasonPortRefused = "PortRefused"
+	// ReasonAddressUnreachable: no way leads there. Correct the address, or the routes.
+	ReasonAddressUnreachable = "AddressUnreachable"
+	// ReasonNoAnswer: the client cannot tell more. Look at the server's Connection.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonNothingArrives: the server hears nothing. Open the way to it, correct where the client dials.
+	ReasonNothingArrives = "NothingArrives"
+	// ReasonOneWay: the peer is heard and does not hear us. Open the way from here to there.
+	ReasonOneWay = "OneWay"
+	// ReasonPingsUnanswered: the tunnel works and pings are not answered. Switch them on there.
+	ReasonPingsUnanswered = "PingsUnanswered"
+	// ReasonWrongKey: one side has not the other's current key. Give it.
+	ReasonWrongKey = "WrongKey"
+	// ReasonClockWentBack: the peer's handshakes are older than those before. Set its clock.
+	ReasonClockWentBack = "ClockWentBack"
+)
+
+// ConditionMTUFits tells on a Connection whether packets as long as the tunnel takes them get to
+// the peer.
+const ConditionMTUFits = "MTUFits"
+
+// Reasons of MTUFits.
+const (
+	ReasonMTUFits = "MTUFits"
+	// ReasonMTUTooLarge: long packets are lost on the way. Lower the MTU on both sides.
+	ReasonMTUTooLarge = "MTUTooLarge"
+	// ReasonMTUsDiffer: each side has another. Set the same.
+	ReasonMTUsDiffer = "MTUsDiffer"
+)
+
+// Sight is what a gateway sees of its peer. Times are when something was last seen; zero = never.
+type Sight struct {
+	Health
+	// Namespace and Name are those of our gateway.
+	Namespace, Name string
+	Server, TCP     bool
+	// Pings are sent.
+	Pings bool
+	// Host and Port are what a client dials and At is its address, invalid = not known. A server
+	// listens on Port.
+	Host string
+	Port int
+	At   netip.Addr
+	// Handshake was complete: packets went both ways. Heard is of the peer's packets that WireGuard
+	// took, whatever they were, HeardFirst the first of those that came without a longer pause, and
+	// From where they came from.
+	Handshake, Heard, HeardFirst time.Time
+	From                         netip.Addr
+	// Tells is whether WireGuard tells of handshakes it does not take; that of the kernel does not.
+	Tells bool
+	// Misaddressed handshakes were made for another key than ours, Strange ones by another key than
+	// the peer's, Replayed ones are older than one that was taken.
+	Misaddressed, Strange, Replayed time.Time
+	// What a client learned by sending to the server's port from beside the tunnel: that an ICMP
+	// message or a TCP reset came back, or, over TCP only, that somebody listens.
+	Refused, Unreachable, Listening time.Time
+}
+
+const (
+	// grace is how long nobody asks why there is no answer yet: handshake, ping, and a second
+	// attempt of both.
+	grace = 3 * time.Second
+	// Evidence is how long something seen counts: a client that tries seldom does so every 10 s.
+	Evidence = 15 * time.Second
+	// inFlight is how long packets arrive that were sent before the first ping without answer, and
+	// how long after a first packet the answer to a ping may take.
+	inFlight = time.Second
+)
+
+// Verdict tells why the peer's gateway does not answer, as far as one side can tell, and what to do.
+//
+//	           handshakes that are not ours   packets of the peer        nothing
+//	server     WrongKey, ClockWentBack        OneWay, PingsUnanswered    NothingArrives
+//	client     (the same)                     (the same)                 NameUnknown, PortRefused,
+//	                                                                     AddressUnreachable, NoAnswer
+func (s Sight) Verdict(now time.Time) (reason, message string) {
+	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < Evidence }
+	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
+	works := heard && s.Handshake.After(s.Open)
+	fresh := heard && now.Sub(s.HeardFirst) < inFlight || works && now.Sub(s.Handshake) < inFlight
+	switch {
+	case !s.Pings:
+		return ReasonPingsOff, "pings are switched off here by --ping-enabled=false, so nobody knows whether the peer's gateway answers"
+	case s.Answered.IsZero() && now.Sub(s.Started) < grace, fresh:
+		return ReasonConnecting, "the peer's gateway has not answered yet; wait"
+	case works:
+		return ReasonPingsUnanswered, "the tunnel works, but the peer's gateway does not answer pings in it; check that they are enabled there and use the same UDP port and the same tunnel addresses"
+	case heard:
+		return ReasonOneWay, s.oneWay()
+	case seen(s.Strange):
+		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made with another key than the peer's PublicKey here: run '%s' in the peer's cluster and apply in namespace %s here what it prints", keyCommand(!s.Server, "…"), s.Namespace)
+	case seen(s.Misaddressed):
+		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made for another key than this gateway's: run '%s -n %s' here and apply in the peer's cluster what it prints", keyCommand(s.Server, s.Name), s.Namespace)
+	case seen(s.Replayed):
+		return ReasonClockWentBack, fmt.Sprintf("the peer's handshakes are older than one before, so its clock went back: set the clocks of its nodes, or forget the old handshake with 'kubectl -n %s delete pod -l networking.liqo.io/gateway-name=%s'", s.Namespace, s.Name)
+	case s.Server:
+		return ReasonNothingArrives, s.nothingArrives()
+	case !s.At.IsValid():
+		return ReasonNameUnknown, fmt.Sprintf("the server's name %s has no address; correct the DNS, or spec.endpoint.addresses of the GatewayClient", s.Host)
+	case seen(s.Refused):
+		return ReasonPortRefused, fmt.Sprintf("%s refuses: nothing listens there. The server's gateway does not run, or %s", s.place(), notTheServer)
+	case seen(s.Unreachable):
+		return ReasonAddressUnreachable, fmt.Sprintf("routers say that %s is unreachable: there is no route to it, or %s", s.place(), notTheServer)
+	}
+	return ReasonNoAnswer, s.noAnswer(seen(s.Listening))
+}
+
+// notTheServer is a client's mistake, and how it is found.
+const notTheServer = "spec.endpoint of the GatewayClient is not what 'kubectl get gatewayservers -A' shows in the server's cluster"
+
+func (s Sight) transport() string {
+	if s.TCP {
+		return "TCP"
+	}
+	return "UDP"
+}
+
+// place is the server's, as a client dials it.
+func (s Sight) place() string {
+	at := s.At.String()
+	if s.Host != at && s.Host != "" {
+		at = fmt.Sprintf("%s (%s)", s.Host, at)
+	}
+	return fmt.Sprintf("%s, %s port %d", at, s.transport(), s.Port)
+}
+
+// keyCommand prints the current PublicKey of a gateway.
+func keyCommand(server bool, name string) string {
+	side := "client"
+	if server {
+		side = "server"
+	}
+	return fmt.Sprintf("liqoctl generate publickey --gateway-type %s --gateway-name %s", side, name)
+}
+
+func (s Sight) oneWay() string {
+	from, to := "server", s.place()
+	if s.Server {
+		from, to = "client", fmt.Sprintf("%s, from %s port %d of this gateway,", s.From, s.transport(), s.Port)
+	}
+	return fmt.Sprintf("the %s's packets arrive, but what is sent to %s does not: it is blocked on the way; open it in the firewalls and security groups of both sides", from, to)
+}
+
+func (s Sight) nothingArrives() string {
+	causes := []string{
+		fmt.Sprintf("the client dials something else than 'kubectl -n %s get gatewayserver %s' shows", s.Namespace, s.Name),
+		fmt.Sprintf("a firewall or security group does not let %s there", s.transport()),
+		"a NAT in front of this cluster does not forward it: peer with --gw-client-address and --gw-client-port, what it forwards",
+	}
+	if !s.Tells {
+		causes = append(causes, "one cluster has an old PublicKey of the other: compare with 'liqoctl generate publickey'")
+	}
+	return fmt.Sprintf("nothing of the client arrives at %s port %d of this gateway. One of: %s", s.transport(), s.Port, strings.Join(causes, "; "))
+}
+
+func (s Sight) noAnswer(listening bool) string {
+	key := "one cluster has an old PublicKey of the other"
+	said := fmt.Sprintf("no answer from %s", s.place())
+	causes := []string{notTheServer, fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport()), key}
+	shared := netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
+	switch private := s.At.IsPrivate() || shared.Contains(s.At); {
+	case listening:
+		said = fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place())
+		causes = []string{key, notTheServer}
+	case private:
+		causes = append(causes, "the address is private and a NAT is before it: peer with --gw-client-address and --gw-client-port, what the NAT forwards")
+	}
+	return fmt.Sprintf("%s. One of: %s. The server's side knows more: 'liqoctl info peer' there", said, strings.Join(causes, "; "))
+}
+
+// Sizes is a search for the longest packet that gets to the peer: Passes did, Fails did not, 0 =
+// none yet. In bytes.
+type Sizes struct{ Passes, Fails int }
+
+// sizesApart is how near the two come: one step finer costs another half a second and helps nobody.
+const sizesApart = 16
+
+// Next is the size to try, 0 = the search is over. Full is that of the tunnel.
+func (s Sizes) Next(full int) int {
+	switch {
+	case s.Passes >= full, s.Fails > 0 && s.Fails-s.Passes <= sizesApart:
+		return 0
+	case s.Fails == 0:
+		return full
+	}
+	return (s.Passes + s.Fails) / 2
+}
+
+// Fit is how a tunnel's MTU fits the path. In bytes.
+type Fit struct {
+	// MTU is that of the tunnel at this side, Peer at the other, 0 = not known.
+	MTU, Peer int
+	// Passes is the longest packet that gets there.
+	Passes int
+}
+
+// Verdict tells whether the MTU fits, and what to do if not.
+func (f Fit) Verdict() (fits bool, reason, message string) {
+	const set = "set spec.mtu of both clusters' gateways to %d, or peer again with --mtu=%d"
+	lower := f.Passes / 10 * 10 // easier to read
+	switch least := min(f.MTU, f.Peer); {
+	case f.Passes < f.MTU:
+		return false, ReasonMTUTooLarge, fmt.Sprintf("packets of %d bytes do not get to the peer, those of %d do: the path is narrower than the tunnel's MTU; "+set, f.MTU, f.Passes, lower, lower)
+	case f.Peer != 0 && f.Peer != f.MTU:
+		return false, ReasonMTUsDiffer, fmt.Sprintf("the tunnel's MTU is %d here and %d at the peer: packets between that only one direction takes are lost; "+set, f.MTU, f.Peer, least, least)
+	}
+	return true, ReasonMTUFits, fmt.Sprintf("packets of %d bytes, the tunnel's MTU, get to the peer", f.MTU)
+}

@@ -1,0 +1,108 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestVerdicts tells what is said of everything a gateway can see: in testdata/verdicts.txt.
+func TestVerdicts(t *testing.T) {
+	start := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+	now := start.Add(time.Minute)
+	just, before := now.Add(-5*time.Second), start.Add(20*time.Second)
+	base := Sight{
+		Health: Health{Started: start, Open: start}, Namespace: "liqo-tenant-milan", Name: "milan", Pings: true, Tells: true,
+		Host: "203.0.113.7", Port: 31840, At: netip.MustParseAddr("203.0.113.7"),
+	}
+	var b strings.Builder
+	tell := func(claim, reason, message string) { fmt.Fprintf(&b, "# %s\n%s: %s\n\n", claim, reason, message) }
+	for _, c := range []struct {
+		claim  string
+		server bool
+		see    func(*Sight)
+	}{
+		{"a client that has just begun", false, func(s *Sight) { s.Started, s.Open = now, now }},
+		{"a client whose pings are off", false, func(s *Sight) { s.Pings = false }},
+		{"a client that sees nothing at all: blocked, wrong address, NAT, wrong key", false, func(s *Sight) {}},
+		{"a client that dials a private address and sees nothing", false, func(s *Sight) { s.Host, s.At = "10.9.8.7", netip.MustParseAddr("10.9.8.7") }},
+		{"a client whose server's name has no address", false, func(s *Sight) { s.Host, s.At = "gw.milan.example", netip.Addr{} }},
+		{"a client to which the port is refused", false, func(s *Sight) { s.Host, s.Refused = "gw.milan.example", just }},
+		{"a client to which the address is unreachable", false, func(s *Sight) { s.Unreachable = just }},
+		{"a client over TCP that is connected and not answered", false, func(s *Sight) { s.TCP, s.Listening = true, just }},
+		{"a client to which the port was refused long ago", false, func(s *Sight) { s.Refused = before }},
+		{"a client that hears the server: blocked from here to there", false, func(s *Sight) { s.Answered, s.Open, s.Heard = before, before, just }},
+		{"a client that heard the server until pings stayed without answer", false, func(s *Sight) { s.Answered, s.Open, s.Heard = just, just, just }},
+		{"a client whose tunnel works, without pings", false, func(s *Sight) { s.Heard, s.Handshake = just, just }},
+		{"a client whose tunnel works since now", false, func(s *Sight) { s.Heard, s.HeardFirst, s.Handshake = now, before, now }},
+		{"a server that hears the client since now", true, func(s *Sight) { s.Heard, s.HeardFirst = now, now }},
+		{"a server that sees nothing", true, func(s *Sight) {}},
+		{"a server that sees nothing, with WireGuard in the kernel", true, func(s *Sight) { s.Tells = false }},
+		{"a server that sees nothing over TCP", true, func(s *Sight) { s.TCP = true }},
+		{"a server that hears the client: blocked from here to there", true, func(s *Sight) { s.Heard, s.From = just, netip.MustParseAddr("198.51.100.4") }},
+		{"a server called with an unknown key", true, func(s *Sight) { s.Strange = just }},
+		{"a server called by another key than its own", true, func(s *Sight) { s.Misaddressed = just }},
+		{"a server whose client's clock went back", true, func(s *Sight) { s.Replayed = just }},
+		{"a client called with an unknown key", false, func(s *Sight) { s.Strange = just }},
+	} {
+		s := base
+		if s.Server = c.server; s.Server {
+			s.Host, s.Port, s.At = "", 51840, netip.Addr{}
+		}
+		c.see(&s)
+		reason, message := s.Verdict(now)
+		tell(c.claim, reason, message)
+	}
+	for _, c := range []struct {
+		claim string
+		fit   Fit
+	}{
+		{"full packets pass and the peer says nothing", Fit{MTU: 1340, Passes: 1340}},
+		{"full packets pass and the peer has the same MTU", Fit{MTU: 1340, Peer: 1340, Passes: 1340}},
+		{"the peer has another MTU", Fit{MTU: 1340, Peer: 1200, Passes: 1340}},
+		{"the path is narrower than the tunnel", Fit{MTU: 1340, Peer: 1340, Passes: 1127}},
+	} {
+		_, reason, message := c.fit.Verdict()
+		tell(c.claim, reason, message)
+	}
+	const file = "testdata/verdicts.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
+}
+
+// TestSizesAreFound: the search ends near every width of the path, below it, in few steps.
+func TestSizesAreFound(t *testing.T) {
+	const full, short = 1340, 176
+	for width := short; width <= full+1; width++ {
+		s, steps := Sizes{Passes: short}, 0
+		for size := s.Next(full); size != 0; size = s.Next(full) {
+			if steps++; size <= width {
+				s.Passes = size
+			} else {
+				s.Fails = size
+			}
+		}
+		if s.Passes > width || width-s.Passes > sizesApart || width >= full && steps != 1 || steps > 9 {
+			t.Errorf("a path of %d: found %d in %d steps", width, s.Passes, steps)
+		}
+	}
+}

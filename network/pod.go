@@ -1,0 +1,81 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/network/objects/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
+
+// podIP keeps the IPs by which peers reach the pods that run at other peers.
+func (o Options) podIP() ctl.Registrar {
+	return ctl.Controller[*corev1.Pod, plan.PodIPInput]{
+		Name: "pod-ip", Quiet: true, Only: plan.Offloaded,
+		Owns:    []client.Object{&ipamv1alpha1.IP{}},
+		Watches: []ctl.Watch{{Kind: &netv1beta1.Configuration{}, Map: offloadedPods}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.PodIPInput, error) {
+			in := plan.PodIPInput{Root: root}
+			var configurations netv1beta1.ConfigurationList
+			if err := list(ctx, r, &configurations); err != nil {
+				return in, err
+			}
+			in.Configurations = configurations.Items
+			var ip ipamv1alpha1.IP
+			found, err := get(ctx, r, root.Namespace, root.Name, &ip)
+			if found {
+				in.IP = &ip
+			}
+			return in, err
+		},
+		Plan: plan.PodIP,
+	}
+}
+
+func offloadedPods(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	if err := list(ctx, r, &pods, client.HasLabels{api.LabelShadowPod}, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "find offloaded pods")
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return requests
+}
+
+// nodesOfPod leads from a pod to the nodes whose ranges it may change. Where CNIs keep to the
+// ranges of nodes, and that is nearly everywhere, it leads nowhere.
+func nodesOfPod(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil
+	}
+	var nodes corev1.NodeList
+	var known netv1beta1.InternalNodeList
+	for _, l := range []client.ObjectList{&nodes, &known} {
+		if err := list(ctx, r, l, client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "find the nodes a pod concerns")
+			return nil
+		}
+	}
+	var requests []reconcile.Request
+	for _, name := range plan.NodesOfPod(pod, nodes.Items, known.Items) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+	}
+	return requests
+}
