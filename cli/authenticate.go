@@ -183,7 +183,7 @@ func (a *authentication) findProxy(ctx context.Context) error {
 		return hint(err, "an in-band peering needs proxy.enabled in the provider")
 	}
 	configurations := &netv1beta1.ConfigurationList{}
-	if err := a.consumer.listOf(ctx, a.consumer.tenant, a.provider.id, configurations); err != nil {
+	if err := a.consumer.listOf(ctx, everywhere, a.provider.id, configurations); err != nil {
 		return err
 	}
 	for _, c := range configurations.Items {

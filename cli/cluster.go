@@ -54,7 +54,12 @@ type cluster struct {
 	id string
 	// tenant is the tenant namespace for the other cluster; empty until ensured.
 	tenant string
-	env    *env
+	// chosen is the namespace the user named for the objects; empty when they are to be found.
+	chosen string
+	// network is the namespace of gateways, keys and ranges for the other cluster, all of which must
+	// lie in one: the tenant namespace, unless they were made elsewhere. Empty until found.
+	network string
+	env     *env
 }
 
 // hideFlags hides the connection flags that few users need.
@@ -118,7 +123,8 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	if here.id == there.id {
 		return nil, nil, here.notTwo(ctx, there)
 	}
-	here.tenant, there.tenant = p.objectNamespace, p.remoteNamespace
+	here.chosen, there.chosen = p.objectNamespace, p.remoteNamespace
+	here.tenant, there.tenant = here.chosen, there.chosen
 	return here, there, nil
 }
 

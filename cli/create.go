@@ -65,15 +65,16 @@ func (e *env) createGatewayServer(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "gatewayserver NAME", "Create the server end of a tunnel", "gatewayservers", "server", "servers", "gws")
 	var t template
 	var mtu int
-	service, kind := serverService{}, choice("LoadBalancer", "NodePort", "ClusterIP")
+	service, kind := serverService{ports: ports{api.WireGuardPort}}, choice("LoadBalancer", "NodePort", "ClusterIP")
 	o.networkObject(cmd)
 	flags := cmd.Flags()
 	t.addFlags(flags, "", template{resource: serverTemplates, name: api.WgGatewayServerTemplateName})
 	flags.Var(kind, "service-type", "Type of the Service")
-	flags.Int32Var(&service.port, "port", api.WireGuardPort, "Port of the Service")
-	flags.Int32Var(&service.nodePort, "node-port", 0, "Node port of the Service; 0 = any")
+	flags.Var(&service.ports, "port", "Port of the Service; several make parallel tunnels")
+	flags.Var(&service.nodePorts, "node-port", "Node port of the Service, one for each port; 0 = any")
 	flags.StringVar(&service.loadBalancerIP, "load-balancer-ip", "", "Address of the load balancer; empty = any")
 	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
+	flags.Var(kindFlag{choice("UDP", "TCP"), &service.protocol}, "protocol", "Transport of the tunnel; TCP is for networks that block UDP")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until clients can connect")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		service.kind = kind.value
@@ -100,18 +101,20 @@ func (e *env) createGatewayClient(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "gatewayclient NAME", "Create the client end of a tunnel", "gatewayclients", "client", "clients", "gwc")
 	var t template
 	var mtu int
+	var port ports
 	endpoint, protocol := netv1beta1.EndpointStatus{}, choice("UDP", "TCP")
 	o.networkObject(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&endpoint.Addresses, "addresses", nil, "Addresses or names of the server")
-	flags.Int32Var(&endpoint.Port, "port", 0, "Port of the server")
-	flags.Var(protocol, "protocol", "Protocol of the tunnel's packets")
+	flags.Var(&port, "port", "Port of the server, or all of its ports")
+	flags.Var(protocol, "protocol", "Transport of the tunnel, that of the server")
 	t.addFlags(flags, "", template{resource: clientTemplates, name: api.WgGatewayClientTemplateName})
 	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until its pod runs")
 	require(cmd, "addresses", "port")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		endpoint.Protocol = netv1beta1.Protocol(protocol.value)
+		endpoint.Port, endpoint.Ports = port.split()
 		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
 			t.namespace = orDefault(t.namespace, c.namespace)
 			return gatewayClient(metaFor(c.tenant, args[0], string(o.peer)), t, endpoint, mtu), nil

@@ -17,8 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 // explainTimeout bounds the search for a reason, after the time of the verb is up.
@@ -126,11 +129,52 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
-		if ready := meta.FindStatusCondition(*o.GetConditions(), "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
-			return ready.Message
+		for _, condition := range []string{"Ready", plan.ConditionMTUFits} {
+			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil && c.Status != metav1.ConditionTrue {
+				return c.Message
+			}
 		}
 	}
 	return ""
+}
+
+// networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
+// the tunnel.
+func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
+	said := []string{}
+	for _, list := range []client.ObjectList{
+		&netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConnectionList{},
+	} {
+		if err := c.listOf(ctx, everywhere, peer, list); err != nil {
+			return nil, err
+		}
+		found, err := itemsOf(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range found.sorted() {
+			if says := saysOf(object); says != "" {
+				said = append(said, c.nameOf(object)+": "+says)
+			}
+		}
+	}
+	return said, nil
+}
+
+// otherSays adds to a passed deadline what the other cluster's Connection says: each side of a tunnel
+// sees what the other cannot.
+func (n *network) otherSays(err error, c *cluster) error {
+	other := n.other(c)
+	if !errors.Is(err, errTimeout) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	connection := &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: other.network, Name: api.GatewayResourceName(n.gateway[other.side])}}
+	if reason, _ := other.reason(ctx, connection); reason != "" {
+		return fmt.Errorf("%w; %s%s: %s", err, other.side, other.nameOf(connection), reason)
+	}
+	return err
 }
 
 // namespaceSays is what Kubernetes tells about a namespace it cannot empty.

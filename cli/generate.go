@@ -78,14 +78,14 @@ func gatewayNamed(namespace, name, kind string) client.Object {
 }
 
 // keyOf waits for the public key of a gateway, which is looked for everywhere if it has no namespace.
-// It sets the cluster's tenant namespace to that of the gateway.
+// Its namespace is from then on that of the network.
 func (c *cluster) keyOf(ctx context.Context, gateway client.Object) ([]byte, error) {
 	if gateway.GetNamespace() == "" {
 		if err := c.locate(ctx, gateway); err != nil {
 			return nil, err
 		}
 	}
-	c.tenant = gateway.GetNamespace()
+	c.network = gateway.GetNamespace()
 	secret, err := c.awaitKeys(ctx, gateway)
 	if err != nil {
 		return nil, err

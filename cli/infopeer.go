@@ -160,12 +160,16 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
 	}
 	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
-	return together(
+	var said []string
+	err := together(
+		func() (err error) { said, err = c.networkSays(ctx, peer); return err },
 		func() error { return c.inspectRanges(ctx, peer, &into.Network.CIDRs) },
 		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
 		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
 		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
 	)
+	into.Network.Alerts = append(into.Network.Alerts, said...)
+	return err
 }
 
 // apiServerStatus tells whether the peer's API server answers.

@@ -13,10 +13,13 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -28,10 +31,14 @@ import (
 type networkOptions struct {
 	serverTemplate, clientTemplate template
 	service                        serverService
-	// address and port are dialled instead of the server's own; empty and 0 mean its own.
-	address        string
-	port           int32
-	mtu            int
+	// location is the side that serves in the words of a peering; empty means the remote one.
+	location string
+	// address and port are dialled instead of the server's own; empty means its own.
+	address string
+	port    ports
+	mtu     int
+	// asked tells whether the user gave a flag: what he did not name stays as it is.
+	asked          func(flag string) bool
 	skipValidation bool
 	keepKeys       bool
 	wait           bool
@@ -53,7 +60,7 @@ func (e *env) networkCommand() *cobra.Command {
 	flags.StringVar(&f.pair.liqoNamespace, "liqo-namespace", api.Namespace, "Namespace Liqo is installed in")
 	flags.StringVar(&f.pair.remoteLiqo, "remote-liqo-namespace", api.Namespace, "Namespace Liqo is installed in (remote cluster)")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&f.options.wait, "wait", false, "Wait until what the command asked for is done")
+	flags.BoolVar(&f.options.wait, "wait", false, "Wait until what the command asked for is done; connect does unless this is false")
 	flags.BoolVar(&f.options.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
 	cmd.AddCommand(e.networkInitCommand(f), e.networkConnectCommand(f), e.networkDisconnectCommand(f), e.networkResetCommand(f))
 	return cmd
@@ -68,7 +75,7 @@ func (e *env) networkInitCommand(f *networkFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n.configure(n.tenants())
+			n.configure(n.homes(false))
 			return n.reportConfiguration()
 		}}
 }
@@ -78,6 +85,11 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, stop := e.newScript(cmd.Context(), f.timeout)
 			defer stop()
+			// The connection is part of what the command does, unless it is told not to wait. Without
+			// keys there is none to wait for.
+			if !cmd.Flags().Changed("wait") {
+				f.options.wait = !f.options.keepKeys
+			}
 			n, err := e.networkOf(s, f)
 			if err != nil {
 				return err
@@ -106,14 +118,17 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	o.serverTemplate = template{resource: serverTemplates, name: api.WgGatewayServerTemplateName}
 	o.clientTemplate = template{resource: clientTemplates, name: api.WgGatewayClientTemplateName}
+	o.asked = flags.Changed
 	kind := choice("LoadBalancer", "NodePort", "ClusterIP")
+	o.service.kind, o.service.ports = kind.value, ports{api.WireGuardPort}
+	flags.Var(kindFlag{choice("Provider", "Consumer"), &o.location}, "gw-server-service-location", "Which side runs the tunnel's server: Provider is the remote cluster, Consumer the local one")
 	flags.Var(kindFlag{kind, &o.service.kind}, "gw-server-service-type", "Type of the server's Service")
-	o.service.kind = kind.value
-	flags.Int32Var(&o.service.port, "gw-server-service-port", api.WireGuardPort, "Port of the server's Service")
-	flags.Int32Var(&o.service.nodePort, "gw-server-service-nodeport", 0, "Node port of the server's Service; 0 = any")
+	flags.Var(&o.service.ports, "gw-server-service-port", "Port of the server's Service; several make parallel tunnels")
+	flags.Var(&o.service.nodePorts, "gw-server-service-nodeport", "Node port of the server's Service, one for each port; 0 = any")
 	flags.StringVar(&o.service.loadBalancerIP, "gw-server-service-loadbalancerip", "", "Address of the server's load balancer; empty = any")
-	flags.StringVar(&o.address, "gw-client-address", "", "Address the client dials instead of the server's own")
-	flags.Int32Var(&o.port, "gw-client-port", 0, "Port the client dials instead of the server's own")
+	flags.StringVar(&o.address, "gw-client-address", "", "Address or name the client dials instead of the server's own")
+	flags.Var(&o.port, "gw-client-port", "Port the client dials instead of the server's own, one for each port")
+	flags.Var(kindFlag{choice("UDP", "TCP"), &o.service.protocol}, "gw-protocol", "Transport of the tunnel; TCP is for networks that block UDP")
 	flags.IntVar(&o.mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name {
@@ -125,6 +140,8 @@ func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 			name = "gw-server-service-nodeport"
 		case "load-balancer-ip", "server-service-loadbalancerip":
 			name = "gw-server-service-loadbalancerip"
+		case "protocol":
+			name = "gw-protocol"
 		}
 		return pflag.NormalizedName(name)
 	})
@@ -177,12 +194,14 @@ func (e *env) networkOf(s *script, f *networkFlags) (*network, error) {
 	return newNetwork(s, here, there, f.options), nil
 }
 
-// newNetwork makes the remote cluster the server; swap it with serveHere.
+// newNetwork makes the remote cluster the server, unless the options say otherwise.
 func newNetwork(s *script, here, there *cluster, o networkOptions) *network {
-	return &network{script: s, here: here, there: there, server: there, client: here, networkOptions: o, gateway: map[side]string{}}
+	n := &network{script: s, here: here, there: there, server: there, client: here, networkOptions: o, gateway: map[side]string{}}
+	if o.location == "Consumer" {
+		n.server, n.client = here, there
+	}
+	return n
 }
-
-func (n *network) serveHere() { n.server, n.client = n.here, n.there }
 
 // other is the other cluster of the pair.
 func (n *network) other(c *cluster) *cluster {
@@ -192,9 +211,23 @@ func (n *network) other(c *cluster) *cluster {
 	return n.here
 }
 
-// tenants ensures the tenant namespaces.
-func (n *network) tenants() *task {
-	here, there := n.both(n.here, n.there, func(ctx context.Context, c *cluster) error { return c.ensureTenant(ctx, n.other(c).id) })
+// homes finds or makes the namespaces of the network's objects. A tenant namespace is made where there
+// are none yet, and where something else than the network needs it.
+func (n *network) homes(tenant bool) *task {
+	here, there := n.both(n.here, n.there, func(ctx context.Context, c *cluster) error {
+		peer := n.other(c).id
+		if tenant {
+			if err := c.ensureTenant(ctx, peer); err != nil {
+				return err
+			}
+		}
+		if err := c.findNetwork(ctx, peer); err != nil || c.network != "" {
+			return err
+		}
+		err := c.ensureTenant(ctx, peer)
+		c.network = c.tenant
+		return err
+	})
 	return n.joined(here, there)
 }
 
@@ -205,7 +238,7 @@ func (s *script) joined(before ...*task) *task {
 
 // start begins all work; the report functions print it.
 func (n *network) start() {
-	ready := n.tenants()
+	ready := n.homes(false)
 	n.configure(ready)
 	n.connect(ready)
 }
@@ -219,7 +252,11 @@ func (n *network) configure(ready *task) {
 	set := func(c *cluster, of *ranges, known *task) (*task, *task) {
 		var object *netv1beta1.Configuration
 		set := n.script.start(func(ctx context.Context) error {
-			object = configuration(c.tenant, n.other(c).id, n.other(c).id, *of)
+			name, err := c.configurationOf(ctx, n.other(c).id)
+			if err != nil {
+				return err
+			}
+			object = configuration(c.network, name, n.other(c).id, *of)
 			return c.apply(ctx, object)
 		}, ready, known)
 		done := n.script.start(func(ctx context.Context) error {
@@ -229,6 +266,15 @@ func (n *network) configure(ready *task) {
 	}
 	n.configuredHere, n.readyHere = set(n.here, &n.therePods, n.rangesThere)
 	n.configuredThere, n.readyThere = set(n.there, &n.herePods, n.rangesHere)
+}
+
+// configurationOf is the name of the peer's Configuration, which may have been made by hand.
+func (c *cluster) configurationOf(ctx context.Context, peer string) (string, error) {
+	list := &netv1beta1.ConfigurationList{}
+	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
+		return peer, err
+	}
+	return list.Items[0].Name, nil
 }
 
 // configured reports whether a Configuration for these ranges is in force.
@@ -278,37 +324,23 @@ func (n *network) reportConfiguration() error {
 
 // initialised reports whether both clusters have a Configuration already.
 func (n *network) initialised() (bool, error) {
-	have := [2]bool{}
-	err := together(
-		func() (err error) {
-			have[0], err = n.here.hasAny(n.ctx, n.there.id, &netv1beta1.ConfigurationList{})
-			return err
-		},
-		func() (err error) {
-			have[1], err = n.there.hasAny(n.ctx, n.here.id, &netv1beta1.ConfigurationList{})
-			return err
-		},
-	)
-	return have[0] && have[1], err
-}
-
-// hasAny reports whether objects of the list concern the peer.
-func (c *cluster) hasAny(ctx context.Context, peer string, list client.ObjectList) (bool, error) {
-	namespace := c.tenant
-	if namespace == "" {
-		found, err := c.findTenant(ctx, peer)
-		if err != nil || found == "" {
+	have := map[side]bool{}
+	for _, c := range []*cluster{n.here, n.there} {
+		if err := c.findNetwork(n.ctx, n.other(c).id); err != nil {
 			return false, err
 		}
-		namespace = found
+		list := &netv1beta1.ConfigurationList{}
+		if c.network != "" {
+			if err := c.listOf(n.ctx, c.network, n.other(c).id, list); err != nil {
+				return false, err
+			}
+		}
+		have[c.side] = len(list.Items) > 0
 	}
-	if err := c.listOf(ctx, namespace, peer, list); err != nil {
-		return false, err
-	}
-	return meta.LenList(list) > 0, nil
+	return have[local] && have[remote], nil
 }
 
-// listOf lists the objects of a tenant namespace that concern the peer.
+// listOf lists the objects of a namespace that concern the peer.
 func (c *cluster) listOf(ctx context.Context, namespace, peer string, list client.ObjectList) error {
 	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
 	if err != nil {
@@ -337,22 +369,22 @@ func (n *network) connect(ready *task) {
 	}, n.serverSet)
 	n.clientSet = begin(func(ctx context.Context) (err error) { dialer, err = n.setClient(ctx, server); return err }, n.endpoint)
 	n.serverPod = begin(func(ctx context.Context) error {
-		return n.server.awaitGateway(ctx, n.server.tenant, n.gateway[n.server.side], server.DeepCopy())
+		return n.server.awaitGateway(ctx, n.server.network, n.gateway[n.server.side], server.DeepCopy())
 	}, n.serverSet)
 	n.clientPod = begin(func(ctx context.Context) error {
-		return n.client.awaitGateway(ctx, n.client.tenant, n.gateway[n.client.side], dialer.DeepCopy())
+		return n.client.awaitGateway(ctx, n.client.network, n.gateway[n.client.side], dialer.DeepCopy())
 	}, n.clientSet)
 	n.exchangeKeys(begin, &server, &dialer)
 	up := func(c *cluster, of *task) (*task, *task) {
 		object := func() *netv1beta1.Connection {
-			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.GatewayResourceName(n.gateway[c.side])}}
+			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 		}
 		made := begin(func(ctx context.Context) error {
 			return c.await(ctx, object(), func() bool { return true }, n.gatewayDeployment(c))
 		}, of)
 		up := begin(func(ctx context.Context) error {
 			o := object()
-			return c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c))
+			return n.otherSays(c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c)), c)
 		}, made)
 		return made, up
 	}
@@ -363,7 +395,7 @@ func (n *network) connect(ready *task) {
 }
 
 func (n *network) gatewayDeployment(c *cluster) client.Object {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.GatewayResourceName(n.gateway[c.side])}}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 }
 
 // look finds the gateways that exist: those keep their names, and a pair built the other way round
@@ -373,10 +405,10 @@ func (n *network) look(ctx context.Context) error {
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	backServers, backClients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	err := together(
-		func() error { return n.server.listOf(ctx, n.server.tenant, n.client.id, servers) },
-		func() error { return n.client.listOf(ctx, n.client.tenant, n.server.id, clients) },
-		func() error { return n.client.listOf(ctx, n.client.tenant, n.server.id, backServers) },
-		func() error { return n.server.listOf(ctx, n.server.tenant, n.client.id, backClients) },
+		func() error { return n.server.listOf(ctx, n.server.network, n.client.id, servers) },
+		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, clients) },
+		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, backServers) },
+		func() error { return n.server.listOf(ctx, n.server.network, n.client.id, backClients) },
 		func() error { return n.checkTemplates(ctx) },
 	)
 	if err != nil {
@@ -416,11 +448,14 @@ func (n *network) checkTemplates(ctx context.Context) error {
 	)
 }
 
-// setServer makes the server; one that is exposed differently is replaced.
+// setServer makes the server; one that is to be exposed differently is replaced.
 func (n *network) setServer(ctx context.Context) (*netv1beta1.GatewayServer, error) {
-	server := gatewayServer(metaFor(n.server.tenant, n.gateway[n.server.side], n.client.id), n.serverTemplate, n.service, n.mtu)
+	server := gatewayServer(metaFor(n.server.network, n.gateway[n.server.side], n.client.id), n.serverTemplate, n.service, n.mtu)
 	have := &netv1beta1.GatewayServer{}
 	err := n.server.Get(ctx, client.ObjectKeyFromObject(server), have)
+	if err == nil && have.Spec.Endpoint != nil {
+		server.Spec = n.adjusted(have.Spec, server.Spec)
+	}
 	if err == nil && have.Spec.Endpoint != nil && exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
 		n.replaced = true
 		if _, err := n.server.remove(ctx, have); err != nil {
@@ -433,29 +468,86 @@ func (n *network) setServer(ctx context.Context) (*netv1beta1.GatewayServer, err
 	return server, n.server.apply(ctx, server)
 }
 
+// adjusted is an existing server with what the user asked for.
+func (n *network) adjusted(have, want netv1beta1.GatewayServerSpec) netv1beta1.GatewayServerSpec {
+	out := *have.DeepCopy()
+	if n.asked("gw-server-service-type") {
+		out.Endpoint.ServiceType = want.Endpoint.ServiceType
+	}
+	if n.asked("gw-server-service-port") {
+		out.Endpoint.Port, out.Endpoint.Ports = want.Endpoint.Port, want.Endpoint.Ports
+	}
+	if n.asked("gw-server-service-nodeport") {
+		out.Endpoint.NodePort, out.Endpoint.NodePorts = want.Endpoint.NodePort, want.Endpoint.NodePorts
+	}
+	if n.asked("gw-server-service-loadbalancerip") {
+		out.Endpoint.LoadBalancerIP = want.Endpoint.LoadBalancerIP
+	}
+	if n.asked("gw-protocol") {
+		out.Endpoint.Protocol = want.Endpoint.Protocol
+	}
+	if n.asked("mtu") {
+		out.MTU = want.MTU
+	}
+	if n.askedTemplate("gw-server-") {
+		out.ServerTemplateRef = want.ServerTemplateRef
+	}
+	return out
+}
+
+// askedTemplate tells whether the user chose a template.
+func (n *network) askedTemplate(prefix string) bool {
+	return n.asked(prefix+"type") || n.asked(prefix+"template-name") || n.asked(prefix+"template-namespace")
+}
+
 // exposedElsewhere reports whether clients would find the server at another place. A wish for any
 // node port or address is met by each.
 func exposedElsewhere(have, want netv1beta1.Endpoint) bool {
-	return have.ServiceType != want.ServiceType || have.Port != want.Port ||
+	return have.ServiceType != want.ServiceType || have.Port != want.Port || !slices.Equal(have.Ports, want.Ports) ||
 		(want.NodePort != 0 && have.NodePort != want.NodePort) ||
-		(want.LoadBalancerIP != "" && have.LoadBalancerIP != want.LoadBalancerIP)
+		(len(want.NodePorts) > 0 && !slices.Equal(have.NodePorts, want.NodePorts)) ||
+		(want.LoadBalancerIP != "" && have.LoadBalancerIP != want.LoadBalancerIP) ||
+		(have.Protocol == netv1beta1.ProtocolTCP) != (want.Protocol == netv1beta1.ProtocolTCP)
 }
 
 func dialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
 }
 
-// setClient makes the client towards the server's endpoint or what the user gave instead.
+// setClient makes the client towards the server's endpoint, or what the user gave instead, with the
+// server's MTU and protocol.
 func (n *network) setClient(ctx context.Context, server *netv1beta1.GatewayServer) (*netv1beta1.GatewayClient, error) {
 	endpoint := *server.Status.Endpoint.DeepCopy()
 	if n.address != "" {
 		endpoint.Addresses = []string{n.address}
 	}
-	if n.port != 0 {
-		endpoint.Port, endpoint.Ports = n.port, nil
+	if len(n.port) > 0 {
+		endpoint.Port, endpoint.Ports = n.port.split()
 	}
-	object := gatewayClient(metaFor(n.client.tenant, n.gateway[n.client.side], n.server.id), n.clientTemplate, endpoint, n.mtu)
-	return object, n.client.apply(ctx, object)
+	object := gatewayClient(metaFor(n.client.network, n.gateway[n.client.side], n.server.id), n.clientTemplate, endpoint, server.Spec.MTU)
+	return object, retry.RetryOnConflict(retry.DefaultRetry, func() error { return n.writeClient(ctx, object) })
+}
+
+// writeClient creates a client or changes the one there is. An endpoint is replaced as a whole: a port
+// left over from another one would contradict it.
+func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClient) error {
+	have := &netv1beta1.GatewayClient{}
+	err := n.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if apierrors.IsNotFound(err) {
+		return n.client.apply(ctx, want)
+	}
+	if err != nil {
+		return n.client.describe("read", want, err)
+	}
+	before := have.DeepCopy()
+	have.Spec.Endpoint, have.Spec.MTU = want.Spec.Endpoint, want.Spec.MTU
+	if have.Spec.ClientTemplateRef == nil || n.askedTemplate("gw-client-") {
+		have.Spec.ClientTemplateRef = want.Spec.ClientTemplateRef
+	}
+	if equality.Semantic.DeepEqual(before, have) {
+		return nil
+	}
+	return n.client.describe("update", want, n.client.Update(ctx, have))
 }
 
 // awaitGateway waits for the pod of a gateway.
@@ -484,11 +576,24 @@ func (n *network) exchangeKeys(begin func(func(context.Context) error, ...*task)
 			if err != nil {
 				return err
 			}
-			return to.apply(ctx, publicKey(to.tenant, from.id, from.id, key))
+			name, err := to.publicKeyOf(ctx, from.id)
+			if err != nil {
+				return err
+			}
+			return to.apply(ctx, publicKey(to.network, name, from.id, key))
 		}, known)
 	}
 	n.serverKeyGiven = give(n.server, n.client, &serverSecret, n.serverKey)
 	n.clientKeyGiven = give(n.client, n.server, &clientSecret, n.clientKey)
+}
+
+// publicKeyOf is the name of the peer's PublicKey, which may have been made by hand.
+func (c *cluster) publicKeyOf(ctx context.Context, peer string) (string, error) {
+	list := &netv1beta1.PublicKeyList{}
+	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
+		return peer, err
+	}
+	return list.Items[0].Name, nil
 }
 
 // awaitKeys waits until a gateway tells the name of the Secret with its keys.
@@ -512,7 +617,7 @@ func keysOf(gateway client.Object) *corev1.ObjectReference {
 
 // gatewayKey waits for the public key in a gateway's Secret.
 func (c *cluster) gatewayKey(ctx context.Context, name string) ([]byte, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: name}}
 	err := c.await(ctx, secret, func() bool { return len(secret.Data[api.PublicKeyField]) > 0 })
 	return secret.Data[api.PublicKeyField], err
 }

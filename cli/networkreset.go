@@ -35,12 +35,18 @@ func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) erro
 	if err != nil {
 		return err
 	}
-	if err := findTenants(s.ctx, n.here, n.there); err != nil {
+	if err := n.findBoth(); err != nil {
 		return err
 	}
-	// What was set up by hand may lie where the kubeconfig leads to.
-	n.here.tenant, n.there.tenant = orDefault(n.here.tenant, n.here.current), orDefault(n.there.tenant, n.there.current)
 	return undo(n)
+}
+
+// findBoth finds out where the network's objects lie.
+func (n *network) findBoth() error {
+	return together(
+		func() error { return n.here.findNetwork(n.ctx, n.there.id) },
+		func() error { return n.there.findNetwork(n.ctx, n.here.id) },
+	)
 }
 
 // disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
@@ -90,7 +96,7 @@ func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, 
 }
 
 func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) clearance {
-	return clearance{cluster: c, peer: n.other(c).id, list: list, wait: n.networkOptions.wait, doing: doing}
+	return clearance{cluster: c, in: c.network, peer: n.other(c).id, list: list, wait: n.networkOptions.wait, doing: doing}
 }
 
 func (n *network) removePublicKeys(c *cluster) error {

@@ -83,9 +83,19 @@ func (t template) ref() *corev1.ObjectReference {
 
 // serverService is how a gateway server is exposed.
 type serverService struct {
-	kind           string
-	port, nodePort int32
-	loadBalancerIP string
+	kind             string
+	ports, nodePorts ports
+	loadBalancerIP   string
+	// protocol is the transport; empty means what the template says, which is UDP unless changed.
+	protocol string
+}
+
+// endpoint is the wish of a gateway server.
+func (s serverService) endpoint() *netv1beta1.Endpoint {
+	out := &netv1beta1.Endpoint{ServiceType: corev1.ServiceType(s.kind), LoadBalancerIP: s.loadBalancerIP, Protocol: netv1beta1.Protocol(s.protocol)}
+	out.Port, out.Ports = s.ports.split()
+	out.NodePort, out.NodePorts = s.nodePorts.split()
+	return out
 }
 
 func gatewayServer(at metav1.ObjectMeta, t template, s serverService, mtu int) *netv1beta1.GatewayServer {
@@ -94,9 +104,7 @@ func gatewayServer(at metav1.ObjectMeta, t template, s serverService, mtu int) *
 		Spec: netv1beta1.GatewayServerSpec{
 			ServerTemplateRef: t.ref(),
 			MTU:               mtu,
-			Endpoint: &netv1beta1.Endpoint{
-				ServiceType: corev1.ServiceType(s.kind), Port: s.port, NodePort: s.nodePort, LoadBalancerIP: s.loadBalancerIP,
-			},
+			Endpoint:          s.endpoint(),
 		},
 	}
 }

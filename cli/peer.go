@@ -26,7 +26,6 @@ type peerOptions struct {
 	network         networkOptions
 	auth            authOptions
 	noNetwork       bool
-	location        *oneOf
 	createSlice     bool
 	createNode      bool
 	class           string
@@ -36,14 +35,13 @@ type peerOptions struct {
 }
 
 func (e *env) peerCommand() *cobra.Command {
-	o := &peerOptions{location: choice("Provider", "Consumer")}
+	o := &peerOptions{}
 	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)", Args: cobra.NoArgs}
 	p := addPairFlags(cmd)
 	addGatewayFlags(cmd.Flags(), &o.network)
 	addAuthFlags(cmd, &o.auth)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.noNetwork, "networking-disabled", false, "Do not join the networks")
-	flags.Var(o.location, "gw-server-service-location", "Which side runs the tunnel's server")
 	flags.BoolVar(&o.createSlice, "create-resource-slice", true, "Ask the provider for resources")
 	flags.StringVar(&o.class, "resource-slice-class", api.DefaultResourceSliceClass, "Class of the resources")
 	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node from the resources")
@@ -73,10 +71,7 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 	}
 	o.network.wait = true
 	n := newNetwork(s, consumer, provider, o.network)
-	if o.location.value == "Consumer" {
-		n.serveHere()
-	}
-	ready := n.tenants()
+	ready := n.homes(true)
 	before := []*task{ready}
 	if !o.noNetwork {
 		n.configure(ready)

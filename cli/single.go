@@ -21,7 +21,8 @@ type single struct {
 	output                   string
 	// ownTenant: the verb finds or makes the tenant namespace itself.
 	ownTenant bool
-	// anywhere: without a tenant namespace the one the kubeconfig chooses will do.
+	// anywhere: the object lies where the others of the peer's network do. Without them and without a
+	// tenant namespace the one the kubeconfig chooses will do.
 	anywhere bool
 	wait     bool
 	timeout  time.Duration
@@ -63,7 +64,7 @@ func (o *single) networkObject(cmd *cobra.Command) {
 	o.needPeer(cmd, "Cluster ID of the peer")
 	o.outputFlag(cmd, "", usageOutput)
 	o.anywhere = true
-	cmd.Flags().Lookup("namespace").Usage = "Namespace of the object (default: the tenant namespace of the peer, else that of the kubeconfig)"
+	cmd.Flags().Lookup("namespace").Usage = "Namespace of the object (default: where the peer's network is, else its tenant namespace, else that of the kubeconfig)"
 }
 
 func require(cmd *cobra.Command, names ...string) {
@@ -89,10 +90,10 @@ func (o *single) cluster(ctx context.Context) (*cluster, error) {
 		return c, nil
 	}
 	if o.anywhere && c.tenant == "" {
-		if c.tenant, err = c.findTenant(ctx, string(o.peer)); err != nil {
+		if err := c.findNetwork(ctx, string(o.peer)); err != nil {
 			return nil, err
 		}
-		c.tenant = orDefault(c.tenant, c.current)
+		c.tenant = orDefault(c.network, c.current)
 	}
 	return c, c.needTenant(ctx, string(o.peer))
 }

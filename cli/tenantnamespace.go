@@ -6,12 +6,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // findTenant returns the name of the tenant namespace for a peer, empty when there is none. Who
@@ -41,6 +43,47 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 		return "", nil
 	}
 	return found.Items[0].Name, nil
+}
+
+// findNetwork sets the namespace of what the network to a peer is made of, which its label joins: it
+// may have been made by hand in any. There is none yet when it stays empty.
+func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
+	if c.network = c.chosen; c.network != "" {
+		return nil
+	}
+	if c.tenant == "" {
+		if c.tenant, err = c.findTenant(ctx, peer); err != nil {
+			return err
+		}
+	}
+	found, err := c.networkObjects(ctx, peer)
+	// Who may look at the tenant namespace only finds everything there.
+	if c.network = c.tenant; apierrors.IsForbidden(err) {
+		return nil
+	}
+	for _, objects := range found {
+		if len(objects) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetNamespace() == c.tenant }) {
+			c.network = objects[0].GetNamespace()
+		}
+		break // gateways decide: they read the others in their own namespace
+	}
+	return err
+}
+
+// networkObjects are what the network to a peer is made of, in all namespaces, gateways first.
+func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.Object, error) {
+	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
+	out, work := make([][]client.Object, len(lists)), make([]func() error, len(lists))
+	for i, list := range lists {
+		work[i] = func() (err error) {
+			out[i], err = c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer})
+			return err
+		}
+	}
+	return out, together(work...)
 }
 
 // needTenant sets the tenant namespace for a peer, unless the user named one, and fails without one.

@@ -67,17 +67,19 @@ func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
 		}
 	}
 	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
-	if err := s.clear(clearance{cluster: consumer, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
+	if err := s.clear(clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
 		doing: "Deleting identity", gone: "Identity control plane correctly deleted", none: "Identity control plane already deleted"}); err != nil {
 		return err
 	}
-	return s.clear(clearance{cluster: provider, peer: consumer.id, list: &authv1beta1.TenantList{}, wait: wait,
+	return s.clear(clearance{cluster: provider, in: provider.tenant, peer: consumer.id, list: &authv1beta1.TenantList{}, wait: wait,
 		doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"})
 }
 
-// clearance says what to remove from a tenant namespace and how to speak of it.
+// clearance says what to remove from a namespace and how to speak of it.
 type clearance struct {
 	*cluster
+	// in is the namespace; there is nothing to remove when it is empty.
+	in   string
 	peer string
 	// labels narrow the objects down; copies made by a peer that uses us are not ours to remove.
 	labels client.MatchingLabels
@@ -112,12 +114,12 @@ func (s *script) clear(c clearance) error {
 
 // removeAll deletes, waits if asked to, and tells whether there was anything.
 func (s *script) removeAll(c clearance) (found bool, err error) {
-	if c.tenant == "" {
+	if c.in == "" {
 		return false, nil
 	}
 	s.busy(c.side, c.doing)
 	defer s.quiet()
-	which := []client.ListOption{client.InNamespace(c.tenant), client.MatchingLabels{api.LabelRemoteClusterID: c.peer}, c.labels}
+	which := []client.ListOption{client.InNamespace(c.in), client.MatchingLabels{api.LabelRemoteClusterID: c.peer}, c.labels}
 	objects, err := c.all(s.ctx, c.list, which...)
 	if err != nil {
 		return false, err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +72,9 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	}
 	if !bidirectional {
 		n := newNetwork(s, consumer, provider, networkOptions{wait: o.wait})
+		if err := n.findBoth(); err != nil {
+			return err
+		}
 		if err := n.reset(); err != nil {
 			return err
 		}
@@ -102,10 +106,10 @@ func (c *cluster) alsoServes(ctx context.Context, peer string) (bool, error) {
 // dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to
 // go at once: a virtual node drains while its slice is taken back from the provider.
 func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
-	slices := clearance{cluster: consumer, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,
+	slices := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,
 		labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
 		gone: "All resourceslices deleted", none: "No resourceslices found", ensured: "Ensured resourceslices absence"}
-	nodes := clearance{cluster: consumer, peer: provider.id, list: &offv1beta1.VirtualNodeList{}, wait: wait, doing: "Deleting virtualnodes",
+	nodes := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &offv1beta1.VirtualNodeList{}, wait: wait, doing: "Deleting virtualnodes",
 		gone: "All virtualnodes deleted", none: "No virtualnodes found", ensured: "Ensured virtualnodes absence"}
 	// Most virtual nodes go with their slice; they were there all the same.
 	existed, err := consumer.holds(s.ctx, provider.id, &offv1beta1.VirtualNodeList{})
@@ -126,7 +130,8 @@ func (c *cluster) holds(ctx context.Context, peer string, list client.ObjectList
 	if c.tenant == "" {
 		return false, nil
 	}
-	return c.hasAny(ctx, peer, list)
+	err := c.listOf(ctx, c.tenant, peer, list)
+	return meta.LenList(list) > 0, err
 }
 
 // awaitNothingLeft waits for what goes with its owners: the command returns when all is gone.

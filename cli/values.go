@@ -4,11 +4,13 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -73,6 +75,46 @@ func parseCIDR(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%q has host bits set; did you mean %s?", text, prefix.Masked())
 	}
 	return prefix, nil
+}
+
+// ports is a flag that holds a port, or several separated by commas; 0 means any.
+type ports []int32
+
+func (v *ports) Type() string { return "ports" }
+func (v *ports) String() string {
+	var out []string
+	for _, port := range *v {
+		out = append(out, strconv.Itoa(int(port)))
+	}
+	return cmp.Or(strings.Join(out, ","), "0")
+}
+
+func (v *ports) Set(text string) error {
+	var out ports
+	for _, part := range strings.Split(text, ",") {
+		port, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%q is not a port between 1 and 65535", part)
+		case slices.Contains(out, int32(port)):
+			return fmt.Errorf("port %d stands there twice", port)
+		case port != 0:
+			out = append(out, int32(port))
+		}
+	}
+	*v = out
+	return nil
+}
+
+// split is one port or several, as gateways take them.
+func (v ports) split() (one int32, several []int32) {
+	switch len(v) {
+	case 0:
+		return 0, nil
+	case 1:
+		return v[0], nil
+	}
+	return 0, v
 }
 
 // oneOf is a flag that holds one of a few words.

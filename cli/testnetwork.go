@@ -1,0 +1,627 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/echo"
+)
+
+// testOptions are the flags of test network.
+type testOptions struct {
+	remotes                                          []string
+	namespace                                        string
+	basic, ranges, ip, balancer                      bool
+	outsideNodePort, podNodePort, removing, failFast bool
+	nodes                                            *oneOf
+	internet                                         string
+	timeout                                          time.Duration
+}
+
+const (
+	// removeTimeout bounds the removal, which also happens when the time of the command is up.
+	removeTimeout = 3 * time.Minute
+	// endpointsTimeout bounds the wait for endpoints of other clusters: those of a cluster that cannot be
+	// reached do not come, and the paths to the others are worth trying.
+	endpointsTimeout = 45 * time.Second
+	// attempts: rules for a new Service reach the last node about a second after its endpoints are known.
+	attempts = 5
+	// execAtOnce bounds the pods that try paths at the same time, urlsAtOnce what one of them is told:
+	// the command is part of an address.
+	execAtOnce, urlsAtOnce = 8, 100
+	// namedFailures are printed in full.
+	namedFailures = 20
+)
+
+func (e *env) testCommand() *cobra.Command {
+	cmd := group("test", "Try what has been set up")
+	o := &testOptions{nodes: choice("all", "workers", "control-planes")}
+	sub := &cobra.Command{Use: "network", Aliases: []string{"net"}, Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd.Context(), o) }}
+	flags := sub.Flags()
+	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers")
+	flags.StringVarP(&o.namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	flags.BoolVar(&o.basic, "basic", false, "Only from pod to pod")
+	flags.BoolVar(&o.ranges, "info", false, "Show first how the clusters see each other's addresses")
+	flags.BoolVar(&o.ip, "ip", false, "Also from pods to an external address, directly and by way of the other clusters")
+	flags.StringVar(&o.internet, "ip-address", "1.1.1.1", "The external address for --ip; it must answer HTTP on port 80")
+	flags.BoolVar(&o.balancer, "lb", false, "Also from here to load balancers")
+	flags.BoolVar(&o.outsideNodePort, "np-ext", false, "Also from here to node ports")
+	flags.Var(o.nodes, "np-nodes", "Nodes whose ports are tried")
+	flags.BoolVar(&o.podNodePort, "pod-np", false, "Also from pods to node ports of their own cluster")
+	flags.BoolVar(&o.removing, "rm", false, "Remove at the end what the test made")
+	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop after the first kind of path on which something failed")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long to wait in all")
+	require(sub, "remote-kubeconfigs")
+	cmd.AddCommand(sub)
+	return cmd
+}
+
+// trial is one test of a network: home is the consumer, all are home and its providers.
+type trial struct {
+	*script
+	*testOptions
+	home  *cluster
+	all   []*cluster
+	nodes map[string][]corev1.Node
+	pods  map[string]trialPods
+}
+
+func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
+	if _, err := netip.ParseAddr(o.internet); err != nil {
+		return fmt.Errorf("--ip-address: %q is not an address", o.internet)
+	}
+	s, stop := e.newScript(ctx, o.timeout)
+	defer stop()
+	t := &trial{script: s, testOptions: o, nodes: map[string][]corev1.Node{}, pods: map[string]trialPods{}}
+	if err := t.reach(e); err != nil {
+		return err
+	}
+	err := t.run()
+	if !o.removing {
+		s.info(nowhere, "What the test made stays in namespace %s, for the next run; --rm removes it", trialNamespace)
+		return err
+	}
+	// Also after an interrupt; a second one ends liqoctl, and the next run goes on from there.
+	last, done := e.newScript(context.WithoutCancel(ctx), removeTimeout)
+	defer done()
+	t.script = last
+	if failed := t.remove(); err == nil {
+		err = failed
+	} else if failed != nil {
+		e.erro(nowhere, failed)
+	}
+	return err
+}
+
+// reach connects to all clusters. From then on their IDs stand before their lines.
+func (t *trial) reach(e *env) (err error) {
+	if t.home, err = e.cluster(e.local, local, t.namespace); err != nil {
+		return err
+	}
+	t.all = []*cluster{t.home}
+	for _, path := range t.remotes {
+		flags := genericclioptions.NewConfigFlags(true)
+		flags.KubeConfig = &path
+		c, err := e.cluster(flags, remote, t.namespace)
+		if err != nil {
+			return err
+		}
+		t.all = append(t.all, c)
+	}
+	t.busy(nowhere, "Contacting the clusters")
+	defer t.quiet()
+	if err := t.each(t.all, func(_ context.Context, c *cluster) error { return c.identify(t.ctx) }); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, c := range t.all {
+		if known[c.id] {
+			return fmt.Errorf("several kubeconfigs lead to a cluster with the ID %q; give each provider once", c.id)
+		}
+		known[c.id], c.side = true, side(c.id)
+	}
+	return nil
+}
+
+// each does the same on several clusters at once.
+func (t *trial) each(on []*cluster, work func(context.Context, *cluster) error) error {
+	var all []func() error
+	for _, c := range on {
+		all = append(all, func() error { return work(t.ctx, c) })
+	}
+	return together(all...)
+}
+
+func (t *trial) providers() []*cluster { return t.all[1:] }
+
+// run makes everything and tries all paths.
+func (t *trial) run() error {
+	if err := t.survey(); err != nil {
+		return err
+	}
+	if t.ranges {
+		if err := t.showRanges(); err != nil {
+			return err
+		}
+	}
+	if err := t.prepare(); err != nil {
+		return err
+	}
+	sites, err := t.sites()
+	if err != nil {
+		return err
+	}
+	return t.try(sites)
+}
+
+// survey learns what the pods must look like.
+func (t *trial) survey() error {
+	manager := t.home.controllerManager()
+	if err := t.home.read(t.ctx, manager); err != nil {
+		return err
+	}
+	container := manager.Spec.Template.Spec.Containers[0]
+	for _, c := range t.all {
+		nodes := &corev1.NodeList{}
+		if err := c.List(t.ctx, nodes); err != nil {
+			return fmt.Errorf("list nodes of the %scluster: %w", c.side.named(), err)
+		}
+		t.nodes[c.id] = nodes.Items
+		pods := trialPods{cluster: c.id, replicas: workers(nodes.Items), image: container.Image, pull: container.ImagePullPolicy, away: c != t.home}
+		if t.pods[c.id] = pods; pods.replicas == 0 {
+			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there", c.side.named())
+		}
+		stands := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
+		if pods.away && !slices.ContainsFunc(t.nodes[t.home.id], stands) {
+			return fmt.Errorf("no virtual node stands for %s; run '%s peer' first", c.id, t.home.env.name)
+		}
+	}
+	return nil
+}
+
+// prepare makes the namespace in all clusters, the pods and what leads to them, and waits for all.
+func (t *trial) prepare() error {
+	if err := t.freshHome(); err != nil {
+		return err
+	}
+	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn}}}
+	for _, c := range t.providers() {
+		term.MatchExpressions[0].Values = append(term.MatchExpressions[0].Values, c.id)
+	}
+	err := t.offloadOne(t.home, trialNamespace, &offloadOptions{
+		pods: choice(string(offv1beta1.LocalAndRemoteStrategy)), mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
+	})
+	if err != nil {
+		return err
+	}
+	made, err := t.apply()
+	if err != nil {
+		return err
+	}
+	if err := t.drop(made); err != nil {
+		return err
+	}
+	return t.settle(made)
+}
+
+// freshHome makes the namespace, after one that is being removed.
+func (t *trial) freshHome() error {
+	home := trialHome()
+	if err := t.home.Get(t.ctx, client.ObjectKeyFromObject(home), home); err == nil && home.DeletionTimestamp != nil {
+		t.busy(t.home.side, "Waiting for the removal that an earlier test began")
+		if err := t.home.awaitGone(t.ctx, home); err != nil {
+			return err
+		}
+	}
+	return t.home.apply(t.ctx, trialHome())
+}
+
+// made are the objects of a trial in one cluster.
+type made struct {
+	*cluster
+	object client.Object
+}
+
+// wanted are all objects of the trial but its namespace.
+func (t *trial) wanted() []made {
+	var out []made
+	for _, c := range t.all {
+		out = append(out, made{t.home, trialDeployment(t.pods[c.id])})
+		if !t.basic {
+			out = append(out, made{c, trialHosts(t.pods[c.id])})
+		}
+		if t.ip && !t.basic {
+			out = append(out, made{c, trialAddress(t.internet)})
+		}
+	}
+	out = append(out, made{t.home, trialService(trialApp, corev1.ServiceTypeClusterIP)})
+	if (t.podNodePort || t.outsideNodePort) && !t.basic {
+		out = append(out, made{t.home, trialService(trialNodePort, corev1.ServiceTypeNodePort)})
+	}
+	if t.balancer && !t.basic {
+		out = append(out, made{t.home, trialService(trialBalancer, corev1.ServiceTypeLoadBalancer)})
+	}
+	return out
+}
+
+func (t *trial) apply() ([]made, error) {
+	all := t.wanted()
+	for _, m := range all {
+		if err := m.apply(t.ctx, m.object); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// drop removes what an earlier test made and this one does not need.
+func (t *trial) drop(keep []made) error {
+	for _, c := range t.all {
+		old := []client.Object{trialAddress(t.internet)}
+		if c == t.home {
+			old = append(old, trialService(trialNodePort, corev1.ServiceTypeNodePort), trialService(trialBalancer, corev1.ServiceTypeLoadBalancer))
+		}
+		deployments, err := c.all(t.ctx, &appsv1.DeploymentList{}, client.InNamespace(trialNamespace))
+		if err != nil {
+			return err
+		}
+		for _, object := range append(old, deployments...) {
+			needed := slices.ContainsFunc(keep, func(m made) bool { return m.cluster == c && m.nameOf(m.object) == c.nameOf(object) })
+			if needed {
+				continue
+			}
+			if _, err := c.remove(t.ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle waits until all pods run and every cluster knows the endpoints of all.
+func (t *trial) settle(all []made) error {
+	for _, m := range all {
+		d, ok := m.object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		t.busy(m.side, "Waiting for the pods of "+d.Name)
+		if err := m.await(t.ctx, d, func() bool {
+			return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas && d.Status.Replicas == d.Status.ReadyReplicas
+		}); err != nil {
+			return err
+		}
+		t.info(m.side, "Deployment %s is ready, %d pods", d.Name, d.Status.ReadyReplicas)
+	}
+	return nil
+}
+
+// endpoints waits until a cluster knows the pods of all, and says what is missing after a while.
+func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing string, err error) {
+	ctx, cancel := context.WithTimeoutCause(t.ctx, endpointsTimeout, errTimeout)
+	defer cancel()
+	pods := 0
+	for _, p := range t.pods {
+		pods += int(p.replicas)
+	}
+	err = c.follow(ctx, &discoveryv1.EndpointSliceList{}, func(have items) bool {
+		out = endpointsIn(have)
+		return len(out) == pods
+	}, client.InNamespace(trialNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
+	if errors.Is(err, errTimeout) && t.ctx.Err() == nil {
+		return out, fmt.Sprintf("the EndpointSlices of service %s/%s list %d of %d endpoints; see '%s info peer', and the events of 'kubectl -n %[1]s describe endpointslices' in %s",
+			trialNamespace, service, len(out), pods, c.env.name, t.home.id), nil
+	}
+	return out, "", err
+}
+
+// endpointsIn are the ready endpoints of slices.
+func endpointsIn(slicesOf items) []endpoint {
+	var out []endpoint
+	for _, item := range slicesOf.sorted() {
+		for _, e := range item.(*discoveryv1.EndpointSlice).Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 {
+				continue
+			}
+			found := endpoint{address: e.Addresses[0]}
+			if e.Hostname != nil {
+				found.cluster = *e.Hostname
+			}
+			if e.TargetRef != nil {
+				found.pod = e.TargetRef.Name
+			}
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+// sites waits for what the checks are made from and reads it.
+func (t *trial) sites() ([]site, error) {
+	out := make([]site, len(t.all))
+	var work []func() error
+	t.busy(nowhere, "Waiting until all clusters know the endpoints of all pods")
+	for i, c := range t.all {
+		work = append(work, func() (err error) {
+			out[i], err = t.site(c)
+			return err
+		})
+	}
+	if err := together(work...); err != nil {
+		return nil, err
+	}
+	if t.ip && !t.basic {
+		if err := t.addRemapped(out); err != nil {
+			return nil, err
+		}
+	}
+	if slices.ContainsFunc(out, func(s site) bool { return len(s.missing) > 0 }) {
+		return out, nil
+	}
+	t.info(nowhere, "All clusters know the endpoints of all pods")
+	return out, nil
+}
+
+func (t *trial) site(c *cluster) (out site, err error) {
+	out = site{id: c.id, internet: t.internet, remapped: map[string]string{}}
+	chosen := t.testOptions.nodes.value
+	out.nodes = addressesOf(t.nodes[c.id], chosen, corev1.NodeInternalIP, corev1.NodeExternalIP)
+	out.reachable = addressesOf(t.nodes[c.id], chosen, corev1.NodeExternalIP, corev1.NodeInternalIP)
+	if out.pods, err = t.podsOf(c, trialApp); err != nil {
+		return out, err
+	}
+	missing := ""
+	if out.endpoints, missing, err = t.endpoints(c, trialApp); err != nil {
+		return out, err
+	}
+	if missing != "" {
+		out.missing = append(out.missing, missing)
+	}
+	if t.basic {
+		return out, nil
+	}
+	if out.hosts, err = t.podsOf(c, trialHostApp); err != nil {
+		return out, err
+	}
+	if t.podNodePort || t.outsideNodePort {
+		service := trialService(trialNodePort, corev1.ServiceTypeNodePort)
+		if err := c.await(t.ctx, service, func() bool { return service.Spec.Ports[0].NodePort != 0 }); err != nil {
+			return out, err
+		}
+		out.nodePort = service.Spec.Ports[0].NodePort
+	}
+	if t.balancer {
+		out.balancers, err = t.balancersOf(c)
+	}
+	return out, err
+}
+
+// podsOf are the names of a cluster's own pods.
+func (t *trial) podsOf(c *cluster, app string) ([]string, error) {
+	found, err := c.all(t.ctx, &corev1.PodList{}, client.InNamespace(trialNamespace), client.MatchingLabels{labelTrialApp: app, labelTrialCluster: c.id})
+	var out []string
+	for _, pod := range found {
+		if pod.GetDeletionTimestamp() == nil {
+			out = append(out, pod.GetName())
+		}
+	}
+	return out, err
+}
+
+func (t *trial) balancersOf(c *cluster) ([]string, error) {
+	service := trialService(trialBalancer, corev1.ServiceTypeLoadBalancer)
+	var out []string
+	err := c.await(t.ctx, service, func() bool {
+		out = nil
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			out = append(out, orDefault(ingress.IP, ingress.Hostname))
+		}
+		return len(out) > 0
+	})
+	return out, err
+}
+
+// addRemapped adds the addresses under which each cluster sees the external address by way of those it
+// is connected to.
+func (t *trial) addRemapped(sites []site) error {
+	for _, by := range t.all {
+		ip := trialAddress(t.internet)
+		if err := by.await(t.ctx, ip, func() bool { return ip.Status.IP != "" }); err != nil {
+			return err
+		}
+		for i, c := range t.all {
+			configurations := &netv1beta1.ConfigurationList{}
+			if err := c.listOf(t.ctx, everywhere, by.id, configurations); err != nil {
+				return err
+			}
+			for _, k := range configurations.Items {
+				if k.Status.Remote == nil || len(k.Status.Remote.CIDR.External) == 0 {
+					continue
+				}
+				address, err := remapped(ip.Status.IP, k.Status.Remote.CIDR.External[0])
+				if err != nil {
+					return err
+				}
+				sites[i].remapped[by.id] = address.String()
+			}
+		}
+	}
+	return nil
+}
+
+var errChecks = errors.New("some checks failed")
+
+// try runs the checks, path by path, and prints what came of them.
+func (t *trial) try(sites []site) error {
+	results, all := known(sites), checks(sites, t.testOptions)
+	t.tell(endpointsKnown, len(results), failures(results))
+	for _, kind := range kindsOfChecks() {
+		if t.failFast && len(failures(results)) > 0 {
+			break
+		}
+		of := slices.DeleteFunc(slices.Clone(all), func(c check) bool { return c.kind != kind })
+		if len(of) == 0 {
+			continue
+		}
+		t.busy(nowhere, fmt.Sprintf("Trying %s, %d requests", kind, len(of)))
+		tried := t.tryAll(of)
+		t.quiet()
+		if err := context.Cause(t.ctx); err != nil {
+			return err
+		}
+		results = append(results, tried...)
+		t.tell(kind, len(of), failures(tried))
+	}
+	if err := table(t.home.env.Out, results); err != nil {
+		return err
+	}
+	if len(failures(results)) > 0 {
+		return errChecks
+	}
+	return nil
+}
+
+// tell prints the outcome of one kind of path.
+func (t *trial) tell(kind kindOfCheck, requests int, failed []result) {
+	for i, r := range failed {
+		if i == namedFailures {
+			t.warn(nowhere, "and %d more", len(failed)-i)
+			break
+		}
+		t.erro(side(r.from), errors.New(r.String()))
+	}
+	if len(failed) == 0 && kind != endpointsKnown {
+		t.info(nowhere, "%s: all of %d requests succeeded", kind, requests)
+	}
+}
+
+// tryAll runs checks side by side, those of one pod together. The results are in the order of the
+// checks.
+func (t *trial) tryAll(all []check) []result {
+	out := make([]result, len(all))
+	free := make(chan struct{}, execAtOnce)
+	var running sync.WaitGroup
+	for begin := 0; begin < len(all); {
+		end := begin + 1
+		for end < len(all) && end-begin < urlsAtOnce && all[end].from == all[begin].from && all[end].pod == all[begin].pod {
+			end++
+		}
+		part, into := all[begin:end], out[begin:end]
+		running.Go(func() {
+			free <- struct{}{}
+			for i, answer := range t.ask(part) {
+				into[i] = resultOf(part[i], answer)
+			}
+			<-free
+		})
+		begin = end
+	}
+	running.Wait()
+	return out
+}
+
+// ask lets one pod, or liqoctl itself, ask for all addresses.
+func (t *trial) ask(all []check) []echo.Answer {
+	var urls []string
+	for _, c := range all {
+		urls = append(urls, c.url)
+	}
+	if all[0].from == outside {
+		return echo.GetAll(t.ctx, urls, attempts)
+	}
+	at := t.all[slices.IndexFunc(t.all, func(c *cluster) bool { return c.id == all[0].from })]
+	said, err := at.exec(t.ctx, trialNamespace, all[0].pod, append([]string{"liqo", "echo", "get", fmt.Sprintf("--attempts=%d", attempts)}, urls...)...)
+	out := make([]echo.Answer, len(all))
+	lines := json.NewDecoder(bytes.NewReader(said))
+	for i := range out {
+		if lines.Decode(&out[i]) != nil {
+			out[i] = echo.Answer{URL: urls[i], Error: "not tried"}
+			if err != nil {
+				out[i].Error = oneLine(err.Error())
+			}
+		}
+	}
+	return out
+}
+
+// showRanges prints under which addresses the clusters see each other.
+func (t *trial) showRanges() error {
+	for _, c := range t.all {
+		configurations := &netv1beta1.ConfigurationList{}
+		if err := c.List(t.ctx, configurations); err != nil {
+			return fmt.Errorf("list configurations of the %scluster: %w", c.side.named(), err)
+		}
+		var content lines
+		for _, k := range configurations.Items {
+			content.text(0, k.Labels[api.LabelRemoteClusterID])
+			if k.Spec.Remote == nil || k.Status.Remote == nil {
+				content.text(1, "not known yet")
+				continue
+			}
+			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Status.Remote.CIDR.Pod))
+			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Status.Remote.CIDR.External))
+		}
+		fmt.Fprint(c.env.Out, box("Peers as "+c.id+" sees them", content))
+	}
+	return nil
+}
+
+// seenAs pairs ranges with those that stand for them.
+func seenAs(there, here []string) string {
+	var out []string
+	for i, r := range there {
+		if i < len(here) && here[i] != r {
+			r += " as " + here[i]
+		}
+		out = append(out, r)
+	}
+	return strings.Join(out, ", ")
+}
+
+// remove takes everything back and waits until it is gone from all clusters.
+func (t *trial) remove() error {
+	home := trialHome()
+	err := t.home.Get(t.ctx, client.ObjectKeyFromObject(home), home)
+	if err == nil && home.DeletionTimestamp == nil {
+		t.busy(t.home.side, "Taking the pods back")
+		if err := t.home.takeBack(t.ctx, trialNamespace); err != nil {
+			return err
+		}
+		_, err = t.home.remove(t.ctx, home)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return t.home.describe("remove", home, err)
+	}
+	t.busy(nowhere, "Waiting until nothing is left")
+	if err := t.each(t.all, func(ctx context.Context, c *cluster) error {
+		return c.awaitGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace}})
+	}); err != nil {
+		return err
+	}
+	t.info(nowhere, "Namespace %s is removed from all clusters", trialNamespace)
+	return nil
+}
