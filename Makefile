@@ -17,7 +17,7 @@ STATICCHECK    := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check fmt test test-unit test-stories demo demo-down demo-env bench soak clean
+.PHONY: build image deps testbed-build generate check fmt test test-unit test-stories test-kernel demo demo-down demo-env bench soak clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -52,6 +52,9 @@ test-unit:
 test-stories: ## what users do, on real clusters
 	go test -p 1 -count=1 -timeout 60m ./testbed/...
 
+test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
+	testbed/vm/run
+
 demo: testbed-build image ## the main job, left running
 	demo/run
 
@@ -65,6 +68,9 @@ demo-env:
 
 bench: testbed-build image ## figures, as ratios in one run
 	go run ./testbed/bench
+
+soak: testbed-build image ## what usual runs try samples of, in full
+	go test -count=1 -timeout 120m ./testbed/stories -soak
 
 clean:
 	rm -rf bin

@@ -68,10 +68,18 @@ func TestStories(t *testing.T) {
 	}{
 		{"install", install},
 		{"bad input before a peering", badInput},
+		{"connect by command", connectByCommand},
+		{"connect by hand", connectByHand},
+		{"connect declaratively", connectDeclaratively},
+		{"connect over TCP where UDP is blocked", connectOverTCP},
+		{"connect behind NAT by a name that moves", connectBehindNAT},
+		{"what keeps clusters apart is named", whyNotConnected},
+		{"the server can be at the consumer and move", serverAtConsumer},
 		{"peer", peerFirst},
 		{"peer again changes nothing", peerAgain},
 		{"every pod reaches every pod", everyPodReachesEveryPod},
 		{"rules can be printed and are as desired", rulesAsDesired},
+		{"nothing is written while nothing changes", nothingIsWritten},
 		{"a namespace is offloaded", offloadNamespace},
 		{"kubectl works through the virtual node", throughTheVirtualNode},
 		{"a pod that ends is followed to its end", podThatEnds},
@@ -79,6 +87,8 @@ func TestStories(t *testing.T) {
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
 		{"info tells about the peering", info},
+		{"gateways are replaced", gatewaysAreReplaced},
+		{"pods at two providers reach each other", leafToLeaf},
 		{"unpeer leaves nothing", unpeer},
 		{"peer and unpeer once more", onceMore},
 		{"uninstall leaves nothing", uninstall},
@@ -92,12 +102,12 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// install installs Liqo on both clusters as a user would, with the image loaded by hand.
+// install installs Liqo on both clusters as a user would, with the image loaded by hand, and
+// starts the probes.
 func install(t *testing.T) {
 	failures := make(chan string, 2)
 	both(func(c cluster) {
-		stdout, stderr, code := c.liqoctl(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
-			"--api-server-url", c.api, "--set", "pullPolicy=Never")
+		stdout, stderr, code := c.install(t)
 		if code != 0 || !strings.Contains(stderr, "All Set! You can now proceed establishing a peering") {
 			failures <- fmt.Sprintf("install on %s: exit code %d\n%s%s", c.name, code, stdout, stderr)
 		}
@@ -106,6 +116,18 @@ func install(t *testing.T) {
 	for f := range failures {
 		t.Error(f)
 	}
+	for _, c := range []cluster{rome, milan} {
+		c.apply(t, probes)
+	}
+	for _, c := range []cluster{rome, milan} {
+		c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
+	}
+}
+
+func (c cluster) install(t *testing.T) (stdout, stderr string, code int) {
+	t.Helper()
+	return c.liqoctl(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
+		"--api-server-url", c.api, "--set", "pullPolicy=Never")
 }
 
 // badInput: one clear line, exit code 1, nothing half-made.
@@ -215,12 +237,6 @@ spec: {type: NodePort, selector: {app: probe}, ports: [{port: 80, targetPort: 80
 // everyPodReachesEveryPod tries the whole matrix: from pods and host-network pods of every
 // node to pods of every node of the other cluster, over TCP and UDP, in both directions.
 func everyPodReachesEveryPod(t *testing.T) {
-	for _, c := range []cluster{rome, milan} {
-		c.apply(t, probes)
-	}
-	for _, c := range []cluster{rome, milan} {
-		c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
-	}
 	for _, way := range []struct{ from, to cluster }{{rome, milan}, {milan, rome}} {
 		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
 		for _, source := range slices.Concat(pods(t, way.from, "probe", "{.metadata.name}"), pods(t, way.from, "host", "{.metadata.name}")) {

@@ -1,0 +1,229 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fault takes away the gateway that has the tunnel, and returns when another has it.
+type fault struct {
+	claim string
+	// most is the longest time without an answer to a ping every 10 ms.
+	most   time.Duration
+	happen func(t *testing.T)
+}
+
+// gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
+// then with two, while pods of both clusters talk. Established connections survive. A node that was
+// killed takes minutes to come back, so that is not in usual runs.
+func gatewaysAreReplaced(t *testing.T) {
+	one := []fault{
+		{"the server's pod is deleted", 3 * time.Second, deleteGateway(milan)},
+		{"the client's pod is deleted", 3 * time.Second, deleteGateway(rome)},
+	}
+	two := []fault{
+		{"the servers are rolled", 3 * time.Second, rollGateways(milan)},
+		{"the clients are rolled", 3 * time.Second, rollGateways(rome)},
+		{"the server's pod is killed", 3 * time.Second, deleteGateway(milan, "--grace-period=0", "--force")},
+		{"the client's pod is killed", 3 * time.Second, deleteGateway(rome, "--grace-period=0", "--force")},
+	}
+	if *soak {
+		two = append(two, fault{"the client's node is killed", 6 * time.Second, killGatewayNode(rome)})
+	}
+	for _, f := range one {
+		f.measure(t)
+	}
+	replicate(t, 2)
+	for _, f := range two {
+		f.measure(t)
+	}
+	if *soak {
+		rome.startNodes(t)
+	}
+	replicate(t, 1)
+}
+
+// measure pings, and keeps a connection, while the fault happens.
+func (f fault) measure(t *testing.T) {
+	t.Helper()
+	stays := connected(t)
+	gap := pingGap(t, func() { f.happen(t) })
+	t.Logf("%s: the longest gap is %v", f.claim, gap)
+	if gap > f.most {
+		t.Errorf("%s: the longest gap is %v, more than %v", f.claim, gap, f.most)
+	}
+	stays(f.claim)
+}
+
+// pingGap is the longest time without an answer from a pod of milan to a pod of rome while f runs
+// and for 3 s after. Both pods are on nodes without a gateway that has the tunnel.
+func pingGap(t *testing.T, f func()) time.Duration {
+	t.Helper()
+	node, target := source(t)
+	done := make(chan string)
+	go func() {
+		out, _ := testbed("exec", rome.name, node, "--", "sh", "-c",
+			`nsenter -t "$(pgrep -o -x -f /echo)" -n ping -D -i 0.01 `+target)
+		done <- out
+	}()
+	time.Sleep(500 * time.Millisecond) // answers before the fault, to count from
+	f()
+	time.Sleep(3 * time.Second) // a gap that begins late, as of the pod that ends
+	if out, err := testbed("exec", rome.name, node, "--", "pkill", "-INT", "-x", "ping"); err != nil {
+		t.Fatalf("end the pings: %v\n%s", err, out)
+	}
+	return longestGap(t, <-done)
+}
+
+// longestGap reads what ping -D prints: [seconds] 64 bytes from ….
+func longestGap(t *testing.T, out string) (longest time.Duration) {
+	t.Helper()
+	var last float64
+	for line := range strings.Lines(out) {
+		stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "["), "]")
+		at, err := strconv.ParseFloat(stamp, 64)
+		if err != nil || !strings.Contains(rest, "bytes from") {
+			continue
+		}
+		if last > 0 {
+			longest = max(longest, time.Duration((at-last)*float64(time.Second)))
+		}
+		last = at
+	}
+	if last == 0 {
+		t.Fatalf("no ping was answered:\n%s", out)
+	}
+	return longest
+}
+
+// source is a node of rome to ping from, and an address at milan: beside those of the gateways.
+func source(t *testing.T) (node, target string) {
+	t.Helper()
+	at := activeGateway(t, rome)
+	node = "n1"
+	if at.node == rome.name+"-n1" {
+		node = "n2"
+	}
+	at = activeGateway(t, milan)
+	target = milan.kubectl(t, "get", "pods", "-l", "app=probe", "--field-selector", "spec.nodeName!="+at.node, "-o", "jsonpath={.items[0].status.podIP}")
+	return node, remapped(t, rome, milan, []string{target})[0]
+}
+
+// connected opens a TCP connection between two pods and returns a function that expects it to stand
+// and to have carried everything.
+func connected(t *testing.T) (stays func(claim string)) {
+	t.Helper()
+	node, target := source(t)
+	pod := rome.kubectl(t, "get", "pods", "-l", "app=probe", "--field-selector", "spec.nodeName="+rome.name+"-"+node, "-o", "jsonpath={.items[0].metadata.name}")
+	result := make(chan string, 1)
+	go func() {
+		out, _, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "exec", pod, "--", "/echo", "tcp", "-n", "0", "-i", "50ms", "-timeout", "30s", target+":9000")
+		result <- fmt.Sprintf("%s%v", out, err)
+	}()
+	return func(claim string) {
+		t.Helper()
+		if out, err := testbed("exec", rome.name, node, "--", "pkill", "-INT", "-f", "^/echo tcp "); err != nil {
+			t.Errorf("%s: a connection from pod to pod ended: %v\n%s", claim, err, out)
+		}
+		if out := <-result; strings.Contains(out, "FAILED") || !strings.Contains(out, " 0 failed") {
+			t.Errorf("%s: a connection from pod to pod failed:\n%s", claim, out[max(0, len(out)-500):])
+		}
+	}
+}
+
+// gatewayPod is a pod of a gateway and its node.
+type gatewayPod struct{ name, node string }
+
+// activeGateway is the pod nodes are led to.
+func activeGateway(t *testing.T, c cluster) gatewayPod {
+	t.Helper()
+	ns := "liqo-tenant-" + other(c).name
+	found := eventually(t, "active gateway of "+c.name, func() (string, bool) {
+		addr, err := c.ask("-n", ns, "get", "internalfabrics", "-o", "jsonpath={.items[0].spec.gatewayIP}")
+		if err != nil {
+			return addr, false
+		}
+		got, err := c.ask("-n", ns, "get", "pods", "-l", "networking.liqo.io/component=gateway",
+			"-o", `jsonpath={range .items[?(@.status.podIP=="`+addr+`")]}{.metadata.name} {.spec.nodeName}{end}`)
+		return got, err == nil && len(strings.Fields(got)) == 2
+	})
+	name, node, _ := strings.Cut(found, " ")
+	return gatewayPod{name, node}
+}
+
+// replaced waits until nodes are led to another pod than before, and it carries traffic.
+func replaced(t *testing.T, c cluster, before gatewayPod) {
+	t.Helper()
+	eventually(t, "another gateway at "+c.name, func() (string, bool) {
+		now := activeGateway(t, c)
+		return now.name, now.name != before.name
+	})
+}
+
+func deleteGateway(c cluster, how ...string) func(*testing.T) {
+	return func(t *testing.T) {
+		before := activeGateway(t, c)
+		c.kubectl(t, append([]string{"-n", "liqo-tenant-" + other(c).name, "delete", "pod", before.name, "--wait=false"}, how...)...)
+		replaced(t, c, before)
+	}
+}
+
+func rollGateways(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		before := activeGateway(t, c)
+		c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "rollout", "restart", "deployment/gw-"+other(c).name)
+		c.rolled(t)
+		replaced(t, c, before)
+	}
+}
+
+func killGatewayNode(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		before := activeGateway(t, c)
+		if out, err := testbed("node", "stop", c.name, strings.TrimPrefix(before.node, c.name+"-")); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		replaced(t, c, before)
+	}
+}
+
+// startNodes starts what was killed and waits until the pods are back.
+func (c cluster) startNodes(t *testing.T) {
+	t.Helper()
+	for _, node := range []string{"n1", "n2"} {
+		if out, err := testbed("node", "start", c.name, node); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	c.kubectl(t, "wait", "node", c.name+"-n1", c.name+"-n2", "--for=condition=Ready", "--timeout=90s")
+	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
+	c.rolled(t)
+}
+
+// replicate gives the gateways of both clusters a number of replicas, through the chart.
+func replicate(t *testing.T, replicas int) {
+	t.Helper()
+	for _, c := range []cluster{rome, milan} {
+		c.must(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
+			"--api-server-url", c.api, "--set", "pullPolicy=Never", "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d", replicas))
+	}
+	for _, c := range []cluster{rome, milan} {
+		eventually(t, "gateways of "+c.name, func() (string, bool) {
+			got, err := c.ask("-n", "liqo-tenant-"+other(c).name, "get", "deployment", "gw-"+other(c).name, "-o", "jsonpath={.spec.replicas}")
+			return got, err == nil && got == strconv.Itoa(replicas)
+		})
+		c.rolled(t)
+	}
+}
+
+// rolled waits until the gateways are as their Deployment wants them.
+func (c cluster) rolled(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "rollout", "status", "deployment/gw-"+other(c).name, "--timeout=90s")
+}

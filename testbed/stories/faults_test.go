@@ -1,0 +1,124 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"encoding/base64"
+	"flag"
+	"math/rand"
+	"strings"
+	"testing"
+	"time"
+)
+
+// soak runs what is long in full: all faults in place of a sample.
+var soak = flag.Bool("soak", false, "run everything, not samples")
+
+// sampled is how many faults of the grid a usual run tries: each takes 20 s.
+const sampled = 2
+
+// mistake is something that keeps two clusters from being connected, and what is said of it.
+type mistake struct {
+	name string
+	// make and mend are commands.
+	make, mend func(t *testing.T)
+	// client and server are the reasons of the Connections' conditions; of Ready, unless condition
+	// says so.
+	client, server, condition string
+}
+
+func mistakes() []mistake {
+	fault := func(args ...string) func(*testing.T) {
+		return func(t *testing.T) { onTestbed(t, "fault", args...) }
+	}
+	patch := func(c *cluster, kind, name, change string) func(*testing.T) {
+		return func(t *testing.T) {
+			c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "patch", kind, name, "--type=merge", "-p", change)
+		}
+	}
+	// dial changes where the client dials, and back.
+	dial := func(change string) (there, back func(*testing.T)) {
+		var before string
+		return func(t *testing.T) {
+				before = rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "gatewayclients", "milan", "-o", "jsonpath={.spec.endpoint}")
+				patch(&rome, "gatewayclients", "milan", `{"spec":{"endpoint":`+change+`}}`)(t)
+			}, func(t *testing.T) {
+				patch(&rome, "gatewayclients", "milan", `{"spec":{"endpoint":`+before+`}}`)(t)
+			}
+	}
+	// key gives a cluster a wrong key of its peer, and the right one back.
+	key := func(c *cluster) (there, back func(*testing.T)) {
+		var before string
+		set := func(t *testing.T, key string) {
+			patch(c, "publickeies", other(*c).name, `{"spec":{"publicKey":"`+key+`"}}`)(t)
+		}
+		return func(t *testing.T) {
+			before = c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "get", "publickeies", other(*c).name, "-o", "jsonpath={.spec.publicKey}")
+			set(t, base64.StdEncoding.EncodeToString(newKey(t).PublicKey().Bytes()))
+		}, func(t *testing.T) { set(t, before) }
+	}
+	healed := fault("heal")
+	port, portBack := dial(`{"port":30999}`)
+	address, addressBack := dial(`{"addresses":["172.31.20.99"]}`)
+	clientKey, clientKeyBack := key(&rome)
+	serverKey, serverKeyBack := key(&milan)
+	return []mistake{
+		// The server knew where the client is, and goes on sending.
+		{"UDP is blocked to the server", fault("drop", "rome", "milan", "--port", "udp/30742"), healed, "OneWay", "NothingArrives", "Ready"},
+		{"UDP is blocked from the server", fault("drop", "milan", "rome", "--port", "udp/30742"), healed, "NoAnswer", "OneWay", "Ready"},
+		{"UDP is blocked both ways", fault("drop", "rome", "milan", "--port", "udp/30742", "--both"), healed, "NoAnswer", "NothingArrives", "Ready"},
+		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready"},
+		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready"},
+		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready"},
+		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer", "WrongKey", "Ready"},
+		{"a NAT forwards nothing",
+			func(t *testing.T) { onTestbed(t, "nat", "on", "milan") }, func(t *testing.T) { onTestbed(t, "nat", "off", "milan") },
+			"NoAnswer", "NothingArrives", "Ready"},
+		{"the MTU is too large for the path", fault("mtu", "rome", "milan", "1300", "--both"), healed, "MTUTooLarge", "MTUTooLarge", "MTUFits"},
+		{"the MTUs differ",
+			patch(&milan, "gatewayservers", "rome", `{"spec":{"mtu":1200}}`), patch(&milan, "gatewayservers", "rome", `{"spec":{"mtu":1340}}`),
+			"MTUsDiffer", "MTUsDiffer", "MTUFits"},
+	}
+}
+
+// whyNotConnected makes mistakes one after the other. Each is named by both sides' Connections and
+// by liqoctl, and when it is mended the tunnel is up again.
+func whyNotConnected(t *testing.T) {
+	restored := nodesAsBefore(t)
+	network(t, "connect", "--server-service-type", "NodePort", "--node-port", "30742")
+	all := mistakes()
+	if !*soak {
+		seed := time.Now().UnixNano()
+		t.Logf("%d of %d faults, by seed %d", sampled, len(all), seed)
+		rand.New(rand.NewSource(seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:sampled]
+	}
+	for _, m := range all {
+		t.Run(m.name, func(t *testing.T) {
+			defer m.mend(t)
+			m.make(t)
+			for c, reason := range map[*cluster]string{&rome: m.client, &milan: m.server} {
+				m.named(t, *c, reason)
+			}
+		})
+		connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
+	}
+	network(t, "reset", "--wait", "--skip-confirm")
+	restored()
+}
+
+// named waits for the reason on a cluster's Connection, and for liqoctl to print what it says.
+func (m mistake) named(t *testing.T, c cluster, reason string) {
+	t.Helper()
+	condition := `{.items[0].status.conditions[?(@.type=="` + m.condition + `")]`
+	message := eventually(t, c.name+" says "+reason, func() (string, bool) {
+		got, err := c.ask("get", "connections", "-A", "-o", "jsonpath="+condition+`.reason} `+condition+`.message}`)
+		return got, err == nil && strings.HasPrefix(got, reason+" ")
+	})
+	_, message, _ = strings.Cut(message, " ")
+	words := strings.Fields(message)[:3] // the rest may be broken into lines
+	if out, _ := c.must(t, "info", "peer", other(c).name); !strings.Contains(out, strings.Join(words, " ")) {
+		t.Errorf("%s: liqoctl info peer does not say %q:\n%s", c.name, message, out)
+	}
+}

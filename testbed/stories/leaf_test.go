@@ -1,0 +1,71 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// leaf is a pod with a Service of its name, on the virtual node of a provider.
+const leaf = `
+apiVersion: v1
+kind: Pod
+metadata: {name: at-%[1]s, namespace: leaf, labels: {app: at-%[1]s}}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {liqo.io/remote-cluster-id: %[1]s}
+  containers:
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, ports: [{containerPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: at-%[1]s, namespace: leaf}
+spec: {selector: {app: at-%[1]s}, ports: [{port: 80, targetPort: 8080}]}
+---
+`
+
+// leafToLeaf: pods of rome at two providers that do not know each other reach each other through
+// rome. All three clusters have the same addresses; turin's CNI gives pods addresses that its Nodes
+// do not name, and masquerades what leaves them.
+func leafToLeaf(t *testing.T) {
+	image := filepath.Join(root, "bin", "liqo-image.tar")
+	if out, err := testbed("up", "--clusters", "turin", "--nodes", "2", "--cni", "turin=pool", "--image", image); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	turin, err := known("turin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, code := turin.install(t); code != 0 {
+		t.Fatalf("install on turin: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	rome.must(t, "peer", "--remote-kubeconfig", turin.kubeconfig, "--gw-server-service-type", "NodePort")
+	rome.kubectl(t, "create", "namespace", "leaf")
+	rome.must(t, "offload", "namespace", "leaf")
+	providers := []string{"milan", "turin"}
+	for _, p := range providers {
+		rome.apply(t, fmt.Sprintf(leaf, p))
+	}
+	rome.kubectl(t, "-n", "leaf", "wait", "pods", "--all", "--for=condition=Ready", "--timeout=90s")
+	for i, from := range providers {
+		to := providers[1-i]
+		eventually(t, "the pod at "+from+" reaches the one at "+to, func() (string, bool) {
+			got, err := rome.ask("-n", "leaf", "exec", "at-"+from, "--", "/echo", "get", "-timeout", "2s", "http://at-"+to+"/")
+			return got, err == nil && strings.Contains(got, "pod=at-"+to+" ")
+		})
+	}
+	// What one provider loses does not touch the other.
+	rome.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
+	if got := rome.kubectl(t, "-n", "leaf", "exec", "at-milan", "--", "/echo", "get", "http://localhost:8080/"); !strings.Contains(got, "pod=at-milan ") {
+		t.Errorf("the pod at milan after turin has left: %s", got)
+	}
+	rome.must(t, "unoffload", "namespace", "leaf", "--skip-confirm")
+	rome.kubectl(t, "delete", "namespace", "leaf", "--timeout=60s")
+	if out, err := testbed("down", "turin"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

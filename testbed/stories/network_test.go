@@ -1,0 +1,377 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The ways to connect two clusters without peering them. Each story begins and ends without a
+// network between the clusters, and compares all nodes before and after.
+
+// initLines, connectLines, disconnectLines and resetLines are what the mission shows, with the
+// names of our clusters.
+const (
+	identityLines = ` INFO   (local) Cluster identity correctly retrieved
+ INFO   (remote) Cluster identity correctly retrieved
+`
+	initLines = identityLines + ` INFO   (local) Network configuration correctly retrieved
+ INFO   (remote) Network configuration correctly retrieved
+ INFO   (local) Network configuration correctly set up
+ INFO   (remote) Network configuration correctly set up
+ INFO   (local) Configuration applied successfully
+ INFO   (remote) Configuration applied successfully
+`
+	connectLines = identityLines + ` INFO   (local) Network correctly initialized
+ INFO   (remote) Network correctly initialized
+ INFO   (remote) Gateway server correctly set up
+ INFO   (remote) Gateway pod gw-rome is ready
+ INFO   (remote) Gateway server Service created successfully
+ INFO   (local) Gateway client correctly set up
+ INFO   (local) Gateway pod gw-milan is ready
+ INFO   (remote) Gateway server Secret created successfully
+ INFO   (local) Public key correctly created
+ INFO   (local) Gateway client Secret created successfully
+ INFO   (remote) Public key correctly created
+ INFO   (remote) Connection created successfully
+ INFO   (local) Connection created successfully
+ INFO   (local) Connection is established
+ INFO   (remote) Connection is established
+`
+	disconnectLines = identityLines + ` INFO   (local) Gateway client correctly deleted
+ INFO   (remote) Gateway server correctly deleted
+`
+	resetLines = identityLines + ` INFO   (local) Gateway client already deleted
+ INFO   (remote) Gateway server already deleted
+ INFO   (local) Network configuration correctly deleted
+ INFO   (remote) Network configuration correctly deleted
+`
+)
+
+// connectByCommand is the mission's page on liqoctl network, in its order.
+func connectByCommand(t *testing.T) {
+	restored := nodesAsBefore(t)
+	for _, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"init"}, initLines},
+		{[]string{"connect", "--server-service-type", "NodePort"}, connectLines},
+		{nil, ""}, // here the clusters are connected
+		{[]string{"disconnect", "--wait", "--skip-confirm"}, disconnectLines},
+		{[]string{"reset", "--wait", "--skip-confirm"}, resetLines},
+	} {
+		if step.args == nil {
+			reach(t)
+			connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
+			continue
+		}
+		args := append([]string{"network", "--remote-kubeconfig", milan.kubeconfig}, step.args...)
+		if _, stderr := rome.must(t, args...); stderr != step.want {
+			t.Errorf("network %s printed other lines than the mission:\n%s", step.args[0], stderr)
+		}
+	}
+	// What follows is tried without a tenant namespace.
+	rome.kubectl(t, "delete", "namespace", "liqo-tenant-milan", "--timeout=60s")
+	milan.kubectl(t, "delete", "namespace", "liqo-tenant-rome", "--timeout=60s")
+	restored()
+}
+
+// connectByHand is the mission's eight steps, each administrator on the own cluster only; the
+// client is at rome. Everything lies in the namespace default.
+func connectByHand(t *testing.T) {
+	restored := nodesAsBefore(t)
+	client, server := rome, milan
+	configuration := func(c cluster) string { stdout, _ := c.must(t, "generate", "configuration"); return stdout }
+	server.apply(t, configuration(client))
+	client.apply(t, configuration(server))
+	server.must(t, "create", "gatewayserver", "server", "--remote-cluster-id", client.name, "--service-type", "NodePort")
+	endpoint := eventually(t, "endpoint of the server", func() (string, bool) {
+		got, err := server.ask("get", "gatewayservers", "server", "-o", "jsonpath={.status.endpoint.addresses[0]} {.status.endpoint.port}")
+		return got, err == nil && len(strings.Fields(got)) == 2
+	})
+	address, port, _ := strings.Cut(endpoint, " ")
+	client.must(t, "create", "gatewayclient", "client", "--remote-cluster-id", server.name, "--addresses", address, "--port", port)
+	key, _ := server.must(t, "generate", "publickey", "--gateway-type", "server", "--gateway-name", "server")
+	client.apply(t, key)
+	key, _ = client.must(t, "generate", "publickey", "--gateway-type", "client", "--gateway-name", "client")
+	server.apply(t, key)
+
+	connections(t, "default gw-client Client Connected", "default gw-server Server Connected")
+	reach(t)
+	client.kubectl(t, "delete", "gatewayclients,publickeies,configurations", "-n", "default", "--all", "--timeout=60s")
+	server.kubectl(t, "delete", "gatewayservers,publickeies,configurations", "-n", "default", "--all", "--timeout=60s")
+	restored()
+}
+
+// declared is one side of the mission's declarative network: what a cluster must know of its peer,
+// its own keys, and its gateway.
+const declared = `
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: to-%[1]s
+  labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: %[1]s}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: %[1]s, namespace: to-%[1]s, labels: {liqo.io/remote-cluster-id: %[1]s}}
+spec: {remote: {cidr: {pod: ["%[2]s"], external: ["%[3]s"]}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: gw-keys, namespace: to-%[1]s}
+type: Opaque
+data: {privateKey: %[4]s, publicKey: %[5]s}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: PublicKey
+metadata:
+  name: gw-publickey
+  namespace: to-%[1]s
+  labels: {liqo.io/remote-cluster-id: %[1]s, networking.liqo.io/gateway-resource: "true"}
+spec: {publicKey: %[6]s}
+---
+apiVersion: networking.liqo.io/v1beta1
+%[7]s
+`
+
+// declaredServer and declaredClient end a manifest of declared.
+const (
+	declaredServer = `kind: GatewayServer
+metadata: {name: server, namespace: to-rome, labels: {liqo.io/remote-cluster-id: rome}}
+spec:
+  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
+  secretRef: {name: gw-keys}
+  endpoint: {serviceType: NodePort, port: 51840, nodePort: 30742}
+  mtu: 1340`
+	declaredClient = `kind: GatewayClient
+metadata: {name: client, namespace: to-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  clientTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayClientTemplate, name: wireguard-client, namespace: liqo}
+  secretRef: {name: gw-keys}
+  endpoint: {addresses: ["%s"], port: 30742, protocol: UDP}
+  mtu: 1340`
+)
+
+// connectDeclaratively applies one manifest on each side, the client's first: nothing is ready
+// for it then.
+func connectDeclaratively(t *testing.T) {
+	restored := nodesAsBefore(t)
+	romeKey, milanKey := newKey(t), newKey(t)
+	side := func(peer cluster, own, theirs *ecdh.PrivateKey, gateway string) string {
+		external := peer.kubectl(t, "-n", "liqo", "get", "networks.ipam.liqo.io", "external-cidr", "-o=jsonpath={.status.cidr}")
+		text := base64.StdEncoding.EncodeToString
+		return fmt.Sprintf(declared, peer.name, podCIDR, external,
+			text(own.Bytes()), text(own.PublicKey().Bytes()), text(theirs.PublicKey().Bytes()), gateway)
+	}
+	manifests := map[*cluster]string{
+		&rome:  side(milan, romeKey, milanKey, fmt.Sprintf(declaredClient, nodeAddress(t, milan, "n1"))),
+		&milan: side(rome, milanKey, romeKey, declaredServer),
+	}
+	for _, c := range []*cluster{&rome, &milan} {
+		c.apply(t, manifests[c])
+	}
+	connections(t, "to-milan gw-client Client Connected", "to-rome gw-server Server Connected")
+	reach(t)
+	for _, c := range []*cluster{&rome, &milan} {
+		file := filepath.Join(t.TempDir(), "manifest.yaml")
+		if err := os.WriteFile(file, []byte(manifests[c]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.kubectl(t, "delete", "-f", file, "--timeout=90s")
+	}
+	restored()
+}
+
+// connectOverTCP connects two clusters between which no UDP packet passes.
+func connectOverTCP(t *testing.T) {
+	restored := nodesAsBefore(t)
+	onTestbed(t, "fault", "drop", "rome", "milan", "--port", "udp", "--both")
+	network(t, "connect", "--server-service-type", "NodePort", "--gw-protocol", "TCP")
+	reach(t)
+	onTestbed(t, "fault", "heal")
+	network(t, "reset", "--wait", "--skip-confirm")
+	restored()
+}
+
+// connectBehindNAT: milan can be reached by one mapped port of a public address, known by a name.
+// Then it moves: the NAT goes and the name gets the address of a node.
+func connectBehindNAT(t *testing.T) {
+	restored := nodesAsBefore(t)
+	public := strings.TrimSpace(onTestbed(t, "nat", "on", "milan"))
+	onTestbed(t, "nat", "forward", "milan", "udp/30742", "n1:30742")
+	onTestbed(t, "dns", "set", "milan-gw.test", public)
+	network(t, "connect", "--server-service-type", "NodePort", "--node-port", "30742", "--gw-client-address", "milan-gw.test")
+	reach(t)
+	onTestbed(t, "nat", "off", "milan")
+	onTestbed(t, "dns", "set", "milan-gw.test", nodeAddress(t, milan, "n2"))
+	reach(t)
+	onTestbed(t, "dns", "unset", "milan-gw.test")
+	network(t, "reset", "--wait", "--skip-confirm")
+	restored()
+}
+
+// serverAtConsumer peers with the tunnel's server at rome, behind a load balancer whose address
+// changes: milan's client follows by itself.
+func serverAtConsumer(t *testing.T) {
+	restored := nodesAsBefore(t)
+	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-location", "Consumer", "--gw-server-service-type", "LoadBalancer")
+	reach(t)
+	const moved = "172.31.11.77"
+	rome.kubectl(t, "-n", "liqo-tenant-milan", "annotate", "service", "gw-milan", "testbed/address="+moved)
+	eventually(t, "milan's client has the new address", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "gatewayclients", "-o", "jsonpath={.items[*].spec.endpoint.addresses[0]}")
+		return got, err == nil && got == moved
+	})
+	reach(t)
+	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
+	nothingLeft(t)
+	restored()
+}
+
+// onTestbed runs a verb of the test clusters.
+func onTestbed(t *testing.T, verb string, args ...string) string {
+	t.Helper()
+	out, err := testbed(verb, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// newKey makes a pair of keys as openssl genpkey does: X25519, RFC 7748.
+func newKey(t *testing.T) *ecdh.PrivateKey {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func nodeAddress(t *testing.T, c cluster, node string) string {
+	t.Helper()
+	return c.kubectl(t, "get", "nodes", c.name+"-"+node, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+}
+
+// network runs a verb of liqoctl network from rome towards milan.
+func network(t *testing.T, verb string, args ...string) string {
+	t.Helper()
+	_, stderr := rome.must(t, append([]string{"network", verb, "--remote-kubeconfig", milan.kubeconfig}, args...)...)
+	return stderr
+}
+
+// connections waits until each cluster has exactly this Connection: namespace, name, type, status.
+func connections(t *testing.T, atRome, atMilan string) {
+	t.Helper()
+	for c, want := range map[*cluster]string{&rome: atRome, &milan: atMilan} {
+		eventually(t, "connection at "+c.name, func() (string, bool) {
+			got, err := c.ask("get", "connections", "-A", "--no-headers")
+			return got, err == nil && strings.HasPrefix(strings.Join(strings.Fields(got), " "), want+" ")
+		})
+	}
+}
+
+// reach sends from every node of each cluster to every node of the other.
+func reach(t *testing.T) {
+	t.Helper()
+	for _, way := range []struct{ from, to cluster }{{rome, milan}, {milan, rome}} {
+		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
+		for _, source := range pods(t, way.from, "probe", "{.metadata.name}") {
+			for _, target := range targets {
+				eventually(t, source+" reaches "+target, func() (string, bool) {
+					got, err := way.from.ask("exec", source, "--", "/echo", "get", "-timeout", "2s", "http://"+target+":8080/")
+					return got, err == nil
+				})
+			}
+		}
+	}
+}
+
+// nodesAsBefore looks at all nodes, and returns a function that waits until they look so again:
+// links, addresses, rules, routes, forwarding entries and tables of ours.
+func nodesAsBefore(t *testing.T) (restored func()) {
+	t.Helper()
+	look := func() (string, error) {
+		var all strings.Builder
+		for _, c := range []cluster{rome, milan} {
+			for _, node := range []string{"n1", "n2"} {
+				out, err := testbed("exec", c.name, node, "--", "sh", "-c", ours)
+				if err != nil {
+					return out, err
+				}
+				fmt.Fprintf(&all, "%s-%s:\n%s", c.name, node, out)
+			}
+		}
+		return all.String(), nil
+	}
+	before, err := look()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, before)
+	}
+	return func() {
+		t.Helper()
+		eventually(t, "nodes look as before, which was:\n"+before, func() (string, bool) {
+			now, err := look()
+			return now, err == nil && now == before
+		})
+		for _, c := range []cluster{rome, milan} {
+			if left := c.kubectl(t, "get", "connections,gatewayservers,gatewayclients,wggatewayservers,wggatewayclients,internalfabrics,publickeies,configurations",
+				"-A", "-o", "name") + c.kubectl(t, "get", "deployments,services,secrets", "-A", "-l", "networking.liqo.io/gateway-name", "-o", "name"); left != "" {
+				t.Errorf("%s has left:\n%s", c.name, left)
+			}
+		}
+	}
+}
+
+// ours prints what a node's kernel holds of ours, without counters and ages.
+const ours = `
+ip -o address show dev liqo.ovl 2>/dev/null
+bridge fdb show dev liqo.ovl 2>/dev/null | sort
+ip neighbour show dev liqo.ovl 2>/dev/null | sed 's/ used.*//' | sort
+ip rule
+ip route show table all | grep -F liqo
+nft list table inet liqo 2>/dev/null
+true`
+
+// monitors prints, for %d seconds, what is written to the kernel of a node and of the gateways on it.
+const monitors = `
+for p in 1 $(pgrep -x liqo); do
+  [ $p = 1 ] || [ $(readlink /proc/$p/ns/net) != $(readlink /proc/1/ns/net) ] || continue
+  timeout %[1]d nsenter -t $p -n ip monitor link address route rule &
+  timeout %[1]d nsenter -t $p -n nft monitor &
+done
+wait`
+
+// nothingIsWritten watches the kernel of all nodes and gateways while nobody asks for anything.
+func nothingIsWritten(t *testing.T) {
+	const d = 20 * time.Second
+	var all sync.WaitGroup
+	for _, c := range []cluster{rome, milan} {
+		for _, node := range []string{"n1", "n2"} {
+			all.Go(func() {
+				out, err := testbed("exec", c.name, node, "--", "sh", "-c", fmt.Sprintf(monitors, int(d.Seconds())))
+				if err != nil {
+					t.Errorf("%s-%s: %v\n%s", c.name, node, err, out)
+				}
+				for line := range strings.Lines(out) {
+					if strings.Contains(line, "liqo") || strings.Contains(line, "lookup") {
+						t.Errorf("%s-%s: written though nothing changed: %s", c.name, node, line)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+}
