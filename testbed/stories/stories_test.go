@@ -170,7 +170,7 @@ func peered(t *testing.T) {
 	t.Helper()
 	for c, want := range map[*cluster]string{&rome: "milan Provider", &milan: "rome Consumer"} {
 		eventually(t, "foreign cluster of "+c.name, func() (string, bool) {
-			got, err := c.ask("get", "foreignclusters", "-o", "jsonpath={range .items[*]}{.metadata.name} {.status.role}{end}")
+			got, err := c.ask("get", "foreignclusters", other(*c).name, "-o", "jsonpath={.metadata.name} {.status.role}")
 			return got, err == nil && got == want
 		})
 	}
