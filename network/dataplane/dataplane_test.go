@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
 )
@@ -443,7 +444,9 @@ func TestSeveralPorts(t *testing.T) {
 	}
 	sent := func(g *end[plan.GatewayStateInput]) (out []int64) {
 		for n := range 3 {
-			traffic, err := g.plane.Traffic(api.TunnelInterface(n), g.in.Tunnel.PeerKey)
+			var traffic dataplane.Traffic
+			var err error
+			g.Do(func() { traffic, err = g.plane.Traffic(api.TunnelInterface(n), g.in.Tunnel.PeerKey) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -129,12 +129,12 @@ func kept(changes []Change[Setting]) []Change[Setting] {
 	return out
 }
 
-// settledTunnels gives tunnels with any port the port they have.
+// settledTunnels gives tunnels with any port the port they have, of the same transport.
 func settledTunnels(have, want []Tunnel) []Tunnel {
 	found := keyed(have)
 	out := make([]Tunnel, len(want))
 	for i, t := range want {
-		if old, ok := found[t.key()]; ok && t.ListenPort == 0 {
+		if old, ok := found[t.key()]; ok && t.ListenPort == 0 && t.TCP == old.TCP {
 			t.ListenPort = old.ListenPort
 		}
 		out[i] = t
