@@ -74,7 +74,7 @@ type RouteRule struct {
 	// Fwmark selects by packet mark; 0 = any.
 	// +optional
 	Fwmark int `json:"fwmark,omitempty"`
-	// Priority orders rules, low first; 0 = the kernel's choice.
+	// Priority orders rules, low first; 0 = 89, just before the rule of peerings (90).
 	// +optional
 	Priority int `json:"priority,omitempty"`
 	// Routes are installed in the table.
