@@ -165,11 +165,14 @@ func (c *cluster) listOnce(ctx context.Context, list client.ObjectList, opts []c
 	have := items{}
 	err := c.List(ctx, list, opts...)
 	if apierrors.IsForbidden(err) {
-		if found, got := c.getOnly(ctx, list, opts); got == nil || apierrors.IsNotFound(got) {
-			if got == nil {
-				have.put(found)
-			}
+		switch found, got := c.getOnly(ctx, list, opts); {
+		case got == nil:
+			have.put(found)
 			return have, nil
+		case apierrors.IsNotFound(got):
+			return have, nil
+		case ctx.Err() != nil:
+			return nil, got // the time is up; that the list is forbidden is no news
 		}
 	}
 	if err != nil {
