@@ -299,6 +299,19 @@ func reach(t *testing.T) {
 	}
 }
 
+// everyPathIsTested lets liqoctl try all paths, with UDP between the clusters blocked and without.
+func everyPathIsTested(t *testing.T) {
+	args := []string{"test", "network", "--remote-kubeconfigs", milan.kubeconfig}
+	onTestbed(t, "fault", "drop", "rome", "milan", "--port", "udp", "--both")
+	stdout, stderr, code := rome.liqoctl(t, append(args, "--basic", "--fail-fast", "--timeout", "1m")...)
+	onTestbed(t, "fault", "heal")
+	if code != 1 || !strings.Contains(stderr, "some checks failed") {
+		t.Errorf("with UDP blocked: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
+	rome.must(t, append(args, "--pod-np", "--np-ext", "--lb", "--rm")...)
+}
+
 // nodesAsBefore looks at all nodes, and returns a function that waits until they look so again:
 // links, addresses, rules, routes, forwarding entries and tables of ours.
 func nodesAsBefore(t *testing.T) (restored func()) {
@@ -356,7 +369,10 @@ wait`
 
 // nothingIsWritten watches the kernel of all nodes and gateways while nobody asks for anything.
 func nothingIsWritten(t *testing.T) {
-	const d = 20 * time.Second
+	d := 20 * time.Second
+	if *soak {
+		d = 5 * time.Minute
+	}
 	var all sync.WaitGroup
 	for _, c := range []cluster{rome, milan} {
 		for _, node := range []string{"n1", "n2"} {

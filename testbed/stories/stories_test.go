@@ -78,6 +78,7 @@ func TestStories(t *testing.T) {
 		{"peer", peerFirst},
 		{"peer again changes nothing", peerAgain},
 		{"every pod reaches every pod", everyPodReachesEveryPod},
+		{"every path is tested by liqoctl", everyPathIsTested},
 		{"rules can be printed and are as desired", rulesAsDesired},
 		{"nothing is written while nothing changes", nothingIsWritten},
 		{"a namespace is offloaded", offloadNamespace},
