@@ -23,7 +23,7 @@ import (
 // What is sent along a way, and what is made of it.
 
 const (
-	streamTime = 4 // seconds of one iperf3 run, after the first second, which is left out
+	streamTime = 4 // seconds of one iperf3 run, of TCP after a first one, which is left out
 	smallUDP   = "64"
 	// httpClients ask one after the other, each over a connection of its own that is kept.
 	httpClients = 16
@@ -104,7 +104,7 @@ type received struct {
 	Seconds       float64
 }
 
-// iperf is one run, the first second left out.
+// iperf is one run, of TCP without its first second.
 func (e ends) iperf(ctx context.Context, args ...string) (received, error) {
 	stop, err := background(e.to(ctx, "iperf3", "--server", "--one-off"))
 	if err != nil {
@@ -118,7 +118,11 @@ func (e ends) iperf(ctx context.Context, args ...string) (received, error) {
 			UDP received `json:"sum"`
 		}
 	}
-	args = append([]string{"iperf3", "--client", e.addr, "--time", strconv.Itoa(streamTime), "--omit", "1", "--json", "--connect-timeout", "2000"}, args...)
+	udp := slices.Contains(args, "--udp")
+	if !udp { // of which the losses would not be left out
+		args = append(args, "--omit", "1")
+	}
+	args = append([]string{"iperf3", "--client", e.addr, "--time", strconv.Itoa(streamTime), "--json", "--connect-timeout", "2000"}, args...)
 	err = eventually(ctx, "iperf3 reaches "+e.addr, 30*time.Second, func() (bool, error) {
 		printed, err := output(e.from(ctx, args...))
 		if err != nil {
@@ -133,7 +137,7 @@ func (e ends) iperf(ctx context.Context, args ...string) (received, error) {
 		}
 		return true, nil
 	})
-	if slices.Contains(args, "--udp") {
+	if udp {
 		return result.End.UDP, err
 	}
 	return result.End.TCP, err
