@@ -61,20 +61,34 @@ func (f fault) measure(t *testing.T) {
 	stays(f.claim)
 }
 
-// pingGap is the longest time without an answer from a pod of milan to a pod of rome while f runs
-// and for 3 s after. Both pods are on nodes without a gateway that has the tunnel.
+// pingGap is the longest time without an answer from a pod of milan to a pod of rome, from before f
+// until 3 s after it, for a gap that begins late, as of the pod that ends. Both pods are on nodes
+// without a gateway that has the tunnel. What is not answered again fails.
 func pingGap(t *testing.T, f func()) time.Duration {
 	t.Helper()
 	node, target := source(t)
+	ping := func(args string) (string, error) {
+		return testbed("exec", rome.name, node, "--", "sh", "-c", `nsenter -t "$(pgrep -o -x -f /echo)" -n ping `+args+" "+target)
+	}
+	answered := func() {
+		t.Helper()
+		eventually(t, "a ping is answered", func() (string, bool) { out, err := ping("-c 1 -W 1"); return out, err == nil })
+	}
+	answered()
 	done := make(chan string)
 	go func() {
-		out, _ := testbed("exec", rome.name, node, "--", "sh", "-c",
-			`nsenter -t "$(pgrep -o -x -f /echo)" -n ping -D -i 0.01 `+target)
+		out, _ := ping("-D -i 0.01") // ended below, or read as no answer
 		done <- out
 	}()
-	time.Sleep(500 * time.Millisecond) // answers before the fault, to count from
+	eventually(t, "pings are sent", func() (string, bool) {
+		out, err := testbed("exec", rome.name, node, "--", "pgrep", "-x", "ping")
+		return out, err == nil
+	})
 	f()
-	time.Sleep(3 * time.Second) // a gap that begins late, as of the pod that ends
+	answered()
+	if out, err := ping("-q -i 0.01 -c 300"); err != nil {
+		t.Errorf("pings after the fault: %v\n%s", err, out)
+	}
 	if out, err := testbed("exec", rome.name, node, "--", "pkill", "-INT", "-x", "ping"); err != nil {
 		t.Fatalf("end the pings: %v\n%s", err, out)
 	}
