@@ -21,7 +21,6 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/network/plan"
 )
 
 // explainTimeout bounds the search for a reason, after the time of the verb is up.
@@ -129,7 +128,7 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
-		for _, condition := range []string{"Ready", plan.ConditionMTUFits} {
+		for _, condition := range []string{"Ready", netv1beta1.ConnectionMTUFits} {
 			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil && c.Status != metav1.ConditionTrue {
 				return c.Message
 			}

@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/liqo-go/liqo/api"
-	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network/objects/plan"
@@ -87,20 +86,13 @@ func (f *follower) Register(mgr manager.Manager) error {
 	}
 	f.mapper = mapper
 	b := builder.ControllerManagedBy(mgr).Named("follow").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(controlPlane))).
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.IsControlPlane))).
 		WatchesRawSource(source.Channel(f.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{SkipNameValidation: new(true)})
 	for _, kind := range parameters() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(f.secretsOf))
 	}
 	return b.Complete(f)
-}
-
-// controlPlane says whether a Secret holds the kubeconfig by which this cluster's control plane
-// enters a provider.
-func controlPlane(secret client.Object) bool {
-	l := secret.GetLabels()
-	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
 }
 
 // secretsOf leads from an object of this cluster to the Secrets of its peer.
@@ -127,7 +119,7 @@ func (f *follower) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !found || secret.DeletionTimestamp != nil || !controlPlane(secret) {
+	if !found || secret.DeletionTimestamp != nil || !remote.IsControlPlane(secret) {
 		f.halt(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}

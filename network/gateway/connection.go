@@ -176,7 +176,7 @@ func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit
 	if status.Value != netv1beta1.Connected {
 		ready.Reason, ready.Message = s.Verdict(now)
 		meta.SetStatusCondition(&status.Conditions, ready)
-		meta.RemoveStatusCondition(&status.Conditions, plan.ConditionMTUFits)
+		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionMTUFits)
 		return
 	}
 	implementation := dataplane.Kernel
@@ -186,7 +186,7 @@ func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit
 	if fit == nil {
 		return
 	}
-	c := metav1.Condition{Type: plan.ConditionMTUFits, Status: metav1.ConditionFalse}
+	c := metav1.Condition{Type: netv1beta1.ConnectionMTUFits, Status: metav1.ConditionFalse}
 	var fits bool
 	if fits, c.Reason, c.Message = fit.Verdict(); fits {
 		c.Status = metav1.ConditionTrue

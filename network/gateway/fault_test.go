@@ -97,14 +97,14 @@ func TestFaultsAreNamed(t *testing.T) {
 	}{
 		{"the port is blocked both ways", func() {}, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
 		{"the port is blocked from the server", func() { block(toClient) }, plan.ReasonOneWay, plan.ReasonNoAnswer, "Ready"},
-		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, plan.ConditionMTUFits},
+		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, netv1beta1.ConnectionMTUFits},
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
-		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, plan.ConditionMTUFits},
+		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
 		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddress = "192.168.1.77" }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
 		{"the server has another key of the client", func() { a.believe(t, stranger); dial(soon) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
 		{"the client has another key of the server", func() { a.believe(t, b.key); b.believe(t, stranger) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
-		{"both have the right keys", func() { b.believe(t, a.key) }, plan.ReasonMTUFits, plan.ReasonMTUFits, plan.ConditionMTUFits},
+		{"both have the right keys", func() { b.believe(t, a.key) }, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
 	} {
 		f.cause()
 		a.says(t, f.fault, f.condition, f.server)

@@ -37,10 +37,6 @@ const (
 	ReasonClockWentBack = "ClockWentBack"
 )
 
-// ConditionMTUFits tells on a Connection whether packets as long as the tunnel takes them get to
-// the peer.
-const ConditionMTUFits = "MTUFits"
-
 // Reasons of MTUFits.
 const (
 	ReasonMTUFits = "MTUFits"

@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
-	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
@@ -81,20 +80,13 @@ func (r *replicator) Register(mgr manager.Manager) error {
 	}
 	r.client, r.mgr, r.home = mgr.GetClient(), mgr, home
 	b := builder.ControllerManagedBy(mgr).Named("replication").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(controlPlane))).
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.IsControlPlane))).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
 		WithOptions(controller.Options{SkipNameValidation: new(true)})
 	for _, kind := range r.kinds("", "") {
 		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
 	}
 	return b.Complete(r)
-}
-
-// controlPlane says whether a Secret holds the kubeconfig by which this cluster's control plane
-// enters a provider.
-func controlPlane(secret client.Object) bool {
-	l := secret.GetLabels()
-	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
 }
 
 // secretsOf leads from a ForeignCluster, which may have been declared dead, to the Secrets that
@@ -130,7 +122,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, req.NamespacedName, secret)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !controlPlane(secret):
+	case apierrors.IsNotFound(err) || err == nil && !remote.IsControlPlane(secret):
 		r.halt(req.NamespacedName)
 		return reconcile.Result{}, nil
 	case err != nil:

@@ -18,6 +18,10 @@ const (
 	ConnectionTypeClient ConnectionType = "Client"
 )
 
+// ConnectionMTUFits is the condition that tells whether packets as long as the tunnel takes them get
+// to the peer.
+const ConnectionMTUFits = "MTUFits"
+
 // ConnectionStatusValue is the state of a tunnel. The schema has no enum for it.
 type ConnectionStatusValue string
 
