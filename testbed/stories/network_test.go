@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -362,6 +363,7 @@ true`
 const monitors = `
 for p in 1 $(pgrep -x liqo); do
   [ $p = 1 ] || [ $(readlink /proc/$p/ns/net) != $(readlink /proc/1/ns/net) ] || continue
+  echo watching $p
   timeout %[1]d nsenter -t $p -n ip monitor link address route rule &
   timeout %[1]d nsenter -t $p -n nft monitor &
 done
@@ -374,6 +376,7 @@ func nothingIsWritten(t *testing.T) {
 		d = 5 * time.Minute
 	}
 	var all sync.WaitGroup
+	var watched atomic.Int32
 	for _, c := range []cluster{rome, milan} {
 		for _, node := range []string{"n1", "n2"} {
 			all.Go(func() {
@@ -381,6 +384,7 @@ func nothingIsWritten(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s-%s: %v\n%s", c.name, node, err, out)
 				}
+				watched.Add(int32(strings.Count(out, "watching ")))
 				for line := range strings.Lines(out) {
 					if strings.Contains(line, "liqo") || strings.Contains(line, "lookup") {
 						t.Errorf("%s-%s: written though nothing changed: %s", c.name, node, line)
@@ -390,4 +394,7 @@ func nothingIsWritten(t *testing.T) {
 		}
 	}
 	all.Wait()
+	if n := watched.Load(); n < 4+2 {
+		t.Errorf("%d places were watched; there are four nodes and two gateways at least", n)
+	}
 }
