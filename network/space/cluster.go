@@ -32,7 +32,9 @@ func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayI
 		NodeIP: netip.MustParseAddr(fmt.Sprintf("192.168.%d.1", number)), GatewayIP: netip.MustParseAddr(gatewayIP),
 	}
 	c.Node.Forwards()
-	c.Node.IP("link add cni0 type bridge")
+	// A fixed address, as CNIs give it: else the bridge takes the lowest of its ports' and pods go
+	// on for half a minute to send to the one it had.
+	c.Node.IP("link add cni0 address 02:00:00:00:00:01 type bridge")
 	c.Node.IP("addr add 10.10.1.1/24 dev cni0")
 	c.Node.IP("link set cni0 up")
 	c.Plug(c.Pod, "10.10.1.2")

@@ -326,6 +326,12 @@ func (s *Space) written(monitor []string, f func()) string {
 		})
 		return strings.TrimPrefix(out.String(), before)
 	}
+	Eventually(s.t, "IPv6 addresses the kernel makes sure of", func() error {
+		if tentative := s.Run("", "ip", "-6", "addr", "show", "tentative"); tentative != "" {
+			return errors.New(tentative)
+		}
+		return nil
+	})
 	waitMark("", marked) // again and again, for the monitor may not listen yet
 	before := settled(&out)
 	f()
