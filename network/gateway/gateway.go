@@ -88,9 +88,13 @@ type gateway struct {
 	// silent is the replica whose turn we took because it fell silent, "" = none.
 	silent atomic.Value
 	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
-	// heard by its client; superseded gets a message when that begins.
+	// heard by its client; a server's turned gets a message when it has or loses the tunnel.
 	leads, handing atomic.Bool
-	superseded     chan struct{}
+	turned         chan struct{}
+	// other is the address of the pod that has the tunnel, or had it before us; nil = none was seen.
+	other atomic.Pointer[netip.Addr]
+	// relays are those of a server that hands over; nil = none.
+	relays atomic.Pointer[[]plan.Relay]
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
@@ -118,7 +122,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
 	g.peer.Store("")
 	g.silent.Store("")
-	g.turn, g.superseded = make(chan struct{}, 1), make(chan struct{}, 1)
+	g.turn, g.turned = make(chan struct{}, 1), make(chan struct{}, 1)
 	if !o.LeaderElection {
 		g.take(ctx, true)
 	}
@@ -159,7 +163,7 @@ func (g *gateway) contents() *daemon.Contents {
 
 // tasks are what runs beside; told is the context that tells the gateway to end, before it does.
 func (g *gateway) tasks(told context.Context) []daemon.Task {
-	tasks := []daemon.Task{g.markActive, g.keepConnection, g.handOver, g.returnMemory}
+	tasks := []daemon.Task{g.markActive, g.keepConnection, g.keepHandingOver, g.returnMemory}
 	if g.PingEnabled {
 		tasks = append(tasks, g.pinger.run)
 	}
@@ -197,6 +201,9 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	g.lead(ctx, g.named(in.Self.Outer))
 	switch {
 	case g.Server:
+		if relays := g.relays.Load(); relays != nil {
+			in.Relays = *relays
+		}
 	case g.leads.Load():
 		in.Tunnel.Endpoint = g.dialer.endpoint(ctx, time.Now())
 	default: // two that dial with one key would take the tunnel from each other

@@ -24,7 +24,7 @@ import (
 //	                                                                                  │
 //	              the named pod: a client dials, a server answers ◀───────────────────┤
 //	              the one named before: a client leaves its peer at once,             │
-//	              a server asks its client to dial anew, then forgets it ◀────────────┘
+//	              a server asks its client to dial anew, relays, then forgets it ◀────────────┘
 //
 // A pod that is told to end goes on until another is named, and stays as it is for as long as it
 // cannot learn that.
@@ -33,6 +33,9 @@ const (
 	// moveFor is how long a server asks its client to dial anew: kube-proxy leads it to the new
 	// server within 1 s (its minSyncPeriod); moveEvery is between two requests.
 	moveFor, moveEvery = 2 * time.Second, 100 * time.Millisecond
+	// fetchEvery is between two looks whether the client comes by itself: dialling anew costs it some
+	// 20 ms each time.
+	fetchEvery = 300 * time.Millisecond
 	// leaveWithin bounds the time a gateway goes on after it was told to end; the pod's grace
 	// period, if shorter, ends it before.
 	leaveWithin = 25 * time.Second
@@ -59,7 +62,11 @@ func (g *gateway) named(own netip.Addr) bool {
 	if err != nil {
 		return g.leads.Load()
 	}
-	return at.Unmap() == own.Unmap()
+	if at = at.Unmap(); at != own.Unmap() {
+		g.other.Store(&at)
+		return false
+	}
+	return true
 }
 
 // lead begins or ends our having the tunnel.
@@ -69,29 +76,52 @@ func (g *gateway) lead(ctx context.Context, leads bool) {
 	}
 	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
 	g.pinger.begin()
-	if !leads && g.Server {
-		g.handing.Store(true)
-		notify(g.superseded)
+	if g.Server {
+		g.handing.Store(!leads)
+		notify(g.turned)
+	}
+}
+
+// keepHandingOver does a server's part of a move, before or after it.
+func (g *gateway) keepHandingOver(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.turned:
+		}
+		if g.leads.Load() {
+			g.fetch(ctx)
+			continue
+		}
+		g.handOver(ctx)
+		g.handing.Store(false)
 	}
 }
 
 // handOver ends what a server that was superseded has with its client: it asks it to dial anew, and
 // then forgets where it was, for WireGuard would look for it there and take the tunnel back. What
-// still arrives until then is carried.
-func (g *gateway) handOver(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-g.superseded:
-		}
-		for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
+// still arrives until then is carried, and what comes new is relayed to the successor.
+func (g *gateway) handOver(ctx context.Context) {
+	if to := g.other.Load(); to != nil && !g.TCP {
+		stop := g.relay(ctx, *to)
+		defer stop()
+	}
+	for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
+		g.pinger.say(move, time.Now())
+	}
+	if !g.leads.Load() {
+		g.forget(ctx)
+	}
+}
+
+// fetch makes a client that comes through the server before us come by itself: it is asked to dial anew
+// until it does, for as long as the other may relay.
+func (g *gateway) fetch(ctx context.Context) {
+	for end := time.Now().Add(2 * moveFor); g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, fetchEvery) {
+		if other := g.other.Load(); other != nil && g.traffic().Endpoint.Addr().Unmap() == *other {
 			g.pinger.say(move, time.Now())
 		}
-		if !g.leads.Load() {
-			g.forget(ctx)
-		}
-		g.handing.Store(false)
 	}
 }
 

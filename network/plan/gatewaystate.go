@@ -30,7 +30,12 @@ type GatewayStateInput struct {
 	Tunnel  TunnelInput
 	// Port of the overlay, UDP.
 	Port int
+	// Relays lead new packets for the tunnel elsewhere, while a server hands over.
+	Relays []Relay
 }
+
+// Relay leads what comes new for a UDP port of this pod to another port of it.
+type Relay struct{ Port, To int }
 
 // Remap is one CIDR of the peer: as the peer uses it and as this cluster sees it, equally long.
 type Remap struct{ Real, View netip.Prefix }
@@ -102,7 +107,7 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	s.Rules = append(rulesFor(s.Routes, RulePriority, true), in.spreadRules()...)
 	s.Quotes = in.quotes()
-	s.Table = table(in.fromPeer(), in.untracked(), in.spread(), in.toPeer(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
+	s.Table = table(in.fromPeer(), in.untracked(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
 	return s.Sorted()
 }
 
@@ -369,6 +374,15 @@ func (in GatewayStateInput) exposed() chain {
 		if len(targets) > 0 {
 			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", in.device(), f.name, f.name, mapping(targets)))
 		}
+	}
+	return c
+}
+
+// relayed is what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.
+func (in GatewayStateInput) relayed() chain {
+	c := chain{name: "relayed", base: "nat hook prerouting priority dstnat - 1"}
+	for _, r := range in.Relays {
+		c.add(fmt.Sprintf("iifname %q udp dport %d redirect to :%d", in.Under.Device, r.Port, r.To))
 	}
 	return c
 }
