@@ -158,6 +158,9 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 				&netv1beta1.InternalFabricList{}} {
 				none(c, list, client.InNamespace(c.tenant))
 			}
+			// Kubernetes comes back to a namespace in which it finds a pod after half of the pod's grace
+			// period, however soon the pod is gone.
+			none(c, &corev1.PodList{}, client.InNamespace(c.tenant), client.MatchingLabels{api.LabelManaged: api.True})
 		}
 	}
 	if consumer.tenant != "" {
