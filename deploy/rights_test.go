@@ -28,6 +28,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	networkplan "github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // provider is milan with the chart's roles and policies, two consumers, rome and oslo, and what the
@@ -43,12 +44,13 @@ type identity struct {
 	groups     []string
 }
 
-// identities are all kinds of them.
+// identities are all kinds of them, and our own process that faces them.
 func identities() []identity {
 	return []identity{
 		{"control plane", "rome", []string{"liqo.io"}},
 		{"slice", api.ResourceSliceUserName("big", "rome"), []string{"rome"}},
 		{"peering user", "liqo-peer-user-rome-0123", nil},
+		{"gateway", "system:serviceaccount:liqo-tenant-rome:rome", nil},
 	}
 }
 
@@ -67,12 +69,15 @@ func startProvider(t *testing.T) provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range strings.Split(rendered["liqo/templates/remote-roles.yaml"]+"\n---\n"+rendered["liqo/templates/peer-policies.yaml"], "\n---\n") {
+	files := []string{rendered["liqo/templates/rbac.yaml"], rendered["liqo/templates/remote-roles.yaml"], rendered["liqo/templates/peer-policies.yaml"]}
+	for _, doc := range strings.Split(strings.Join(files, "\n---\n"), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 			t.Fatal(err)
 		}
-		p.create(t, object)
+		if len(object.Object) > 0 { // comments alone are no object
+			p.create(t, object)
+		}
 	}
 	all := identities()
 	p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "rome")
@@ -81,6 +86,8 @@ func startProvider(t *testing.T) provider {
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "rome")
 	p.bind(t, "liqo-tenant-rome", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, all[2].user)
 	p.bind(t, "liqo", "Role", "liqo-peering-user-liqo-ns", rbacv1.UserKind, all[2].user)
+	p.bind(t, "", "ClusterRole", api.ClusterRoleGateway, rbacv1.UserKind, all[3].user)
+	p.bind(t, "liqo-tenant-rome", "ClusterRole", networkplan.ClusterRoleGatewayNamespaced, rbacv1.UserKind, all[3].user)
 	return p
 }
 

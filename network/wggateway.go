@@ -11,8 +11,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -148,6 +150,70 @@ func newKey() ([]byte, error) {
 	key[0] &= 248
 	key[31] = key[31]&127 | 64
 	return key, nil
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+
+// replica marks which of several pods of a gateway is active, by the lease over which they agree.
+// Gateways do not mark themselves: they face other clusters, and who may patch one pod of a
+// namespace may patch all.
+func (o Options) replica() ctl.Registrar {
+	return ctl.Controller[*corev1.Pod, plan.ReplicaInput]{
+		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
+		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Concerns: moved}, {Kind: &corev1.Pod{}, Map: replicasBeside}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
+			in := plan.ReplicaInput{Root: root}
+			var pods corev1.PodList
+			if err := list(ctx, r, &pods, replicasOf(root)...); err != nil {
+				return in, err
+			}
+			in.Pods = pods.Items
+			var lease coordinationv1.Lease
+			found, err := get(ctx, r, root.Namespace, api.GatewayResourceName(root.Labels[api.LabelGatewayName]), &lease)
+			if found {
+				in.Lease = &lease
+			}
+			return in, err
+		},
+		Plan: plan.Replica,
+	}
+}
+
+// moved tells whether a lease has another holder: one is renewed twice a second.
+func moved(before, after client.Object) bool {
+	return !equality.Semantic.DeepEqual(before.(*coordinationv1.Lease).Spec.HolderIdentity, after.(*coordinationv1.Lease).Spec.HolderIdentity)
+}
+
+// holderOf leads from a gateway's lease to the pod that holds it; the others follow when that is
+// marked.
+func holderOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity
+	if obj.GetLabels()[api.LabelGatewayName] == "" || holder == nil || *holder == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: *holder}}}
+}
+
+// replicasBeside leads from a gateway pod to all of its gateway.
+func replicasBeside(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	if pod, ok := obj.(*corev1.Pod); !ok || !plan.IsReplica(pod) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := list(ctx, r, &pods, append(replicasOf(obj), client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "find the replicas of a gateway")
+	}
+	var out []reconcile.Request
+	for i := range pods.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return out
+}
+
+// replicasOf selects the pods of the gateway one belongs to.
+func replicasOf(pod client.Object) []client.ListOption {
+	return []client.ListOption{client.InNamespace(pod.GetNamespace()), client.MatchingLabels{api.LabelGatewayName: pod.GetLabels()[api.LabelGatewayName]}}
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch

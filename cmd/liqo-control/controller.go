@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -178,9 +180,10 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	return nil
 }
 
-// manager limits what the caches hold: of pods that are not ours where they are, and the data of
-// Secrets that concern Liqo.
+// manager limits what the caches hold: of pods that are not ours where they are, the data of Secrets
+// that concern Liqo, and of leases who holds those of gateways.
 func (f *controllerFlags) manager() manager.Options {
+	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
 	return manager.Options{
 		Scheme:                        scheme.New(),
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
@@ -192,8 +195,9 @@ func (f *controllerFlags) manager() manager.Options {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:    {Transform: stripForeignPod},
-				&corev1.Secret{}: {Transform: stripForeignSecret},
+				&corev1.Pod{}:           {Transform: stripForeignPod},
+				&corev1.Secret{}:        {Transform: stripForeignSecret},
+				&coordinationv1.Lease{}: {Label: gateways, Transform: stripLease},
 			},
 		},
 	}
@@ -220,6 +224,18 @@ func stripForeignPod(obj any) (any, error) {
 		out.Labels = map[string]string{api.LabelShadowPod: v}
 	}
 	return out, nil
+}
+
+// stripLease keeps of a lease who holds it.
+func stripLease(obj any) (any, error) {
+	l, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return obj, nil
+	}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: l.Namespace, UID: l.UID, ResourceVersion: l.ResourceVersion, Labels: l.Labels},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: l.Spec.HolderIdentity},
+	}, nil
 }
 
 // stripForeignSecret keeps data out of memory that is none of our business.

@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/internal/apply"
@@ -71,6 +73,9 @@ type Reader struct {
 type Watch struct {
 	Kind client.Object
 	Map  MapFunc
+	// Concerns tells whether an update may mean something to a root; nil means that every one may.
+	// It is for kinds that are written all the time.
+	Concerns func(before, after client.Object) bool
 }
 
 // MapFunc gives the roots to look at when obj has changed.
@@ -109,9 +114,13 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	for _, w := range c.Watches {
 		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return w.Map(ctx, l.reader, obj)
-		}))
+		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: w.concerns}))
 	}
 	return b.Complete(l)
+}
+
+func (w Watch) concerns(e event.UpdateEvent) bool {
+	return w.Concerns == nil || w.Concerns(e.ObjectOld, e.ObjectNew)
 }
 
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.

@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,7 +39,7 @@ func Config() (*rest.Config, error) {
 // API reads and writes the few kinds the roles need, a client for each group. One that knew all
 // kinds of Kubernetes would be most of the process: see docs/decisions/0007.
 type API struct {
-	Networking, IPAM, Core, Coordination rest.Interface
+	Networking, IPAM, Coordination rest.Interface
 }
 
 // Connect makes the clients. It does not wait for the API server.
@@ -59,7 +58,7 @@ func Connect(cfg *rest.Config) (API, error) {
 	var out API
 	for gv, client := range map[schema.GroupVersion]*rest.Interface{
 		netv1beta1.GroupVersion: &out.Networking, ipamv1alpha1.GroupVersion: &out.IPAM,
-		corev1.SchemeGroupVersion: &out.Core, coordinationv1.SchemeGroupVersion: &out.Coordination,
+		coordinationv1.SchemeGroupVersion: &out.Coordination,
 	} {
 		if *client, err = clientFor(cfg, gv, shared); err != nil {
 			return API{}, fmt.Errorf("make client for %s: %w", gv, err)
@@ -81,9 +80,6 @@ func kinds() (*runtime.Scheme, error) {
 func clientFor(cfg *rest.Config, gv schema.GroupVersion, shared *http.Client) (rest.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
-	if gv.Group == "" {
-		cfg.APIPath = "/api"
-	}
 	return rest.RESTClientForConfigAndClient(cfg, shared)
 }
 

@@ -19,10 +19,8 @@ import (
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -82,11 +80,8 @@ type gateway struct {
 	pinger *pinger
 	// peer is the public key of the peer in base64, "" = not known yet.
 	peer atomic.Value
-	// active tells whether this replica has its turn; turn gets a message when that changed.
+	// active tells whether this replica has its turn.
 	active atomic.Bool
-	turn   chan struct{}
-	// silent is the replica whose turn we took because it fell silent, "" = none.
-	silent atomic.Value
 	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
 	// heard by its client; a server's turned gets a message when it has or loses the tunnel.
 	leads, handing atomic.Bool
@@ -121,8 +116,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	own, other := o.addresses()
 	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
 	g.peer.Store("")
-	g.silent.Store("")
-	g.turn, g.turned = make(chan struct{}, 1), make(chan struct{}, 1)
+	g.turned = make(chan struct{}, 1)
 	if !o.LeaderElection {
 		g.take(ctx, true)
 	}
@@ -163,7 +157,7 @@ func (g *gateway) contents() *daemon.Contents {
 
 // tasks are what runs beside; told is the context that tells the gateway to end, before it does.
 func (g *gateway) tasks(told context.Context) []daemon.Task {
-	tasks := []daemon.Task{g.markActive, g.keepConnection, g.keepHandingOver, g.returnMemory}
+	tasks := []daemon.Task{g.keepConnection, g.keepHandingOver, g.returnMemory}
 	if g.PingEnabled {
 		tasks = append(tasks, g.pinger.run)
 	}
@@ -246,51 +240,6 @@ func (g *gateway) objects() plan.GatewayObjects {
 		}),
 		Fabrics: g.fabrics.List(), Nodes: g.nodes.List(), IPs: g.ips.List(),
 	}
-}
-
-// markActive keeps the label on our pod that the Service of a server selects and by which the
-// controller finds the replica to lead nodes to. It takes it from a replica that fell silent: for
-// the API server, a pod of a dead node is well for most of a minute.
-func (g *gateway) markActive(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-g.turn:
-		}
-		active := g.active.Load()
-		g.mark(ctx, g.PodName, active)
-		if silent, _ := g.silent.Swap("").(string); active {
-			g.mark(ctx, silent, false)
-		}
-	}
-}
-
-// mark labels a pod until it is done; a pod without a name needs no label.
-func (g *gateway) mark(ctx context.Context, pod string, active bool) {
-	for pod != "" {
-		err := g.label(ctx, pod, active)
-		if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) {
-			return
-		}
-		klog.FromContext(ctx).Error(err, "The gateway pod could not be marked")
-		pause(ctx, retryWrite)
-	}
-}
-
-// +kubebuilder:rbac:groups="",resources=pods,namespace=tenant,verbs=patch
-
-// label writes the mark. The API server writes nothing when it stands already.
-func (g *gateway) label(ctx context.Context, pod string, active bool) error {
-	mark := any(api.True)
-	if !active {
-		mark = nil // removes it
-	}
-	patch := object{"metadata": object{"labels": object{api.LabelGatewayActive: mark}}}
-	if err := merge(ctx, g.client.Core.Patch(types.MergePatchType).Namespace(g.Namespace).Resource("pods").Name(pod), patch); err != nil {
-		return fmt.Errorf("label pod %s/%s: %w", g.Namespace, pod, err)
-	}
-	return nil
 }
 
 // object is one in JSON.

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -388,11 +389,6 @@ func TestPeering(t *testing.T) {
 		t.Errorf("pod to pod after a restart: %v", err)
 	}
 
-	pod := &corev1.Pod{}
-	if err := a.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw"}, pod); err != nil || pod.Labels[api.LabelGatewayActive] != "true" {
-		t.Errorf("the gateway pod is not marked active: %v, %v", pod.Labels, err)
-	}
-
 	// The last gateway goes: nothing of ours stays on the node.
 	if err := b.client.Delete(t.Context(), &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}); err != nil {
 		t.Fatal(err)
@@ -588,8 +584,8 @@ func ready(t *testing.T, pod *space.Space) {
 	})
 }
 
-// TestReplicasTakeTurns: of two replicas of a server the one with the lease is marked, nodes and
-// client are led to it, and the other follows when it is told to end or falls silent.
+// TestReplicasTakeTurns: of two replicas of a server nodes and client are led to the one with the
+// lease, and the other follows when it is told to end or falls silent.
 func TestReplicasTakeTurns(t *testing.T) {
 	internet := space.NewInternet(t)
 	a := newWorld(t, internet, "A", 1, "10.10.1.5")
@@ -611,7 +607,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 	pods := map[string]*space.Space{"gw": a.Gateway, "gw2": second}
 	addresses := map[string]string{"gw": "10.10.1.5", "gw2": "10.10.1.7"}
 	running := map[string]process{"gw": a.startGatewayPod(t, a.Gateway, "gw", b, true, replicas)}
-	a.waitForMark(t, "gw")
+	a.waitForTurn(t, "gw")
 	running["gw2"] = a.startGatewayPod(t, second, "gw2", b, true, replicas)
 	ready(t, second)
 	b.startGateway(t, a, false)
@@ -629,7 +625,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 	} {
 		a.passes(t, to, c.claim, func() {
 			c.end(running[c.from])
-			a.waitForMark(t, c.to)
+			a.waitForTurn(t, c.to)
 			a.lead(t, addresses[c.to])
 		})
 		running[c.from].ended(t, 5*time.Second)
@@ -638,22 +634,18 @@ func TestReplicasTakeTurns(t *testing.T) {
 			ready(t, pods["gw"])
 		}
 	}
-	space.Eventually(t, "the silent one loses its mark", func() error {
-		pod := &corev1.Pod{}
-		if err := a.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw2"}, pod); err != nil || pod.Labels[api.LabelGatewayActive] != "" {
-			return fmt.Errorf("marked %q, %v", pod.Labels[api.LabelGatewayActive], err)
-		}
-		return nil
-	})
 }
 
-// waitForMark waits until a gateway pod is marked as the active one.
-func (w *world) waitForMark(t *testing.T, pod string) {
+// waitForTurn waits until a gateway pod holds the lease; the controller marks it then.
+func (w *world) waitForTurn(t *testing.T, pod string) {
 	t.Helper()
-	space.Eventually(t, pod+" is marked", func() error {
-		p := &corev1.Pod{}
-		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: pod}, p); err != nil || p.Labels[api.LabelGatewayActive] != api.True {
-			return fmt.Errorf("marked %q, %v", p.Labels[api.LabelGatewayActive], err)
+	space.Eventually(t, pod+" has its turn", func() error {
+		lease := &coordinationv1.Lease{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, lease); err != nil {
+			return err
+		}
+		if holder := *lease.Spec.HolderIdentity; holder != pod {
+			return fmt.Errorf("%q has", holder)
 		}
 		return nil
 	})

@@ -35,7 +35,8 @@ type LeaseTimes struct {
 type election struct {
 	client    rest.Interface
 	namespace string
-	name      string
+	// gateway is its name; the lease bears it.
+	gateway string
 	// identity is the replica's.
 	identity string
 	times    LeaseTimes
@@ -44,26 +45,22 @@ type election struct {
 	// so, by our clock: those of other nodes may be wrong.
 	last  coordinationv1.Lease
 	since time.Time
-	// silent is the holder we followed without its having let go of the lease, "" = none.
-	silent string
 }
+
+func (e *election) name() string { return api.GatewayResourceName(e.gateway) }
 
 // takeTurns elects one of several replicas. A replica gives up its turn only when it sees another
 // holder of the lease, never because it cannot reach the API server: traffic goes on then. One
 // that is told to end lets go of the lease, so that nobody has to wait for it, and keeps its turn until
 // another has it.
 func (g *gateway) takeTurns(ctx, told context.Context) error {
-	e := &election{client: g.client.Coordination, namespace: g.Namespace, name: api.GatewayResourceName(g.Name), identity: g.PodName, times: g.Lease}
+	e := &election{client: g.client.Coordination, namespace: g.Namespace, gateway: g.Name, identity: g.PodName, times: g.Lease}
 	for failing := false; told.Err() == nil; e.await(told) {
 		holder, err := e.attempt(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The lease could not be renewed or read; the turn stays where it is")
 		}
 		if failing = err != nil; !failing {
-			if e.silent != "" {
-				g.silent.Store(e.silent)
-				e.silent = ""
-			}
 			g.take(ctx, holder == g.PodName)
 		}
 	}
@@ -76,8 +73,6 @@ func (g *gateway) takeTurns(ctx, told context.Context) error {
 		}
 	}
 	if e.awaitSuccessor(ctx) {
-		// The label stays: without it, what the client still sends here would be led to our successor,
-		// which cannot read it.
 		g.active.Store(false)
 	}
 	return nil
@@ -110,9 +105,9 @@ func (e *election) attempt(ctx context.Context) (holder string, err error) {
 // read gets the lease; there may be none.
 func (e *election) read(ctx context.Context) error {
 	var lease coordinationv1.Lease
-	err := e.request(e.client.Get()).Name(e.name).Do(ctx).Into(&lease)
+	err := e.request(e.client.Get()).Name(e.name()).Do(ctx).Into(&lease)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get lease %s/%s: %w", e.namespace, e.name, err)
+		return fmt.Errorf("get lease %s/%s: %w", e.namespace, e.name(), err)
 	}
 	e.see(lease, time.Now())
 	return nil
@@ -120,20 +115,19 @@ func (e *election) read(ctx context.Context) error {
 
 // write makes us the holder, unless the lease changed since we saw it.
 func (e *election) write(ctx context.Context, now time.Time) error {
-	lease, before := e.last.DeepCopy(), e.last.Spec.HolderIdentity
-	lease.Namespace, lease.Name = e.namespace, e.name
+	lease := e.last.DeepCopy()
+	lease.Namespace, lease.Name = e.namespace, e.name()
+	// The controller watches leases with these labels and marks the holder.
+	lease.Labels = map[string]string{api.LabelGatewayName: e.gateway, api.LabelNetworkingComponent: api.GatewayComponent}
 	e.hold(&lease.Spec, now)
 	request := e.request(e.client.Post())
 	if lease.ResourceVersion != "" {
-		request = e.request(e.client.Put()).Name(e.name)
+		request = e.request(e.client.Put()).Name(e.name())
 	}
 	if err := request.Body(lease).Do(ctx).Into(lease); err != nil {
-		return fmt.Errorf("write lease %s/%s: %w", e.namespace, e.name, err)
+		return fmt.Errorf("write lease %s/%s: %w", e.namespace, e.name(), err)
 	}
 	e.see(*lease, now)
-	if before != nil && *before != e.identity {
-		e.silent = *before
-	}
 	return nil
 }
 
@@ -145,7 +139,7 @@ func (e *election) await(ctx context.Context) {
 		return
 	}
 	watched, err := e.request(e.client.Get()).Param("watch", "true").Param("resourceVersion", e.last.ResourceVersion).
-		Param("fieldSelector", "metadata.name="+e.name).Watch(ctx)
+		Param("fieldSelector", "metadata.name="+e.name()).Watch(ctx)
 	if err != nil {
 		pause(ctx, e.times.RetryPeriod) // the next attempt says why
 		return
@@ -219,9 +213,9 @@ func (e *election) release(ctx context.Context) error {
 	defer cancel()
 	lease := e.last
 	lease.Spec.HolderIdentity = new("")
-	err := e.request(e.client.Put()).Name(e.name).Body(&lease).Do(ctx).Error()
+	err := e.request(e.client.Put()).Name(e.name()).Body(&lease).Do(ctx).Error()
 	if err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("let go of lease %s/%s: %w", e.namespace, e.name, err)
+		return fmt.Errorf("let go of lease %s/%s: %w", e.namespace, e.name(), err)
 	}
 	return nil
 }
@@ -232,10 +226,6 @@ func (g *gateway) take(ctx context.Context, active bool) {
 		return
 	}
 	klog.FromContext(ctx).Info("The active replica of the gateway changed", "active", active)
-	select {
-	case g.turn <- struct{}{}:
-	default: // not looked at yet; whoever does sees the last state
-	}
 	if g.Daemon != nil {
 		g.Look()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -27,7 +28,7 @@ func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *ele
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &election{client: client.Coordination, namespace: "tenant", name: "gw-peer", identity: name, times: times}
+	return &election{client: client.Coordination, namespace: "tenant", gateway: "peer", identity: name, times: times}
 }
 
 // TestOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
@@ -62,9 +63,6 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 		t.Errorf("b learnt after %v that the lease is free", took)
 	}
 	holds(b, "b")
-	if b.silent != "" {
-		t.Errorf("b takes %q for silent, which let go of the lease", b.silent)
-	}
 	holds(a, "b")
 
 	began := time.Now()
@@ -77,12 +75,13 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 	if took := time.Since(began); took < times.Duration/2 {
 		t.Errorf("a took the lease after %v, before it was over", took)
 	}
-	if a.silent != "b" {
-		t.Errorf("a takes %q for silent, not b", a.silent)
-	}
 	holds(b, "a")
 	if n := *b.last.Spec.LeaseTransitions; n != 2 {
 		t.Errorf("%d transitions, want 2", n)
+	}
+	want := map[string]string{"networking.liqo.io/gateway-name": "peer", "networking.liqo.io/component": "gateway"}
+	if diff := cmp.Diff(want, b.last.Labels); diff != "" || b.last.Name != "gw-peer" {
+		t.Errorf("the controller does not find the lease %s (-want +got):\n%s", b.last.Name, diff)
 	}
 }
 
@@ -93,7 +92,7 @@ func TestTheTurnStaysWithoutAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a", Lease: times}, client: client, turn: make(chan struct{}, 1)}
+	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a", Lease: times}, client: client}
 	g.take(t.Context(), true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

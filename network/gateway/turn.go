@@ -20,11 +20,11 @@ import (
 // Several pods can run for one gateway: replicas, or one that ends and its successor. Nodes send
 // to the one the InternalFabric names, so that one has the tunnel:
 //
-//	lease, where there are replicas ─▶ label on the pod ─▶ Service, controller ─▶ InternalFabric
-//	                                                                                  │
-//	              the named pod: a client dials, a server answers ◀───────────────────┤
-//	              the one named before: a client leaves its peer at once,             │
-//	              a server asks its client to dial anew, relays, then forgets it ◀────────────┘
+//	lease, where there are replicas ─▶ controller ─▶ label on the pod ─▶ Service, controller ─▶ InternalFabric
+//	                                                                                                │
+//	              the named pod: a client dials, a server answers ◀─────────────────────────────────┤
+//	              the one named before: a client leaves its peer at once,                           │
+//	              a server asks its client to dial anew, relays, then forgets it ◀──────────────────┘
 //
 // A pod that is told to end goes on until another is named, and stays as it is for as long as it
 // cannot learn that.

@@ -9,10 +9,12 @@ import (
 	"crypto/ecdh"
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,8 @@ const (
 	gatewayContainer = "gateway"
 	// protocolFlag tells it the transport.
 	protocolFlag = "--protocol"
+	// electionFlag tells it that several replicas take turns.
+	electionFlag = "--leader-election"
 	// annotationPublicKey on gateway pods is the public key of the tunnel they were made with.
 	annotationPublicKey = "networking.liqo.io/public-key"
 	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
@@ -248,7 +252,7 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
 	pod.Labels = merged(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
-	if spec.Replicas == nil || *spec.Replicas == 1 {
+	if !elects(pod.Spec) {
 		pod.Labels[api.LabelGatewayActive] = api.True
 	}
 	pod.Annotations = merged(pod.Annotations, map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(public)})
@@ -483,6 +487,58 @@ func endpointPending(root client.Object, s *corev1.Service) ctl.Verdict {
 		return ctl.Wait("EndpointPending", "the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
 	}
 	return ctl.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s describe service %s'", name, root.GetNamespace(), name).Verdict
+}
+
+// ReplicaInput is what decides whether a gateway pod is marked as the active one.
+type ReplicaInput struct {
+	Root *corev1.Pod
+	// Lease is that of the gateway; nil when there is none yet.
+	Lease *coordinationv1.Lease
+	// Pods are those of the gateway.
+	Pods []corev1.Pod
+}
+
+// Replica marks the pod that holds its gateway's lease: a server's Service selects by the mark, and
+// nodes are led to the marked pod. A former holder loses the mark, for to the API server a pod of a
+// dead node is well for most of a minute.
+//
+//	held by                       the pod
+//	nobody                        stays as it is
+//	it                            is marked
+//	another, not marked yet       stays as it is: a Service always has a pod
+//	another, marked               is not marked
+//	anybody, while the pod ends   stays as it is: without the mark, what the client still sends there
+//	                              would be led to the successor, which cannot read it
+func Replica(in ReplicaInput) ctl.Plan {
+	if in.Root.DeletionTimestamp != nil || in.Lease == nil || in.Lease.Spec.HolderIdentity == nil {
+		return ctl.Plan{}
+	}
+	holder := *in.Lease.Spec.HolderIdentity
+	out := in.Root.DeepCopy()
+	switch {
+	case holder == in.Root.Name:
+		metav1.SetMetaDataLabel(&out.ObjectMeta, api.LabelGatewayActive, api.True)
+	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == holder && p.Labels[api.LabelGatewayActive] == api.True }):
+		delete(out.Labels, api.LabelGatewayActive)
+	}
+	return ctl.Plan{Fill: out}
+}
+
+// IsReplica tells whether a pod is one of those of a gateway that take turns.
+func IsReplica(p *corev1.Pod) bool { return p.Labels[api.LabelGatewayName] != "" && elects(p.Spec) }
+
+// elects tells whether the gateway in a pod takes turns with others, as its flags say; the last counts.
+func elects(pod corev1.PodSpec) bool {
+	elects := false
+	for _, c := range pod.Containers {
+		for _, arg := range slices.Concat(c.Command, c.Args) {
+			if name, value, given := strings.Cut(arg, "="); name == electionFlag {
+				on, err := strconv.ParseBool(value)
+				elects = !given || err == nil && on
+			}
+		}
+	}
+	return elects
 }
 
 // SecretLabelInput is what decides the labels of a user's key Secret.

@@ -4,9 +4,13 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -59,6 +63,83 @@ func TestServersThatDoNotRunSayWhy(t *testing.T) {
 		}
 		if got := WgGatewayServer(in); got.Reason+": "+got.Message != c.want {
 			t.Errorf("%s:\n%s: %s, want\n%s", c.claim, got.Reason, got.Message, c.want)
+		}
+	}
+}
+
+// TestOneReplicaIsMarked: whatever the order in which pods are looked at, those that stay marked are
+// the right ones, and a gateway that had a marked pod is never without.
+func TestOneReplicaIsMarked(t *testing.T) {
+	for _, c := range []struct {
+		claim, holder, marked, ends string
+		want                        string
+	}{
+		{"the first holder", "a", "", "", "a"},
+		{"a holder that stays", "a", "a", "", "a"},
+		{"nobody holds the lease", "", "a", "", "a"},
+		{"b follows a, which fell silent", "b", "a", "", "b"},
+		{"b follows a, which was told to end", "b", "a", "a", "a b"},
+		{"two were marked", "a", "a b", "", "a"},
+		{"the holder is unknown", "x", "a", "", "a"},
+		{"b ends before it is marked", "b", "a", "b", "a"},
+	} {
+		for _, order := range [][]int{{0, 1}, {1, 0}} {
+			var pods []corev1.Pod
+			for _, name := range []string{"a", "b"} {
+				p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				if strings.Contains(c.marked, name) {
+					p.Labels = map[string]string{api.LabelGatewayActive: api.True}
+				}
+				if c.ends == name {
+					p.DeletionTimestamp = &metav1.Time{}
+				}
+				pods = append(pods, p)
+			}
+			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &c.holder}}
+			for _, i := range slices.Concat(order, order) {
+				if out, ok := Replica(ReplicaInput{Root: &pods[i], Lease: lease, Pods: pods}).Fill.(*corev1.Pod); ok {
+					pods[i] = *out
+				}
+				if c.marked != "" && marked(pods) == "" {
+					t.Errorf("%s, order %v: for a while no pod is marked", c.claim, order)
+				}
+			}
+			if got := marked(pods); got != c.want {
+				t.Errorf("%s, order %v: marked are %q, want %q", c.claim, order, got, c.want)
+			}
+		}
+	}
+}
+
+func marked(pods []corev1.Pod) string {
+	var names []string
+	for _, p := range pods {
+		if p.Labels[api.LabelGatewayActive] == api.True {
+			names = append(names, p.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// TestPodsTakeTurnsAsTheirFlagsSay: pods that do are marked by the lease, the others by their template.
+func TestPodsTakeTurnsAsTheirFlagsSay(t *testing.T) {
+	for args, want := range map[string]bool{
+		"gateway": false, "gateway --leader-election": true, "gateway --leader-election=true": true, "gateway --leader-election=1": true,
+		"gateway --leader-election=false": false, "gateway --leader-election=true --leader-election=false": false,
+		"gateway --leader-election-retry-period=1s": false, "gateway --leader-election=$(TURNS)": false,
+	} {
+		root := &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}
+		root.Spec.Deployment.Spec.Replicas = new(int32(2))
+		root.Spec.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "gateway", Args: strings.Fields(args)}}
+		for _, obj := range WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: WgGatewayInput{NewKey: make([]byte, 32)}}).Objects {
+			d, ok := obj.(*appsv1.Deployment)
+			if !ok {
+				continue
+			}
+			pod := corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+			if IsReplica(&pod) != want || (pod.Labels[api.LabelGatewayActive] == api.True) == want {
+				t.Errorf("%s: takes turns %t, want %t; labels %v", args, IsReplica(&pod), want, pod.Labels)
+			}
 		}
 	}
 }
