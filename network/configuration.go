@@ -5,6 +5,7 @@ package network
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,15 +35,17 @@ func (o Options) configuration() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.Configuration) (plan.ConfigurationInput, error) {
 			in := plan.ConfigurationInput{Root: root, LiqoNamespace: o.LiqoNamespace, Now: time.Now()}
 			var configurations netv1beta1.ConfigurationList
-			if err := list(ctx, r, &configurations); err != nil {
+			if err := list(ctx, r, &configurations, ofPeer(root)); err != nil {
 				return in, err
 			}
 			in.Configurations = configurations.Items
-			var networks ipamv1alpha1.NetworkList
-			if err := list(ctx, r, &networks); err != nil {
-				return in, err
+			for _, namespace := range slices.Compact([]string{root.Namespace, o.LiqoNamespace}) {
+				var networks ipamv1alpha1.NetworkList
+				if err := list(ctx, r, &networks, client.InNamespace(namespace)); err != nil {
+					return in, err
+				}
+				in.Networks = append(in.Networks, networks.Items...)
 			}
-			in.Networks = networks.Items
 			var fields metav1.PartialObjectMetadata // the cache holds no owners of fields
 			fields.SetGroupVersionKind(netv1beta1.GroupVersion.WithKind("Configuration"))
 			if _, err := get(ctx, r.Live, root.Namespace, root.Name, &fields); err != nil {

@@ -75,10 +75,13 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		keys           netv1beta1.PublicKeyList
 		networks       ipamv1alpha1.NetworkList
 	)
-	for _, l := range []client.ObjectList{&servers, &clients, &configurations, &keys, &networks} {
-		if err := list(ctx, r, l); err != nil {
+	for _, l := range []client.ObjectList{&servers, &clients, &configurations, &keys} {
+		if err := list(ctx, r, l, ofPeer(root)); err != nil {
 			return plan.GatewayInput{}, err
 		}
+	}
+	if err := list(ctx, r, &networks, client.InNamespace(o.LiqoNamespace)); err != nil {
+		return plan.GatewayInput{}, err
 	}
 	in := plan.GatewayInput{
 		Servers: servers.Items, Clients: clients.Items, Configurations: configurations.Items,

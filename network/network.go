@@ -70,6 +70,11 @@ func list(ctx context.Context, r client.Reader, into client.ObjectList, opts ...
 	return nil
 }
 
+// ofPeer are the objects of the same peer, so that what is read and copied does not grow with the others.
+func ofPeer(obj client.Object) client.ListOption {
+	return client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]}
+}
+
 // get reads an object and reports whether it is there. A kind that is not installed has no objects.
 func get(ctx context.Context, r client.Reader, namespace, name string, into client.Object) (bool, error) {
 	err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)

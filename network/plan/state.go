@@ -358,8 +358,22 @@ func (s State) Sorted() State {
 	return s
 }
 
+// sorted writes each thing once: to compare hundreds of routes would write each many times.
 func sorted[T item](list []T) []T {
-	return slices.SortedFunc(slices.Values(list), func(a, b T) int { return strings.Compare(a.String(), b.String()) })
+	type written struct {
+		text string
+		item T
+	}
+	var all []written
+	for _, x := range list {
+		all = append(all, written{x.String(), x})
+	}
+	slices.SortFunc(all, func(a, b written) int { return strings.Compare(a.text, b.text) })
+	var out []T
+	for _, w := range all {
+		out = append(out, w.item)
+	}
+	return out
 }
 
 func write[T item](b *strings.Builder, list []T) {

@@ -23,9 +23,10 @@ import (
 // ConfigurationInput is what decides how a peer's CIDRs are seen here.
 type ConfigurationInput struct {
 	Root *netv1beta1.Configuration
-	// Configurations are all Configurations of the cluster.
+	// Configurations are those of the peer; others do not count.
 	Configurations []netv1beta1.Configuration
-	// Networks are all Networks of the cluster: the peer's made from the root and this cluster's.
+	// Networks are those of the root's namespace, the peer's made from the root among them, and this
+	// cluster's.
 	Networks []ipamv1alpha1.Network
 	// UnknownSource is the root's IP of that name; nil when absent.
 	UnknownSource *ipamv1alpha1.IP

@@ -32,13 +32,13 @@ type GatewayInput struct {
 	Template *unstructured.Unstructured
 	// Rendered is the object made from the template, as it is; nil when absent.
 	Rendered *unstructured.Unstructured
-	// Servers and Clients are all gateways of the cluster.
+	// Servers and Clients are the gateways for the peer; others do not count.
 	Servers []netv1beta1.GatewayServer
 	Clients []netv1beta1.GatewayClient
-	// Configurations and PublicKeys are all of the cluster.
+	// Configurations and PublicKeys are those of the peer; others do not count.
 	Configurations []netv1beta1.Configuration
 	PublicKeys     []netv1beta1.PublicKey
-	// Networks are all of the cluster: the internal CIDR is among them.
+	// Networks are this cluster's own: the internal CIDR is among them.
 	Networks []ipamv1alpha1.Network
 	// Fabrics and Nodes hold the overlay addresses in use, no older than the last one given.
 	Fabrics []netv1beta1.InternalFabric
