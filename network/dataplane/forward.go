@@ -6,7 +6,6 @@
 package dataplane
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -39,6 +38,11 @@ func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 	if err != nil {
 		return nil, err
 	}
+	neighbors, err := d.netlink.NeighList(0, unix.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	known := permanent(neighbors)
 	var out []plan.Forward
 	for _, reply := range replies {
 		if len(reply) < ndmsgSize || int(binary.NativeEndian.Uint32(reply[4:])) != index {
@@ -48,7 +52,7 @@ func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := plan.Forward{Device: name}
+		f, port := plan.Forward{Device: name}, 0
 		for _, a := range attrs {
 			switch a.Attr.Type {
 			case ndaDst:
@@ -56,17 +60,35 @@ func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 			case ndaLladdr:
 				f.MAC = net.HardwareAddr(a.Value).String()
 			case ndaIfindex:
-				f.Port = d.port(int(binary.NativeEndian.Uint32(a.Value)))
+				port = int(binary.NativeEndian.Uint32(a.Value))
 			}
 		}
-		if f.Port.Device != "" {
-			f.Port.MAC = d.permanent(f.Port.Device, f.Outer)
+		if port != 0 {
+			f.Port = d.port(port)
+			f.Port.MAC = known[entry{port, f.Outer}]
 		}
 		if f.Outer.IsValid() {
 			out = append(out, f)
 		}
 	}
 	return out, nil
+}
+
+// entry is the place of a neighbour: a device, by number, and an address on it.
+type entry struct {
+	link int
+	addr netip.Addr
+}
+
+// permanent are the MAC addresses of the neighbours that somebody wrote.
+func permanent(neighbors []netlink.Neigh) map[entry]string {
+	out := map[entry]string{}
+	for _, n := range neighbors {
+		if n.State == netlink.NUD_PERMANENT {
+			out[entry{n.LinkIndex, address(n.IP)}] = n.HardwareAddr.String()
+		}
+	}
+	return out
 }
 
 // port names a device; one that is gone by its number, which is never wanted.
@@ -76,24 +98,6 @@ func (d *Dataplane) port(index int) plan.Port {
 		return plan.Port{Device: fmt.Sprintf("if%d", index)}
 	}
 	return plan.Port{Device: l.Attrs().Name}
-}
-
-// permanent is the MAC address of a permanent neighbour; empty when there is none.
-func (d *Dataplane) permanent(device string, addr netip.Addr) string {
-	l, err := d.netlink.LinkByName(device)
-	if err != nil {
-		return ""
-	}
-	neighbors, err := d.netlink.NeighList(l.Attrs().Index, familyOf(addr.Is6()))
-	if err != nil {
-		return ""
-	}
-	for _, n := range neighbors {
-		if n.State == netlink.NUD_PERMANENT && address(n.IP) == addr {
-			return n.HardwareAddr.String()
-		}
-	}
-	return ""
 }
 
 // writeForward writes an entry; replacing it moves a member without a gap.
@@ -167,19 +171,34 @@ func (d *Dataplane) deleteBehind(f *plan.Forward) error {
 // Ports finds the bridge ports behind which pods of this host are. Left out is what is not behind
 // a bridge, what the bridge has not heard of yet, bridges with VLANs, whose ports may tag frames,
 // and IPv6, where the kernel wants a route for each device.
+//
+// The kernel tells what it heard of all pods or of none, so it is asked once for all of them.
 func (d *Dataplane) Ports(pods []netip.Addr) (map[netip.Addr]plan.Port, error) {
+	neighbors, err := d.netlink.NeighList(0, unix.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours: %w", err)
+	}
+	heard, err := d.netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
+	if err != nil {
+		return nil, fmt.Errorf("list what bridges heard: %w", err)
+	}
+	macs, ports := reachable(neighbors), learnt(heard)
 	out := map[netip.Addr]plan.Port{}
 	for _, pod := range pods {
+		if len(macs[pod]) == 0 {
+			continue
+		}
 		bridge, err := d.bridgeTo(pod)
 		if err != nil || bridge == nil {
 			continue // not routed: it is no pod of this host
 		}
-		port, err := d.portOf(bridge.Attrs().Index, pod)
-		if err != nil {
-			return nil, fmt.Errorf("find port of %s on %s: %w", pod, bridge.Attrs().Name, err)
-		}
-		if port != (plan.Port{}) {
-			out[pod] = port
+		for _, mac := range macs[pod] {
+			if link, ok := ports[station{bridge.Attrs().Index, mac}]; ok {
+				port := d.port(link)
+				port.MAC = mac
+				out[pod] = port
+				break
+			}
 		}
 	}
 	return out, nil
@@ -202,30 +221,31 @@ func (d *Dataplane) bridgeTo(addr netip.Addr) (*netlink.Bridge, error) {
 	return bridge, nil
 }
 
-// portOf asks the neighbours for the MAC address of a pod and the bridge for that one's port.
-// Once its frames go to the port the bridge device needs no neighbour entry any more, and ours on
-// the port tells the address.
-func (d *Dataplane) portOf(bridge int, pod netip.Addr) (plan.Port, error) {
-	neighbors, err := d.netlink.NeighList(0, unix.AF_INET)
-	if err != nil {
-		return plan.Port{}, err
-	}
-	heard, err := d.netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
-	if err != nil {
-		return plan.Port{}, err
-	}
+// reachable are the MAC addresses of neighbours. Once the frames for a pod go to the port the bridge
+// device needs no neighbour entry any more, and ours on the port tells the address.
+func reachable(neighbors []netlink.Neigh) map[netip.Addr][]string {
+	out := map[netip.Addr][]string{}
 	for _, n := range neighbors {
-		if address(n.IP) != pod || len(n.HardwareAddr) == 0 || n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
-			continue
-		}
-		for _, h := range heard {
-			learnt := h.MasterIndex == bridge && h.Vlan == 0 && h.State&netlink.NUD_PERMANENT == 0
-			if learnt && bytes.Equal(h.HardwareAddr, n.HardwareAddr) {
-				port := d.port(h.LinkIndex)
-				port.MAC = n.HardwareAddr.String()
-				return port, nil
-			}
+		if len(n.HardwareAddr) > 0 && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 {
+			out[address(n.IP)] = append(out[address(n.IP)], n.HardwareAddr.String())
 		}
 	}
-	return plan.Port{}, nil
+	return out
+}
+
+// station is a MAC address a bridge, by number, has heard of.
+type station struct {
+	bridge int
+	mac    string
+}
+
+// learnt are the ports, by number, at which bridges heard stations.
+func learnt(heard []netlink.Neigh) map[station]int {
+	out := map[station]int{}
+	for _, h := range heard {
+		if h.MasterIndex != 0 && h.Vlan == 0 && h.State&netlink.NUD_PERMANENT == 0 {
+			out[station{h.MasterIndex, h.HardwareAddr.String()}] = h.LinkIndex
+		}
+	}
+	return out
 }
