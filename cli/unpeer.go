@@ -140,13 +140,16 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 	defer s.quiet()
 	var work []func() error
 	// A peering user may not look at what the provider's controllers make; they take it away alone.
-	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
+	allowed := func(wait func() error) {
 		work = append(work, func() error {
-			if err := c.awaitNone(s.ctx, list, opts...); !apierrors.IsForbidden(err) {
+			if err := wait(); !apierrors.IsForbidden(err) {
 				return err
 			}
 			return nil
 		})
+	}
+	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
+		allowed(func() error { return c.awaitNone(s.ctx, list, opts...) })
 	}
 	none(consumer, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: provider.id})
 	if !bidirectional {
@@ -158,9 +161,7 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 				&netv1beta1.InternalFabricList{}} {
 				none(c, list, client.InNamespace(c.tenant))
 			}
-			// Kubernetes comes back to a namespace in which it finds a pod after half of the pod's grace
-			// period, however soon the pod is gone.
-			none(c, &corev1.PodList{}, client.InNamespace(c.tenant), client.MatchingLabels{api.LabelManaged: api.True})
+			allowed(func() error { return c.awaitPods(s.ctx, c.tenant) })
 		}
 	}
 	if consumer.tenant != "" {

@@ -28,8 +28,8 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the client's pod is deleted", 3 * time.Second, deleteGateway(rome)},
 	}
 	two := []fault{
-		{"the servers are rolled", 3 * time.Second, rollGateways(milan)},
-		{"the clients are rolled", 3 * time.Second, rollGateways(rome)},
+		{"the servers are rolled", 1500 * time.Millisecond, rollGateways(milan)},
+		{"the clients are rolled", 1500 * time.Millisecond, rollGateways(rome)},
 		{"the server's pod is killed", 3 * time.Second, deleteGateway(milan, "--grace-period=0", "--force")},
 		{"the client's pod is killed", 3 * time.Second, deleteGateway(rome, "--grace-period=0", "--force")},
 	}
