@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/retry"
 	kubeletportforward "k8s.io/kubelet/pkg/cri/streaming/portforward"
 	kubeletremotecommand "k8s.io/kubelet/pkg/cri/streaming/remotecommand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -260,19 +261,14 @@ func TestNode(t *testing.T) {
 
 func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1.ConditionStatus) func(context.Context) error) {
 	ctx := t.Context()
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "manual", Effect: corev1.TaintEffectNoSchedule})
-	if err := c.Update(ctx, node); err != nil {
-		t.Fatal(err)
-	}
-	vn := &offloadingv1beta1.VirtualNode{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: "tenant-rome", Name: "rome"}, vn); err != nil {
-		t.Fatal(err)
-	}
-	vn.Spec.Labels = map[string]string{"tier": "gold"}
-	vn.Spec.ResourceQuota.Hard[corev1.ResourceCPU] = resource.MustParse("8")
-	if err := c.Update(ctx, vn); err != nil {
-		t.Fatal(err)
-	}
+	change(t, c, node, func() {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "manual", Effect: corev1.TaintEffectNoSchedule})
+	})
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-rome", Name: "rome"}}
+	change(t, c, vn, func() {
+		vn.Spec.Labels = map[string]string{"tier": "gold"}
+		vn.Spec.ResourceQuota.Hard[corev1.ResourceCPU] = resource.MustParse("8")
+	})
 	until(t, "labels, amounts and taints", func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
 		if node.Labels["tier"] != "gold" || node.Status.Allocatable.Cpu().Value() != 8 || !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "manual" }) {
@@ -289,6 +285,21 @@ func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1
 		t.Fatal(err)
 	}
 	until(t, "not ready without tunnel", ready(corev1.ConditionFalse))
+}
+
+// change reads an object and writes it changed, again when somebody else wrote in between.
+func change(t *testing.T, c client.Client, o client.Object, f func()) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		f()
+		return c.Update(t.Context(), o)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ask sends a request to the kubelet API.
@@ -429,13 +440,7 @@ func goes(t *testing.T, c client.Client, node *corev1.Node) {
 	if err := c.Delete(ctx, vn); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(vn), vn); err != nil {
-		t.Fatal(err)
-	}
-	vn.Spec.Labels = map[string]string{"tier": "silver"}
-	if err := c.Update(ctx, vn); err != nil {
-		t.Fatal(err)
-	}
+	change(t, c, vn, func() { vn.Spec.Labels = map[string]string{"tier": "silver"} })
 	until(t, "label", func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
 		if err == nil && node.Labels["tier"] != "silver" {
