@@ -6,8 +6,8 @@
 // the machine than about Liqo.
 //
 // Start reading at phases. bed.go has the clusters, pods.go what is measured with pods,
-// path.go the tunnels, traffic.go what is sent through them, processes.go memory and CPU,
-// report.go the table.
+// path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
+// what they leave in kernels, processes.go memory and CPU, report.go the table.
 package main
 
 import (
@@ -41,11 +41,12 @@ func phases() []phase {
 		{"path", measurePath},
 		{"rate", measureRate},
 		{"burst", measureBurst},
+		{"peers", measurePeers},
 	}
 }
 
 func main() {
-	only := flag.String("only", "", "phases, separated by commas: peer, idle, path, rate, burst (default: all)")
+	only := flag.String("only", "", "phases, separated by commas: peer, idle, path, rate, burst, peers (default: all)")
 	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -115,7 +116,7 @@ func choose(only string) ([]phase, error) {
 	names := strings.Split(only, ",")
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
-			return nil, fmt.Errorf("no phase is called %q; there are peer, idle, path, rate and burst", n)
+			return nil, fmt.Errorf("no phase is called %q; there are peer, idle, path, rate, burst and peers", n)
 		}
 	}
 	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil
