@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-
-	"github.com/liqo-go/liqo/api"
 )
 
 // relistAfter is the pause before asking again after a watch broke or a request failed.
@@ -82,12 +79,6 @@ func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 // awaitNone watches until no object of the list exists.
 func (c *cluster) awaitNone(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return c.awaitAll(ctx, list, func(client.Object) bool { return false }, opts...)
-}
-
-// awaitPods waits until our pods in a namespace that is to be deleted are gone: Kubernetes comes back to
-// a namespace in which it found a pod after half of the pod's grace period, however soon that is gone.
-func (c *cluster) awaitPods(ctx context.Context, namespace string) error {
-	return c.awaitNone(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{api.LabelManaged: api.True})
 }
 
 // awaitAll watches until ok holds for all objects of the list.

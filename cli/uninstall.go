@@ -235,9 +235,6 @@ func (s *script) purgeNamespaces(c *cluster) error {
 		work = append(work, func() error {
 			namespace := &corev1.Namespace{}
 			namespace.Name = name
-			if err := c.awaitPods(s.ctx, name); err != nil {
-				return err
-			}
 			if _, err := c.remove(s.ctx, namespace); err != nil {
 				return err
 			}

@@ -140,16 +140,13 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 	defer s.quiet()
 	var work []func() error
 	// A peering user may not look at what the provider's controllers make; they take it away alone.
-	allowed := func(wait func() error) {
+	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
 		work = append(work, func() error {
-			if err := wait(); !apierrors.IsForbidden(err) {
+			if err := c.awaitNone(s.ctx, list, opts...); !apierrors.IsForbidden(err) {
 				return err
 			}
 			return nil
 		})
-	}
-	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
-		allowed(func() error { return c.awaitNone(s.ctx, list, opts...) })
 	}
 	none(consumer, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: provider.id})
 	if !bidirectional {
@@ -161,7 +158,6 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 				&netv1beta1.InternalFabricList{}} {
 				none(c, list, client.InNamespace(c.tenant))
 			}
-			allowed(func() error { return c.awaitPods(s.ctx, c.tenant) })
 		}
 	}
 	if consumer.tenant != "" {
