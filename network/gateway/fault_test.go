@@ -55,13 +55,7 @@ func (w *world) believe(t *testing.T, key wgtypes.Key) {
 // TestFaultsAreNamed makes what keeps gateways apart, one fault after the other, and reads what each
 // side says.
 func TestFaultsAreNamed(t *testing.T) {
-	internet := space.NewInternet(t)
-	a := newWorld(t, internet, "A", 1, "10.10.1.5")
-	b := newWorld(t, internet, "B", 2, "10.10.1.6")
-	a.describe(t, "10.71.0.0/16", "10.73.0.0/16")
-	b.describe(t, "10.72.0.0/16", "10.74.0.0/16")
-	a.grant(t)
-	b.grant(t)
+	internet, a, b := worlds(t)
 	b.trust(t, a)
 	a.trust(t, b)
 	internet.NFT("table ip fault {\nchain forward {\ntype filter hook forward priority 0\n}\n}")
