@@ -73,6 +73,9 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 		// After raw, before connections are looked up (−200); and after everything else.
 		b.chain("from-peer", unix.NF_INET_PRE_ROUTING, -298)
 		b.chain("to-peer", unix.NF_INET_POST_ROUTING, 301)
+		for _, chain := range []string{"from-peer", "to-peer"} {
+			b.passOthers(chain)
+		}
 	}
 	for _, q := range c.New {
 		for _, kind := range []byte{3, 11} { // destination unreachable, time exceeded
@@ -89,6 +92,9 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 	}
 	return err
 }
+
+// nfAccept ends a chain (NF_ACCEPT of linux/netfilter.h).
+const nfAccept = 1
 
 // nftBatch are messages of one transaction.
 type nftBatch struct {
@@ -121,6 +127,15 @@ func (b *nftBatch) chain(name string, hook, priority int) {
 		text(unix.NFTA_CHAIN_TABLE, quotedTable), text(unix.NFTA_CHAIN_NAME, name), at, text(unix.NFTA_CHAIN_TYPE, "filter"))
 }
 
+// passOthers lets all but ICMP, nearly everything, leave the chain by its first rule.
+func (b *nftBatch) passOthers(chain string) {
+	accept := nest(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, nfAccept))
+	b.rule(chain, []*nl.RtAttr{
+		meta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP}),
+		expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, accept)),
+	})
+}
+
 // quote adds the rule for one kind of ICMP error.
 func (b *nftBatch) quote(q plan.Quote, kind byte) {
 	chain, device, at := "to-peer", unix.NFT_META_OIFNAME, quotedSource
@@ -150,8 +165,13 @@ func (b *nftBatch) quote(q plan.Quote, kind byte) {
 	comment := append([]byte(q.String()), 0)
 	// A comment is type 0, its length, and the text (libnftnl's format).
 	user := nl.NewRtAttr(unix.NFTA_RULE_USERDATA, append([]byte{0, byte(len(comment))}, comment...))
-	b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND,
-		text(unix.NFTA_RULE_TABLE, quotedTable), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...), user)
+	b.rule(chain, exprs, user)
+}
+
+// rule appends a rule to a chain.
+func (b *nftBatch) rule(chain string, exprs []*nl.RtAttr, more ...*nl.RtAttr) {
+	b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, append([]*nl.RtAttr{
+		text(unix.NFTA_RULE_TABLE, quotedTable), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...)}, more...)...)
 }
 
 // send commits the batch and reads what is answered.
@@ -224,8 +244,10 @@ func meta(key int) *nl.RtAttr {
 	return expression("meta", number(unix.NFTA_META_DREG, unix.NFT_REG_1), number(unix.NFTA_META_KEY, key))
 }
 
-func equals(value []byte) *nl.RtAttr {
-	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ), data(unix.NFTA_CMP_DATA, value))
+func equals(value []byte) *nl.RtAttr { return compare(unix.NFT_CMP_EQ, value) }
+
+func compare(op int, value []byte) *nl.RtAttr {
+	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, op), data(unix.NFTA_CMP_DATA, value))
 }
 
 // payload loads or stores bytes of the transport's header.

@@ -107,7 +107,7 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	s.Rules = append(rulesFor(s.Routes, RulePriority, true), in.spreadRules()...)
 	s.Quotes = in.quotes()
-	s.Table = table(in.fromPeer(), in.untracked(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.segments(s.Tunnels[0].MTU), in.forward(), in.input())
+	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(s.Tunnels[0].MTU), in.input())
 	return s.Sorted()
 }
 
@@ -253,9 +253,36 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // before connection tracking, but after fragments were put together: tracking, which the NAT
 // chains bring into the namespace, does that first (priority −400, this is −300).
 // Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
+//
+// It keeps traffic between pods out of connection tracking, which does not need it: another gateway
+// can take it over in the middle, and it fills no table. Pods that are targets of IP
+// objects answer under their external address, so what they send is tracked. The overlay's frames
+// go first: they often come in segments, forty where the packet within is one.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
+	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
+	var arriving []string
+	for _, f := range families() {
+		to, some := f.match("daddr", in.Pods)
+		from, _ := f.match("saddr", in.Pods)
+		peer, any := f.match("daddr", in.views())
+		if !some || !any {
+			continue
+		}
+		var targets []netip.Addr
+		for _, e := range in.exposedOf(f) {
+			if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(e.Target) }) {
+				targets = append(targets, e.Target)
+			}
+		}
+		if but, ok := f.match("saddr !=", hosts(targets)); ok {
+			from += " " + but
+		}
+		c.add(fmt.Sprintf("iifname %q %s %s notrack accept", api.OverlayInterface, from, peer))
+		arriving = append(arriving, to+" notrack")
+	}
 	c.add(fmt.Sprintf("iifname != %q accept", in.device()))
+	c.add(arriving...)
 	for _, f := range families() {
 		same := in.peers()
 		for _, r := range in.remote(f) {
@@ -273,50 +300,20 @@ func (in GatewayStateInput) fromPeer() chain {
 	return c
 }
 
-// untracked keeps traffic between pods out of connection tracking, which it does not need: another
-// gateway can take it over in the middle, and it fills no table. Pods that are targets of IP
-// objects answer under their external address, so what they send is tracked. The overlay's frames
-// go first: they often come in segments, forty where the packet within is one.
-func (in GatewayStateInput) untracked() chain {
-	c := chain{name: "untracked", base: "filter hook prerouting priority raw + 10"}
-	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
-	for _, f := range families() {
-		to, some := f.match("daddr", in.Pods)
-		from, _ := f.match("saddr", in.Pods)
-		peer, any := f.match("daddr", in.views())
-		if !some || !any {
-			continue
-		}
-		var targets []netip.Addr
-		for _, e := range in.exposedOf(f) {
-			if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(e.Target) }) {
-				targets = append(targets, e.Target)
-			}
-		}
-		if but, ok := f.match("saddr !=", hosts(targets)); ok {
-			from += " " + but
-		}
-		c.add(
-			fmt.Sprintf("iifname %q %s notrack", in.device(), to),
-			fmt.Sprintf("iifname %q %s %s notrack", api.OverlayInterface, from, peer),
-		)
-	}
-	return c
-}
-
 // toPeer turns this cluster's view of the peer back into the peer's addresses, after everything
 // else (300 comes after all NAT, at most 100 + 10). ICMP errors of nodes and whoever else is on the
 // way belong to no connection NAT knows: their sources become the address that stands for these.
 func (in GatewayStateInput) toPeer() chain {
 	c := chain{name: "to-peer", base: "filter hook postrouting priority 300"}
+	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
 	own := families()[0].of(in.External)
 	if announced, ok := families()[0].match("saddr !=", in.announced()); ok && len(own) > 0 {
-		c.add(fmt.Sprintf("oifname %q icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", in.device(), announced, first(own[0])))
+		c.add(fmt.Sprintf("icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", announced, first(own[0])))
 	}
 	for _, f := range families() {
 		for _, r := range in.remote(f) {
 			if r.Real != r.View {
-				c.add(fmt.Sprintf("oifname %q %s daddr %s %s accept", in.device(), f.name, r.View, f.rewrite("daddr", r.Real)))
+				c.add(fmt.Sprintf("%s daddr %s %s accept", f.name, r.View, f.rewrite("daddr", r.Real)))
 			}
 		}
 	}
@@ -437,44 +434,39 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 	return out
 }
 
-// segments clamps TCP segments to what fits the tunnel, in both directions and with a number:
-// "rt mtu" would take the overlay's MTU for answers, which is larger.
-func (in GatewayStateInput) segments(mtu int) chain {
-	c := chain{name: "segments", base: "filter hook forward priority mangle"}
+// forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
+// their addresses lie among the pods'. Before that, TCP segments are clamped to what fits the tunnel, in
+// both directions and with a number: "rt mtu" would take the overlay's MTU for answers, which is larger.
+func (in GatewayStateInput) forward(mtu int) chain {
+	tunnel, ovl := in.device(), api.OverlayInterface
+	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
 	headers := map[bool]int{false: 40, true: 60} // IP header + TCP header 20
 	for _, f := range families() {
 		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta, mtu-headers[f.six]))
 	}
-	return c
-}
-
-// forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
-// their addresses lie among the pods'.
-func (in GatewayStateInput) forward() chain {
-	tunnel, ovl := in.device(), api.OverlayInterface
-	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
-	c.add(
-		fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel),
-		"ct state established,related accept",
-		fmt.Sprintf("iifname %q ct status dnat accept", tunnel),
-	)
-	var nodes []netip.Addr
-	for _, n := range in.Nodes {
-		if n.Outer.IsValid() {
-			nodes = append(nodes, n.Outer)
-		}
-	}
+	c.add(fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel))
 	for _, f := range families() {
 		pods, ok := f.match("daddr", in.Pods)
 		if !ok {
 			continue
 		}
-		if not, some := f.match("daddr", hosts(nodes)); some {
-			c.add(not + " drop")
+		if but, some := f.match("daddr !=", hosts(in.nodesAmongPods())); some {
+			pods += " " + but
 		}
 		c.add(fmt.Sprintf("iifname %q oifname %q %s accept", tunnel, ovl, pods))
 	}
+	c.add("ct state established,related accept", fmt.Sprintf("iifname %q ct status dnat accept", tunnel))
 	return c
+}
+
+// nodesAmongPods are addresses of nodes that lie in the pods' CIDRs.
+func (in GatewayStateInput) nodesAmongPods() (out []netip.Addr) {
+	for _, n := range in.Nodes {
+		if n.Outer.IsValid() && slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(n.Outer) }) {
+			out = append(out, n.Outer)
+		}
+	}
+	return out
 }
 
 // input is what reaches the gateway itself from peer and nodes: pings. Everything else, above all

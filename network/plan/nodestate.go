@@ -78,9 +78,9 @@ func (in NodeStateInput) arriving() chain {
 		} else {
 			but = ""
 		}
-		c.add(fmt.Sprintf("%s %s udp dport %d drop", pods, to, in.Port))
+		c.add(fmt.Sprintf("udp dport %d %s %s drop", in.Port, pods, to))
 		if len(in.PodDevices) > 0 {
-			c.add(fmt.Sprintf("iifname %s%s %s udp dport %d drop", quotedSet(in.PodDevices), strings.TrimSuffix(" "+but, " "), to, in.Port))
+			c.add(fmt.Sprintf("udp dport %d iifname %s%s %s drop", in.Port, quotedSet(in.PodDevices), strings.TrimSuffix(" "+but, " "), to))
 		}
 	}
 	c.add(fmt.Sprintf("iifname != %q accept", api.OverlayInterface), "ct state established,related accept")

@@ -110,7 +110,7 @@ func carried(from, to State, source, destination netip.Addr) []netip.Addr {
 	if !slices.ContainsFunc(from.Routes, route) {
 		return nil
 	}
-	destination, _ = through(from.Table, "to-peer", `oifname "liqo-tunnel" ip daddr `, destination)
+	destination, _ = through(from.Table, "to-peer", "ip daddr ", destination)
 	if !slices.ContainsFunc(to.Peers[0].AllowedIPs, func(p netip.Prefix) bool { return p.Contains(source) }) {
 		return nil
 	}
