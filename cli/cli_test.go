@@ -38,10 +38,13 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
 //	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
 //	$ stop milan           the cluster is gone
+//	$ hang milan           $DIR/milan-hanging leads to the cluster, but nothing ever answers
 type session struct {
 	dir      string
 	clusters map[string]*apitest.Server
 	stops    map[string]func()
+	// hanging are the addresses at which clusters never answer.
+	hanging map[string]string
 }
 
 // play runs the commands of a session and returns it with what they really print.
@@ -78,6 +81,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			out.WriteString(s.carry(t, words[1], words[2]))
 		case "become":
 			s.become(t, words[1], words[2])
+		case "hang":
+			s.hang(t, words[1])
 		case "stop":
 			s.stops[words[1]]()
 		case "show":
@@ -104,13 +109,19 @@ func (s *session) hide(text string) string {
 	for name, cluster := range s.clusters {
 		text = strings.ReplaceAll(text, strings.TrimPrefix(cluster.Config.Host, "https://"), name)
 	}
-	return random.ReplaceAllString(text, "<random>")
+	for name, address := range s.hanging {
+		text = strings.ReplaceAll(text, address, name+"-hanging")
+	}
+	return times.ReplaceAllString(random.ReplaceAllString(text, "<random>"), "<time>")
 }
+
+// times are those that -v shows.
+var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)
 
 // random is the end of a peering user's name.
 var random = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 
-// liqoctl runs one command; answers of the user follow "<".
+// liqoctl runs one command; answers of the user follow "<", or the name of a file that holds them.
 func (s *session) liqoctl(t *testing.T, words []string) string {
 	t.Helper()
 	input, kept := "", ""
@@ -118,6 +129,9 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		last := words[len(words)-1]
 		if words[len(words)-2] == "<" {
 			input = last + "\n"
+			if name, ok := strings.CutPrefix(last, "$DIR/"); ok {
+				input = string(s.read(t, name))
+			}
 		} else {
 			kept = last
 		}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,7 @@ import (
 // with another address.
 func newSession(t *testing.T, names ...string) *session {
 	t.Helper()
-	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}}
+	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}, hanging: map[string]string{}}
 	for _, name := range names {
 		stoppable := &mortal{T: t}
 		s.clusters[name], s.stops[name] = apitest.Start(stoppable), stoppable.end
@@ -92,6 +93,21 @@ func (s *session) kubeconfig(t *testing.T, name string, cluster *clientcmdapi.Cl
 	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, name)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hang opens a port that takes connections and never answers, in the place of a cluster whose API
+// server hangs.
+func (s *session) hang(t *testing.T, name string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() }) // the test is over
+	cluster, user := s.admin(name)
+	s.hanging[name] = listener.Addr().String()
+	cluster.Server = "https://" + s.hanging[name]
+	s.kubeconfig(t, name+"-hanging", cluster, user)
 }
 
 // become lets a kubeconfig that liqoctl made lead to an API server of the test, which does not know
