@@ -54,24 +54,32 @@ func blocks(t *testing.T, language string) []block {
 	t.Helper()
 	var out []block
 	for page, text := range pages(t) {
-		inside, wanted := false, false
-		for i, line := range strings.Split(text, "\n") {
-			switch tag, fence := strings.CutPrefix(line, "```"); {
-			case fence:
-				inside = !inside
-				if wanted = inside && tag == language; wanted {
-					out = append(out, block{page: page, line: i + 2})
-				}
-			case wanted:
-				out[len(out)-1].text += line + "\n"
-			}
-		}
-		if inside {
-			t.Errorf("%s: the last block has no end", page)
-		}
+		out = append(out, blocksOf(t, page, text, language)...)
 	}
 	if len(out) == 0 {
 		t.Fatalf("no blocks of %s", language)
+	}
+	return out
+}
+
+// blocksOf are the fenced parts of a text in one language.
+func blocksOf(t *testing.T, page, text, language string) []block {
+	t.Helper()
+	var out []block
+	inside, wanted := false, false
+	for i, line := range strings.Split(text, "\n") {
+		switch tag, fence := strings.CutPrefix(line, "```"); {
+		case fence:
+			inside = !inside
+			if wanted = inside && tag == language; wanted {
+				out = append(out, block{page: page, line: i + 2})
+			}
+		case wanted:
+			out[len(out)-1].text += line + "\n"
+		}
+	}
+	if inside {
+		t.Errorf("%s: the last block has no end", page)
 	}
 	return out
 }
@@ -249,7 +257,7 @@ func disarm(cmd *cobra.Command, reached **cobra.Command) {
 func acts(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin are the kinds of Kubernetes the documents speak of.
-var builtin = strings.Fields("endpointslices events namespace node nodes pods secret service")
+var builtin = strings.Fields("csr endpointslices events namespace node nodes pods secret service")
 
 // TestDocsKinds: kinds named to kubectl exist, by the names our definitions give them.
 func TestDocsKinds(t *testing.T) {
