@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/cli"
 	"github.com/liqo-go/liqo/deploy"
@@ -307,6 +309,37 @@ func TestDocsManifests(t *testing.T) {
 				}
 			} else if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
 				t.Errorf("%s: %v", b, err)
+			}
+		}
+	}
+}
+
+// TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder of
+// its cluster: in the tenant namespace of the other one, and with its label.
+func TestGitOps(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
+	for folder, peer := range map[string]string{"rome": "milan", "milan": "rome"} {
+		names, err := filepath.Glob("../examples/gitops/" + folder + "/*.yaml")
+		if err != nil || len(names) < 3 {
+			t.Fatalf("%d files for %s: %v", len(names), folder, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, manifest := range strings.Split(string(text), "---\n") {
+				decoded, _, err := decoder.Decode([]byte(manifest), nil, nil)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				object := decoded.(client.Object)
+				if in := object.GetNamespace(); in != "" && in != "demo" && in != api.TenantNamespace(peer) {
+					t.Errorf("%s: %s lies in %s", name, object.GetName(), in)
+				}
+				if label := object.GetLabels()[api.LabelRemoteClusterID]; label != peer && !slices.Contains([]string{"offloading", api.BindingRemoteControlPlane}, object.GetName()) {
+					t.Errorf("%s: %s is labelled %q", name, object.GetName(), label)
+				}
 			}
 		}
 	}
