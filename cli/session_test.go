@@ -342,12 +342,12 @@ func roles(t *testing.T) []byte {
 	for _, object := range decode(t, []byte(rel.Manifest)) {
 		peeringUser := object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser
 		if peeringUser || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
-			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-tenants"}, object.GetName()) {
+			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-parameters", "liqo-peer-tenants"}, object.GetName()) {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 9 {
-		t.Fatalf("%d roles and policies of others, want 9", len(out))
+	if len(out) != 11 {
+		t.Fatalf("%d roles and policies of others, want 11", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }
