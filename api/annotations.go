@@ -8,6 +8,9 @@ const (
 	// AnnotationRemoteTenantNamespace is the tenant namespace at the provider, on a
 	// kubeconfig Secret; users may write it too.
 	AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
+	// AnnotationInBand ("true") on the control plane's Identity says that its proxy is the provider's
+	// own, behind the tunnel: its address follows the provider's external range as this cluster sees it.
+	AnnotationInBand = "liqo.io/in-band"
 	// AnnotationCreateVirtualNode on a ResourceSlice makes a VirtualNode for it, unless "false".
 	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
 	// AnnotationCordon ("true") cordons a ResourceSlice at the provider.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -25,6 +26,13 @@ import (
 type authOptions struct {
 	inBand   bool
 	proxyURL string
+	// asked tells whether the user gave a flag: what he did not name stays as it is.
+	asked func(flag string) bool
+}
+
+// direct: the user takes back that the API server is reached through a proxy.
+func (o authOptions) direct() bool {
+	return !o.inBand && o.proxyURL == "" && (o.asked("in-band") || o.asked("proxy-url"))
 }
 
 func (e *env) authenticateCommand() *cobra.Command {
@@ -49,6 +57,7 @@ func (e *env) authenticateCommand() *cobra.Command {
 }
 
 func addAuthFlags(cmd *cobra.Command, o *authOptions) {
+	o.asked = cmd.Flags().Changed
 	cmd.Flags().BoolVar(&o.inBand, "in-band", false, "Reach the provider's API server through the tunnel")
 	cmd.Flags().StringVar(&o.proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
 }
@@ -98,7 +107,9 @@ func (a *authentication) start(before ...*task) {
 		wanted, err = a.consumer.tenantFor(ctx, a.provider.tenant, signature, a.proxyURL)
 		return err
 	}, a.signedFilled)
-	a.tenantApplied = a.script.start(func(ctx context.Context) error { return a.provider.apply(ctx, wanted) }, a.tenantMade)
+	a.tenantApplied = a.script.start(func(ctx context.Context) error {
+		return a.applyProxied(ctx, a.provider, wanted, "spec", "proxyURL")
+	}, a.tenantMade)
 	a.tenantFilled = a.script.start(func(ctx context.Context) error {
 		return a.provider.await(ctx, wanted, func() bool { return wanted.Status.AuthParams != nil })
 	}, a.tenantApplied)
@@ -108,13 +119,41 @@ func (a *authentication) start(before ...*task) {
 func (a *authentication) giveIdentity(from **authv1beta1.Tenant) {
 	var given *authv1beta1.Identity
 	a.identityMade = a.script.start(func(context.Context) error {
-		given = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, (*from).Status.AuthParams)
+		params := (*from).Status.AuthParams.DeepCopy()
+		switch { // the provider may not have copied it yet
+		case a.proxyURL != "":
+			params.ProxyURL = a.proxyURL
+		case a.direct():
+			params.ProxyURL = ""
+		}
+		given = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, params)
+		if a.proxyURL != "" || a.direct() {
+			given.Annotations = map[string]string{api.AnnotationInBand: fmt.Sprint(a.inBand && !a.asked("proxy-url"))}
+		}
 		return nil
 	}, a.tenantFilled)
-	a.identityApplied = a.script.start(func(ctx context.Context) error { return a.consumer.apply(ctx, given) }, a.identityMade)
+	a.identityApplied = a.script.start(func(ctx context.Context) error {
+		return a.applyProxied(ctx, a.consumer, given, "spec", "authParams", "proxyURL")
+	}, a.identityMade)
 	a.identityFilled = a.script.start(func(ctx context.Context) error {
 		return a.consumer.await(ctx, given, func() bool { return given.Status.KubeconfigSecretRef != nil })
 	}, a.identityApplied)
+}
+
+// applyProxied applies an object that names the proxy in one of its fields. Applying adds to what is
+// there, so a proxy that is taken back is overwritten.
+func (a *authentication) applyProxied(ctx context.Context, c *cluster, object client.Object, field ...string) error {
+	if !a.direct() {
+		return c.apply(ctx, object)
+	}
+	want, err := c.env.manifest(object)
+	if err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedField(want.Object, "", field...); err != nil {
+		return fmt.Errorf("set %v of %s: %w", field, c.nameOf(object), err)
+	}
+	return c.apply(ctx, want)
 }
 
 func (a *authentication) report() error {
@@ -190,7 +229,7 @@ func (a *authentication) findProxy(ctx context.Context) error {
 		if c.Status.Remote == nil || len(c.Status.Remote.CIDR.External) == 0 {
 			continue
 		}
-		address, err := remapped(proxy.Status.IP, c.Status.Remote.CIDR.External[0])
+		address, err := plan.Remapped(proxy.Status.IP, c.Status.Remote.CIDR.External[0])
 		if err != nil {
 			return err
 		}
@@ -198,26 +237,4 @@ func (a *authentication) findProxy(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first", a.consumer.id, a.provider.id, a.consumer.env.name)
-}
-
-// remapped is an address of the peer's external range as seen in ours: our prefix, its host bits.
-func remapped(address, prefix string) (netip.Addr, error) {
-	a, err := netip.ParseAddr(address)
-	if err != nil {
-		return a, fmt.Errorf("read address: %w", err)
-	}
-	p, err := netip.ParsePrefix(prefix)
-	if err != nil {
-		return a, fmt.Errorf("read address range: %w", err)
-	}
-	if a.BitLen() != p.Addr().BitLen() {
-		return a, fmt.Errorf("address %s does not fit the range %s", a, p)
-	}
-	host, network := a.AsSlice(), p.Masked().Addr().AsSlice()
-	for i := range host {
-		mask := byte(0xff << (8 - min(max(p.Bits()-8*i, 0), 8)))
-		host[i] = network[i] | host[i]&^mask
-	}
-	out, _ := netip.AddrFromSlice(host)
-	return out, nil
 }

@@ -26,8 +26,14 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 // session is a story: what a user types and what appears.
 //
 //	$ liqoctl …            output and errors, in order; [1] when it fails; "> FILE" keeps its data below $DIR
+//	$ kubectl-liqo …       the same as a plugin of kubectl; $(FILE) is what a file below $DIR holds
+//	$ env NAME VALUE       a variable of the environment
+//	$ docs PAGE HEADING    what a page of the documents tells the user to type below a heading, in $DIR
+//	$ proxy rome URL       waits until the control plane's kubeconfig for milan goes through the URL, or none
+//	$ keep FILE            the archive's FILE goes to $DIR
 //	$ show FILE            a file below $DIR
-//	$ apply rome FILE      objects of the archive's FILE, with their status, go to a cluster
+//	$ apply rome FILE      objects of the archive's FILE or of one below $DIR, with their status, go to a cluster
+//	$ ready milan FILE     waits until the objects in FILE are Ready
 //	$ delete rome FILE     and go away
 //	$ spec rome FILE       the spec of the object in FILE
 //	$ left rome            what of a peering is there
@@ -38,10 +44,13 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
 //	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
 //	$ stop milan           the cluster is gone
+//	$ hang milan           $DIR/milan-hanging leads to the cluster, but nothing ever answers
 type session struct {
 	dir      string
 	clusters map[string]*apitest.Server
 	stops    map[string]func()
+	// hanging are the addresses at which clusters never answer.
+	hanging map[string]string
 }
 
 // play runs the commands of a session and returns it with what they really print.
@@ -56,14 +65,24 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 		fmt.Fprintln(&out, line)
 		words := strings.Fields(command)
 		switch words[0] {
-		case "liqoctl":
+		case "liqoctl", "kubectl-liqo":
 			out.WriteString(s.liqoctl(t, words))
 		case "apply":
-			s.apply(t, words[1], file(t, archive, words[2]))
+			s.apply(t, words[1], s.file(t, archive, words[2]))
+		case "ready":
+			s.ready(t, words[1], s.file(t, archive, words[2]))
+		case "env":
+			t.Setenv(words[1], strings.ReplaceAll(words[2], "$DIR", s.dir))
+		case "proxy":
+			s.proxy(t, words[1], words[2])
+		case "keep":
+			s.keep(t, words[1], s.file(t, archive, words[1]))
+		case "docs":
+			s.docs(t, words[1], words[2])
 		case "delete":
-			s.delete(t, words[1], file(t, archive, words[2]))
+			s.delete(t, words[1], s.file(t, archive, words[2]))
 		case "spec":
-			out.WriteString(s.spec(t, words[1], file(t, archive, words[2])))
+			out.WriteString(s.spec(t, words[1], s.file(t, archive, words[2])))
 		case "left":
 			out.WriteString(s.left(t, words[1]))
 		case "keys":
@@ -78,6 +97,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			out.WriteString(s.carry(t, words[1], words[2]))
 		case "become":
 			s.become(t, words[1], words[2])
+		case "hang":
+			s.hang(t, words[1])
 		case "stop":
 			s.stops[words[1]]()
 		case "show":
@@ -98,19 +119,35 @@ func (s *session) read(t *testing.T, name string) []byte {
 	return data
 }
 
+func (s *session) keep(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hide puts names in the place of what differs from run to run.
 func (s *session) hide(text string) string {
 	text = strings.ReplaceAll(text, s.dir, "$DIR")
 	for name, cluster := range s.clusters {
 		text = strings.ReplaceAll(text, strings.TrimPrefix(cluster.Config.Host, "https://"), name)
 	}
-	return random.ReplaceAllString(text, "<random>")
+	for name, address := range s.hanging {
+		text = strings.ReplaceAll(text, address, name+"-hanging")
+	}
+	return times.ReplaceAllString(random.ReplaceAllString(text, "<random>"), "<time>")
 }
 
-// random is the end of a peering user's name.
-var random = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+// times are those that -v shows.
+var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)
 
-// liqoctl runs one command; answers of the user follow "<".
+// held is the content of a file in a command.
+var held = regexp.MustCompile(`\$\((\w+)\)`)
+
+// random is the end of a peering user's name, or a nonce.
+var random = regexp.MustCompile(`\b[0-9a-f]{32}\b|[0-9A-Za-z+/]{86}==`)
+
+// liqoctl runs one command; answers of the user follow "<", or the name of a file that holds them.
 func (s *session) liqoctl(t *testing.T, words []string) string {
 	t.Helper()
 	input, kept := "", ""
@@ -118,12 +155,16 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		last := words[len(words)-1]
 		if words[len(words)-2] == "<" {
 			input = last + "\n"
+			if name, ok := strings.CutPrefix(last, "$DIR/"); ok {
+				input = string(s.read(t, name))
+			}
 		} else {
 			kept = last
 		}
 		words = words[:len(words)-2]
 	}
 	for i, word := range words {
+		word = held.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, held.FindStringSubmatch(w)[1])) })
 		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
 	var printed, data bytes.Buffer
@@ -133,9 +174,7 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	}
 	code := cli.Run(t.Context(), words, streams)
 	if kept != "" {
-		if err := os.WriteFile(filepath.Join(s.dir, kept), data.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.keep(t, kept, data.Bytes())
 	}
 	text := s.hide(printed.String())
 	if code != 0 {
@@ -144,15 +183,14 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	return text
 }
 
-func file(t *testing.T, archive *txtar.Archive, name string) []byte {
+func (s *session) file(t *testing.T, archive *txtar.Archive, name string) []byte {
 	t.Helper()
 	for _, f := range archive.Files {
 		if f.Name == name {
 			return f.Data
 		}
 	}
-	t.Fatalf("no file %s in the story", name)
-	return nil
+	return s.read(t, name)
 }
 
 // stories runs all stories of a folder.

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -101,7 +103,7 @@ func addPairFlags(cmd *cobra.Command) *pair {
 	return p
 }
 
-// connect reaches both clusters and learns who they are.
+// connect reaches both clusters and learns who they are. It returns both also when one does not answer.
 func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
 	here, err = e.cluster(e.local, local, p.liqoNamespace)
 	if err != nil {
@@ -118,7 +120,7 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	err = together(func() error { return here.identify(ctx) }, func() error { return there.identify(ctx) })
 	e.quiet()
 	if err != nil {
-		return nil, nil, err
+		return here, there, err
 	}
 	if here.id == there.id {
 		return nil, nil, here.notTwo(ctx, there)
@@ -168,7 +170,7 @@ func (e *env) here(ctx context.Context, namespace string) (*cluster, error) {
 
 // cluster makes a client from connection flags; nothing is contacted.
 func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace string) (*cluster, error) {
-	config, err := flags.ToRESTConfig()
+	config, current, err := e.load(flags)
 	if err == nil && config.Host == noServer {
 		err = errNoKubeconfig
 	}
@@ -181,11 +183,46 @@ func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace s
 	if err != nil {
 		return nil, kubeconfigError(err, at)
 	}
-	current, _, err := flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, kubeconfigError(err, at)
-	}
 	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, env: e}, nil
+}
+
+// standardInput stands for a kubeconfig that is read from there.
+const standardInput = "-"
+
+var errNoInput = errors.New("standard input holds none, or it was read already")
+
+// load reads the kubeconfig. One from standard input goes through a file, which only the user may
+// read and which is gone afterwards: the client libraries know of nothing else.
+func (e *env) load(flags *genericclioptions.ConfigFlags) (config *rest.Config, namespace string, err error) {
+	if *flags.KubeConfig == standardInput {
+		if *flags.KubeConfig, err = e.keepInput(); err != nil {
+			return nil, "", err
+		}
+		defer func() { err = errors.Join(err, os.Remove(*flags.KubeConfig)) }()
+	}
+	config, err = flags.ToRESTConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err = flags.ToRawKubeConfigLoader().Namespace()
+	return config, namespace, err
+}
+
+// keepInput writes standard input to a new file and returns its name.
+func (e *env) keepInput() (string, error) {
+	content, err := io.ReadAll(e.In)
+	if err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	if len(content) == 0 {
+		return "", errNoInput
+	}
+	file, err := os.CreateTemp("", "kubeconfig-") // readable by its owner only
+	if err != nil {
+		return "", fmt.Errorf("keep the kubeconfig: %w", err)
+	}
+	_, err = file.Write(content)
+	return file.Name(), errors.Join(err, file.Close())
 }
 
 // named is "local ", "remote " or nothing, to stand before "cluster".

@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/cli"
 	"github.com/liqo-go/liqo/deploy"
@@ -54,24 +56,32 @@ func blocks(t *testing.T, language string) []block {
 	t.Helper()
 	var out []block
 	for page, text := range pages(t) {
-		inside, wanted := false, false
-		for i, line := range strings.Split(text, "\n") {
-			switch tag, fence := strings.CutPrefix(line, "```"); {
-			case fence:
-				inside = !inside
-				if wanted = inside && tag == language; wanted {
-					out = append(out, block{page: page, line: i + 2})
-				}
-			case wanted:
-				out[len(out)-1].text += line + "\n"
-			}
-		}
-		if inside {
-			t.Errorf("%s: the last block has no end", page)
-		}
+		out = append(out, blocksOf(t, page, text, language)...)
 	}
 	if len(out) == 0 {
 		t.Fatalf("no blocks of %s", language)
+	}
+	return out
+}
+
+// blocksOf are the fenced parts of a text in one language.
+func blocksOf(t *testing.T, page, text, language string) []block {
+	t.Helper()
+	var out []block
+	inside, wanted := false, false
+	for i, line := range strings.Split(text, "\n") {
+		switch tag, fence := strings.CutPrefix(line, "```"); {
+		case fence:
+			inside = !inside
+			if wanted = inside && tag == language; wanted {
+				out = append(out, block{page: page, line: i + 2})
+			}
+		case wanted:
+			out[len(out)-1].text += line + "\n"
+		}
+	}
+	if inside {
+		t.Errorf("%s: the last block has no end", page)
 	}
 	return out
 }
@@ -249,7 +259,7 @@ func disarm(cmd *cobra.Command, reached **cobra.Command) {
 func acts(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin are the kinds of Kubernetes the documents speak of.
-var builtin = strings.Fields("endpointslices events namespace node nodes pods secret service")
+var builtin = strings.Fields("csr endpointslices events namespace node nodes pods secret service")
 
 // TestDocsKinds: kinds named to kubectl exist, by the names our definitions give them.
 func TestDocsKinds(t *testing.T) {
@@ -299,6 +309,37 @@ func TestDocsManifests(t *testing.T) {
 				}
 			} else if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
 				t.Errorf("%s: %v", b, err)
+			}
+		}
+	}
+}
+
+// TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder of
+// its cluster: in the tenant namespace of the other one, and with its label.
+func TestGitOps(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
+	for folder, peer := range map[string]string{"rome": "milan", "milan": "rome"} {
+		names, err := filepath.Glob("../examples/gitops/" + folder + "/*.yaml")
+		if err != nil || len(names) < 3 {
+			t.Fatalf("%d files for %s: %v", len(names), folder, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, manifest := range strings.Split(string(text), "---\n") {
+				decoded, _, err := decoder.Decode([]byte(manifest), nil, nil)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				object := decoded.(client.Object)
+				if in := object.GetNamespace(); in != "" && in != "demo" && in != api.TenantNamespace(peer) {
+					t.Errorf("%s: %s lies in %s", name, object.GetName(), in)
+				}
+				if label := object.GetLabels()[api.LabelRemoteClusterID]; label != peer && !slices.Contains([]string{"offloading", api.BindingRemoteControlPlane}, object.GetName()) {
+					t.Errorf("%s: %s is labelled %q", name, object.GetName(), label)
+				}
 			}
 		}
 	}

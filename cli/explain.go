@@ -117,8 +117,8 @@ func saysOf(object client.Object) string {
 		}
 	case *offv1beta1.VirtualNode:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status != offv1beta1.VirtualNodeRunning {
-				return condition.Message
+			if condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
+				return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": ")
 			}
 		}
 	case *corev1.Node:
@@ -140,18 +140,18 @@ func saysOf(object client.Object) string {
 // networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
 // the tunnel.
 func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
+	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConnectionList{})
+}
+
+// says lists what the objects that concern a peer say is wrong.
+func (c *cluster) says(ctx context.Context, peer string, lists ...client.ObjectList) ([]string, error) {
 	said := []string{}
-	for _, list := range []client.ObjectList{
-		&netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConnectionList{},
-	} {
-		if err := c.listOf(ctx, everywhere, peer, list); err != nil {
-			return nil, err
-		}
-		found, err := itemsOf(list)
+	for _, list := range lists {
+		found, err := c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer})
 		if err != nil {
 			return nil, err
 		}
-		for _, object := range found.sorted() {
+		for _, object := range found {
 			if says := saysOf(object); says != "" {
 				said = append(said, c.nameOf(object)+": "+says)
 			}
@@ -159,6 +159,67 @@ func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error
 	}
 	return said, nil
 }
+
+// accessSays lists what is wrong with the access of a peer to this cluster and of this one to the
+// peer, and what an administrator has taken from the peer.
+func (c *cluster) accessSays(ctx context.Context, peer string) ([]string, error) {
+	said, err := c.says(ctx, peer, &authv1beta1.TenantList{}, &authv1beta1.IdentityList{})
+	if err != nil {
+		return nil, err
+	}
+	tenants := &authv1beta1.TenantList{}
+	if err := c.listOf(ctx, everywhere, peer, tenants); err != nil {
+		return nil, err
+	}
+	for i := range tenants.Items {
+		if state := tenants.Items[i].Spec.TenantCondition; state != "" && state != authv1beta1.TenantActive {
+			said = append(said, fmt.Sprintf("%s: %s by an administrator here; '%s activate tenant %s' undoes it",
+				c.nameOf(&tenants.Items[i]), strings.ToLower(string(state)), c.env.name, tenants.Items[i].Name))
+		}
+	}
+	return said, nil
+}
+
+// nodesSay lists what is wrong with the virtual nodes of a peer, down to the pods of their kubelets.
+func (c *cluster) nodesSay(ctx context.Context, peer string) ([]string, error) {
+	list, said := &offv1beta1.VirtualNodeList{}, []string{}
+	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		v := &list.Items[i]
+		if says := saysOf(v); says != "" {
+			said = append(said, c.nameOf(v)+": "+says)
+		}
+		kubelet := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: api.VirtualKubeletName(v.Name)}}
+		if says := c.missing(ctx, kubelet); kubelet.Status.ReadyReplicas == 0 {
+			said = append(said, says)
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
+		if !wantsNode(v) {
+			continue
+		}
+		if says := c.missing(ctx, node); !nodeReady(node) {
+			said = append(said, says)
+		}
+	}
+	return said, nil
+}
+
+// missing reads an object and says what it lacks, if that is known.
+func (c *cluster) missing(ctx context.Context, object client.Object) string {
+	reason, found := c.reason(ctx, object)
+	switch {
+	case reason != "":
+		return c.nameOf(object) + ": " + reason
+	case !found:
+		return c.nameOf(object) + " does not exist"
+	}
+	return c.nameOf(object) + " is not ready"
+}
+
+// wantsNode tells whether a virtual node has a Node; without one it only reflects.
+func wantsNode(v *offv1beta1.VirtualNode) bool { return v.Spec.CreateNode == nil || *v.Spec.CreateNode }
 
 // otherSays adds to a passed deadline what the other cluster's Connection says: each side of a tunnel
 // sees what the other cannot.

@@ -145,9 +145,13 @@ func (c *cluster) withRest(err error, peer string) error {
 	if failed != nil || len(left) == 0 {
 		return err
 	}
+	return fmt.Errorf("%w; still there: %s", err, c.namesOf(left))
+}
+
+func (c *cluster) namesOf(objects []client.Object) string {
 	var names []string
-	for _, object := range left {
+	for _, object := range objects {
 		names = append(names, c.nameOf(object))
 	}
-	return fmt.Errorf("%w; still there: %s", err, someNames(names))
+	return someNames(names)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,14 +117,21 @@ func (c *cluster) locate(ctx context.Context, object client.Object) error {
 func (e *env) generateTenant(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "tenant", "Sign the provider's nonce and print the Tenant for the provider", "tenants")
 	var remoteNamespace, challenge, proxyURL string
+	var noHandshake bool
 	o.needPeer(cmd, "Cluster ID of the provider")
 	o.outputFlag(cmd, "yaml", usageFormat)
 	cmd.Flags().StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the provider")
 	cmd.Flags().StringVar(&challenge, "nonce", "", "The nonce to sign (default: the one already stored)")
 	cmd.Flags().StringVar(&proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
+	cmd.Flags().BoolVar(&noHandshake, "no-handshake", false, "Print what admits a consumer whose credentials you make yourself")
+	cmd.MarkFlagsMutuallyExclusive("no-handshake", "nonce")
 	o.ownTenant = true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.act(cmd, func(s *script, c *cluster) error {
+			if noHandshake {
+				namespace := orDefault(remoteNamespace, api.TenantNamespace(c.id))
+				return e.print(o.output, admission(namespace, c.id, proxyURL)...)
+			}
 			signature, err := s.signature(c, string(o.peer), challenge)
 			if err != nil {
 				return err
@@ -145,8 +153,11 @@ func (s *script) signature(c *cluster, provider, challenge string) ([]byte, erro
 	}
 	if challenge != "" {
 		err = c.askSignature(s.ctx, provider, []byte(challenge))
-	} else if stored := signedNonce(c.tenant, provider, nil); c.Get(s.ctx, client.ObjectKeyFromObject(stored), stored) != nil {
-		err = fmt.Errorf("there is no nonce to sign; give the one '%s get nonce' prints at the provider with --nonce", c.env.name)
+	} else {
+		stored := signedNonce(c.tenant, provider, nil)
+		if err = c.read(s.ctx, stored); apierrors.IsNotFound(err) {
+			err = fmt.Errorf("there is no nonce to sign; give the one '%s get nonce' prints at the provider with --nonce", c.env.name)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -173,7 +184,7 @@ func (e *env) generateIdentity(parent *cobra.Command) {
 			}
 			from := tenants.Items[0]
 			if from.Status.AuthParams == nil || from.Status.TenantNamespace == "" {
-				return fmt.Errorf("tenant %s does not have the required status fields", from.Name)
+				return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name), "%s", orDefault(saysOf(&from), "try again when it is Ready"))
 			}
 			return e.print(o.output, identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))
 		})

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,15 +160,19 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
 	}
 	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
-	var said []string
+	var network, access, nodes []string
 	err := together(
-		func() (err error) { said, err = c.networkSays(ctx, peer); return err },
+		func() (err error) { network, err = c.networkSays(ctx, peer); return err },
+		func() (err error) { access, err = c.accessSays(ctx, peer); return err },
+		func() (err error) { nodes, err = c.nodesSay(ctx, peer); return err },
 		func() error { return c.inspectRanges(ctx, peer, &into.Network.CIDRs) },
 		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
 		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
 		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
 	)
-	into.Network.Alerts = append(into.Network.Alerts, said...)
+	into.Network.Alerts = append(into.Network.Alerts, network...)
+	into.Authentication.Alerts = append(into.Authentication.Alerts, access...)
+	into.Offloading.Alerts = append(into.Offloading.Alerts, nodes...)
 	return err
 }
 
@@ -245,6 +249,12 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
 			}
 		}
+		if len(s.Status.Conditions) == 0 {
+			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+c.eventOf(ctx, &s), "; "))
+		}
+		if s.Annotations[api.AnnotationCordon] == api.True {
+			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))
+		}
 		out = append(out, info)
 	}
 	return out, nil
@@ -261,16 +271,28 @@ func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, er
 		if v.Spec.KubeconfigSecretRef != nil {
 			info.Secret = v.Spec.KubeconfigSecretRef.Name
 		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(node), node); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-			return nil, c.describe("read", node, err)
+		ready, err := c.nodeWell(ctx, &v)
+		if err != nil {
+			return nil, err
 		}
-		if nodeReady(node) {
+		if ready {
 			info.Status = healthy
 		}
 		out = append(out, info)
 	}
 	return out, nil
+}
+
+// nodeWell tells whether the Node of a virtual node is Ready; one that has none is as its kubelet.
+func (c *cluster) nodeWell(ctx context.Context, v *offv1beta1.VirtualNode) (bool, error) {
+	if !wantsNode(v) {
+		kubelet := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: api.VirtualKubeletName(v.Name)}}
+		err := c.Get(ctx, client.ObjectKeyFromObject(kubelet), kubelet)
+		return kubelet.Status.ReadyReplicas > 0, c.describe("read", kubelet, client.IgnoreNotFound(err))
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
+	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+	return nodeReady(node), c.describe("read", node, client.IgnoreNotFound(err))
 }
 
 func nodeReady(node *corev1.Node) bool {

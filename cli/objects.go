@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -153,6 +155,18 @@ func tenant(namespace, consumer string, c credentials) *authv1beta1.Tenant {
 			ClusterID: consumer, PublicKey: c.publicKey, CSR: c.request, Signature: c.signature, ProxyURL: c.proxyURL,
 		},
 	}
+}
+
+// admission is what admits a consumer whose credentials the user makes: its namespace, the rights of
+// the user of its name, and its Tenant.
+func admission(namespace, consumer, proxyURL string) []client.Object {
+	admitted := tenant(namespace, consumer, credentials{proxyURL: proxyURL})
+	admitted.Spec.AuthzPolicy = authv1beta1.AuthzTolerateNoHandshake
+	return []client.Object{tenantNamespace(namespace, consumer), &rbacv1.RoleBinding{
+		ObjectMeta: metaFor(namespace, api.BindingRemoteControlPlane, consumer),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleRemoteControlPlane},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: consumer}},
+	}, admitted}
 }
 
 // identity gives a consumer the credentials its Tenant got; remote is the tenant namespace at the

@@ -59,9 +59,14 @@ func (e *env) peerCommand() *cobra.Command {
 
 // peer begins everything at once: authentication does not wait for the network, unless it goes
 // through it. Success means that the virtual node can be used.
-func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
+func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
+	defer func() {
+		if err == nil {
+			s.times()
+		}
+	}()
 	consumer, provider, err := e.connect(s.ctx, p)
 	if err != nil {
 		return err
@@ -70,6 +75,7 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 		return err
 	}
 	o.network.wait = true
+	s.begin("network")
 	n := newNetwork(s, consumer, provider, o.network)
 	ready := n.homes(true)
 	before := []*task{ready}
@@ -80,8 +86,10 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 			before = append(before, n.readyHere, n.clientUp)
 		}
 	}
+	s.begin("authentication")
 	a := newAuthentication(s, consumer, provider, o.auth)
 	a.start(before...)
+	s.begin("resources")
 	w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
 		name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
 	}}
@@ -184,7 +192,7 @@ func (w *wish) report() error {
 		w.warn(at, "ResourceSlice resources not accepted. The provider cluster may have cordoned the tenant or the resourceslice")
 		return nil
 	}
-	w.info(at, "ResourceSlice resources: Accepted")
+	w.info(at, "ResourceSlice resources: Accepted%s", w.took(w.answered))
 	return w.await(w.node, at, "Waiting for the virtual node to be ready")
 }
 

@@ -26,6 +26,16 @@ type script struct {
 	fail context.CancelCauseFunc
 	// progress is that of the work outside tasks.
 	progress *progress
+	// verbose shows times: those of the tasks, and of the phases they are started in.
+	verbose bool
+	began   time.Time
+	phases  []phase
+}
+
+// phase is a part of a verb's work; its tasks may run beside those of others.
+type phase struct {
+	name  string
+	tasks []*task
 }
 
 // newScript ends all work when ctx ends or the timeout has passed. The returned function frees
@@ -34,7 +44,7 @@ func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, fu
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	ctx, fail := context.WithCancelCause(ctx)
 	ctx, p := withProgress(ctx)
-	return &script{printer: e.printer, ctx: ctx, fail: fail, progress: p}, func() { fail(nil); cancel() }
+	return &script{printer: e.printer, ctx: ctx, fail: fail, progress: p, verbose: e.verbose, began: time.Now()}, func() { fail(nil); cancel() }
 }
 
 // busy shows on a terminal what is done and what it waits for, until the next line.
@@ -45,15 +55,19 @@ func (s *script) busy(at side, doing string) {
 
 // task is one piece of work; done is closed when it has ended with err.
 type task struct {
-	done     chan struct{}
-	err      error
-	progress *progress
+	done         chan struct{}
+	err          error
+	progress     *progress
+	began, ended time.Time
 }
 
 // start begins the work as soon as the tasks before it have succeeded.
 func (s *script) start(work func(ctx context.Context) error, before ...*task) *task {
 	ctx, p := withProgress(s.ctx)
 	t := &task{done: make(chan struct{}), progress: p}
+	if last := len(s.phases) - 1; last >= 0 {
+		s.phases[last].tasks = append(s.phases[last].tasks, t)
+	}
 	go func() {
 		defer close(t.done)
 		for _, b := range before {
@@ -65,7 +79,10 @@ func (s *script) start(work func(ctx context.Context) error, before ...*task) *t
 		if t.err = context.Cause(ctx); t.err != nil {
 			return
 		}
-		if t.err = work(ctx); t.err != nil {
+		t.began = time.Now()
+		t.err = work(ctx)
+		t.ended = time.Now()
+		if t.err != nil {
 			s.fail(t.err)
 		}
 	}()
@@ -100,9 +117,47 @@ func (s *script) say(rows ...row) error {
 		if err := s.await(r.work, r.at, r.doing); err != nil {
 			return err
 		}
-		s.info(r.at, "%s", r.done)
+		s.info(r.at, "%s%s", r.done, s.took(r.work))
 	}
 	return nil
+}
+
+// took is how long a task that has ended took, for who wants to know.
+func (s *script) took(t *task) string {
+	if !s.verbose {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2fs)", t.ended.Sub(t.began).Seconds())
+}
+
+// begin names the phase to which the tasks started from now on belong.
+func (s *script) begin(name string) { s.phases = append(s.phases, phase{name: name}) }
+
+// times prints when each phase was worked on, counted from the start of the command.
+func (s *script) times() {
+	if !s.verbose {
+		return
+	}
+	for _, p := range s.phases {
+		var from, to time.Time
+		for _, t := range p.tasks {
+			select {
+			case <-t.done:
+			default:
+				continue // nobody waits for it
+			}
+			if from.IsZero() || t.began.Before(from) {
+				from = t.began
+			}
+			if t.ended.After(to) {
+				to = t.ended
+			}
+		}
+		if !from.IsZero() {
+			s.info(nowhere, "Time of %s: %.2fs, from %.2fs to %.2fs", p.name, to.Sub(from).Seconds(), from.Sub(s.began).Seconds(), to.Sub(s.began).Seconds())
+		}
+	}
+	s.info(nowhere, "Time in all: %.2fs", time.Since(s.began).Seconds())
 }
 
 // both begins work on two clusters and returns the tasks.

@@ -4,6 +4,8 @@
 package cli_test
 
 import (
+	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -15,6 +17,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +31,7 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,7 +49,7 @@ import (
 // with another address.
 func newSession(t *testing.T, names ...string) *session {
 	t.Helper()
-	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}}
+	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}, hanging: map[string]string{}}
 	for _, name := range names {
 		stoppable := &mortal{T: t}
 		s.clusters[name], s.stops[name] = apitest.Start(stoppable), stoppable.end
@@ -92,6 +96,35 @@ func (s *session) kubeconfig(t *testing.T, name string, cluster *clientcmdapi.Cl
 	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, name)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hang opens a port that takes connections and never answers, in the place of a cluster whose API
+// server hangs.
+func (s *session) hang(t *testing.T, name string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() }) // the test is over
+	cluster, user := s.admin(name)
+	s.hanging[name] = listener.Addr().String()
+	cluster.Server = "https://" + s.hanging[name]
+	s.kubeconfig(t, name+"-hanging", cluster, user)
+}
+
+// proxy waits until the control plane of a cluster reaches milan through a URL, or directly.
+func (s *session) proxy(t *testing.T, cluster, wanted string) {
+	t.Helper()
+	secret := &corev1.Secret{}
+	soon(t, "the proxy is "+wanted, func(ctx context.Context) (bool, error) {
+		name := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "kubeconfig-controlplane-milan"}
+		if err := s.client(t, cluster).Get(ctx, name, secret); err != nil {
+			return false, err
+		}
+		config, err := clientcmd.Load(secret.Data[api.KubeconfigField])
+		return err == nil && cmp.Or(config.Clusters["milan"].ProxyURL, "none") == wanted, err
+	})
 }
 
 // become lets a kubeconfig that liqoctl made lead to an API server of the test, which does not know
@@ -172,6 +205,40 @@ func raw(t *testing.T, content map[string]any) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// ready waits for the condition of objects that has this name.
+func (s *session) ready(t *testing.T, cluster string, manifests []byte) {
+	t.Helper()
+	for _, object := range decode(t, manifests) {
+		soon(t, object.GetName()+" is Ready", func(ctx context.Context) (bool, error) {
+			err := s.client(t, cluster).Get(ctx, client.ObjectKeyFromObject(object), object)
+			conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+			return slices.ContainsFunc(conditions, func(c any) bool {
+				return c.(map[string]any)["type"] == "Ready" && c.(map[string]any)["status"] == "True"
+			}), err
+		})
+	}
+}
+
+// docs types what a page tells below a heading, in $DIR, where $ROME and $MILAN are kubeconfigs.
+func (s *session) docs(t *testing.T, page, heading string) {
+	t.Helper()
+	text := pages(t)["../docs/"+page]
+	_, section, ok := strings.Cut(text, "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %s", page, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, b := range blocksOf(t, page, section, "console") {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc", b.text)
+		cmd.Dir = s.dir
+		cmd.Env = append(os.Environ(), "ROME="+filepath.Join(s.dir, "rome"), "MILAN="+filepath.Join(s.dir, "milan"),
+			"PATH="+filepath.Dir(binary(t, "kubectl"))+string(os.PathListSeparator)+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", b, err, out)
+		}
+	}
 }
 
 func (s *session) delete(t *testing.T, cluster string, manifests []byte) {
@@ -275,12 +342,12 @@ func roles(t *testing.T) []byte {
 	for _, object := range decode(t, []byte(rel.Manifest)) {
 		peeringUser := object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser
 		if peeringUser || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
-			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-tenants"}, object.GetName()) {
+			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-parameters", "liqo-peer-tenants"}, object.GetName()) {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 9 {
-		t.Fatalf("%d roles and policies of others, want 9", len(out))
+	if len(out) != 11 {
+		t.Fatalf("%d roles and policies of others, want 11", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }

@@ -46,7 +46,7 @@ func TestTerminal(t *testing.T) {
 	}
 	s := newSession(t, "rome")
 	for _, name := range []string{"rome.yaml", "busy.yaml", "verdict.yaml"} {
-		s.apply(t, "rome", file(t, archive, name))
+		s.apply(t, "rome", s.file(t, archive, name))
 	}
 	user, screen := terminal(t)
 	shown := make(chan string)

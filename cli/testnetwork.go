@@ -27,6 +27,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
@@ -462,7 +463,7 @@ func (t *trial) addRemapped(sites []site) error {
 				if k.Status.Remote == nil || len(k.Status.Remote.CIDR.External) == 0 {
 					continue
 				}
-				address, err := remapped(ip.Status.IP, k.Status.Remote.CIDR.External[0])
+				address, err := plan.Remapped(ip.Status.IP, k.Status.Remote.CIDR.External[0])
 				if err != nil {
 					return err
 				}

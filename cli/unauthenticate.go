@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,24 +56,35 @@ var errSlicesPresent = errors.New("resourceslices are still present on consumer 
 // unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
 // from the provider afterwards.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
-	if consumer.tenant != "" {
-		slices, err := consumer.all(s.ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
-			api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id,
-		})
-		if err != nil {
-			return err
-		}
-		if len(slices) > 0 {
-			return errSlicesPresent
-		}
+	if err := noSlices(s.ctx, consumer, provider); err != nil {
+		return err
 	}
 	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
-	if err := s.clear(clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
-		doing: "Deleting identity", gone: "Identity control plane correctly deleted", none: "Identity control plane already deleted"}); err != nil {
+	if err := s.dropIdentity(consumer, provider, wait); err != nil {
 		return err
 	}
 	return s.clear(clearance{cluster: provider, in: provider.tenant, peer: consumer.id, list: &authv1beta1.TenantList{}, wait: wait,
 		doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"})
+}
+
+// noSlices refuses while there are slices. Those being deleted do not count: the credentials stay
+// until they are gone, however soon their Identity is deleted.
+func noSlices(ctx context.Context, consumer, provider *cluster) error {
+	if consumer.tenant == "" {
+		return nil
+	}
+	found, err := consumer.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
+		api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id,
+	})
+	if slices.ContainsFunc(found, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil }) {
+		return errSlicesPresent
+	}
+	return err
+}
+
+func (s *script) dropIdentity(consumer, provider *cluster, wait bool) error {
+	return s.clear(clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
+		doing: "Deleting identity", gone: "Identity control plane correctly deleted", none: "Identity control plane already deleted"})
 }
 
 // clearance says what to remove from a namespace and how to speak of it.

@@ -4,9 +4,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,11 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
@@ -49,21 +52,26 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	defer stop()
 	consumer, provider, err := e.connect(s.ctx, p)
 	if silent := (*noAnswer)(nil); errors.As(err, &silent) && silent.at == remote {
-		return hint(err, "if the cluster is gone for good, run '%s force unpeer <its cluster ID>'", e.name)
+		return s.withdraw(consumer, provider, err)
 	}
 	if err != nil {
 		return err
 	}
-	bidirectional, err := consumer.alsoServes(s.ctx, provider.id)
+	if err := findTenants(s.ctx, consumer, provider); err != nil {
+		return err
+	}
+	bidirectional, err := servesBack(s.ctx, consumer, provider)
 	if err != nil {
 		return err
 	}
 	if bidirectional && o.deleteNamespaces {
 		return errBidirectional
 	}
-	if err := findTenants(s.ctx, consumer, provider); err != nil {
-		return err
-	}
+	return withRests(s.takeApart(consumer, provider, bidirectional, o), consumer, provider)
+}
+
+// takeApart takes everything away but what the other direction needs.
+func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o unpeerOptions) error {
 	if err := s.dropOffloading(consumer, provider, o.wait); err != nil {
 		return err
 	}
@@ -93,14 +101,99 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	return nil
 }
 
-// alsoServes reports whether the peer is a consumer of ours as well.
-func (c *cluster) alsoServes(ctx context.Context, peer string) (bool, error) {
-	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
-	err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// servesBack reports whether the provider is a consumer of ours as well: we hold its Tenant, or it
+// holds what such a peering consists of. The ForeignCluster is not asked: it sums up what was there
+// a while ago, and has forgotten our own direction when it is removed a second time.
+func servesBack(ctx context.Context, consumer, provider *cluster) (bool, error) {
+	holds := func(c *cluster, peer string, list client.ObjectList) (bool, error) {
+		err := c.listOf(ctx, everywhere, peer, list)
+		if apierrors.IsForbidden(err) { // to a peering user, at the provider
+			return false, nil
+		}
+		return meta.LenList(list) > 0, err
 	}
-	return foreign.Status.Role == corev1beta1.RoleConsumerAndProvider, c.describe("read", foreign, err)
+	if tenant, err := holds(consumer, provider.id, &authv1beta1.TenantList{}); tenant || err != nil {
+		return tenant, err
+	}
+	if identity, err := holds(provider, consumer.id, &authv1beta1.IdentityList{}); identity || err != nil {
+		return identity, err
+	}
+	return holds(provider, consumer.id, &offv1beta1.VirtualNodeList{})
+}
+
+// withdraw ends the consumer's half of a peering whose provider does not answer: what needs the
+// provider goes when it answers again, and a second run takes the rest away.
+func (s *script) withdraw(consumer, provider *cluster, silent error) error {
+	const gone = "if the cluster is gone for good, run '%s force unpeer %s'"
+	id, err := consumer.whose(s.ctx, provider.config)
+	if err != nil || id == "" {
+		return hint(silent, gone, consumer.env.name, "<its cluster ID>")
+	}
+	provider.id = id
+	if consumer.tenant, err = consumer.findTenant(s.ctx, id); err != nil {
+		return err
+	}
+	if err := s.dropOffloading(consumer, provider, false); err != nil {
+		return err
+	}
+	if err := s.dropIdentity(consumer, provider, false); err != nil {
+		return err
+	}
+	left, err := consumer.remnantsOf(s.ctx, id)
+	if err != nil {
+		return err
+	}
+	left = slices.DeleteFunc(left, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil })
+	if len(left) > 0 {
+		s.warn(local, "Gone when %s answers: %s", id, consumer.namesOf(left))
+	}
+	s.warn(remote, "The Tenant, what runs there and the network stay; run '%s unpeer' again when %s answers. Its administrator can end the pods there with '%s drain tenant %s'",
+		consumer.env.name, id, consumer.env.name, consumer.id)
+	return hint(silent, gone, consumer.env.name, id)
+}
+
+// whose is the ID of the provider behind an API server, which one of our kubeconfigs leads to;
+// empty when none does. One server can have several addresses, but every cluster has its own authority.
+func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error) {
+	server = rest.CopyConfig(server)
+	if err := rest.LoadTLSFiles(server); err != nil {
+		return "", fmt.Errorf("read certificates: %w", err)
+	}
+	kubeconfigs, err := c.all(ctx, &corev1.SecretList{}, client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)})
+	if err != nil {
+		return "", err
+	}
+	for _, object := range kubeconfigs {
+		known, err := clientcmd.RESTConfigFromKubeConfig(object.(*corev1.Secret).Data[api.KubeconfigField])
+		if err == nil && (known.Host == server.Host || len(known.CAData) > 0 && bytes.Equal(known.CAData, server.CAData)) {
+			return object.GetLabels()[api.LabelRemoteClusterID], nil
+		}
+	}
+	return "", nil
+}
+
+// withRests adds to a passed deadline what is left of the direction on both sides.
+func withRests(err error, consumer, provider *cluster) error {
+	if !errors.Is(err, errTimeout) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	var names []string
+	add := func(c *cluster, peer string, list client.ObjectList, labels client.MatchingLabels) {
+		left, _ := c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer}, labels)
+		for _, object := range left {
+			names = append(names, c.side.String()+c.nameOf(object))
+		}
+	}
+	add(consumer, provider.id, &authv1beta1.ResourceSliceList{}, client.MatchingLabels{api.LabelReplication: api.True})
+	add(consumer, provider.id, &offv1beta1.VirtualNodeList{}, nil)
+	add(consumer, provider.id, &authv1beta1.IdentityList{}, nil)
+	add(provider, consumer.id, &authv1beta1.TenantList{}, nil)
+	if len(names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; still there: %s; run unpeer again to go on", err, someNames(names))
 }
 
 // dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to

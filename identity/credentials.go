@@ -9,8 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
@@ -18,11 +21,14 @@ import (
 // identities turns the credentials a provider gave into kubeconfig Secrets.
 func (o Options) identities() ctl.Registrar {
 	return ctl.Controller[*authv1beta1.Identity, plan.IdentityInput]{
-		Name:    "identity",
-		Owns:    []client.Object{&corev1.Secret{}, &authv1beta1.Renew{}},
-		Watches: []ctl.Watch{{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.IdentityList{})}},
-		Gather:  o.gatherIdentity,
-		Plan:    plan.Identity,
+		Name: "identity",
+		Owns: []client.Object{&corev1.Secret{}, &authv1beta1.Renew{}},
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.IdentityList{})},
+			{Kind: &netv1beta1.Configuration{}, Map: identitiesOfPeer},
+		},
+		Gather: o.gatherIdentity,
+		Plan:   plan.Identity,
 	}
 }
 
@@ -31,6 +37,7 @@ func (o Options) identities() ctl.Registrar {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 
 func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1beta1.Identity) (plan.IdentityInput, error) {
 	in := plan.IdentityInput{Root: root, ClusterID: o.ClusterID}
@@ -38,8 +45,24 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 	if in.PrivateKey, err = o.privateKey(ctx, r); err != nil {
 		return in, err
 	}
-	in.Renew, err = found(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{})
-	return in, err
+	if in.Renew, err = found(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{}); err != nil {
+		return in, err
+	}
+	name := client.ObjectKey{Namespace: root.Namespace, Name: api.ControlPlaneIdentityName(root.Spec.ClusterID)}
+	if in.ControlPlane, err = found(ctx, r, name, &authv1beta1.Identity{}); err != nil {
+		return in, err
+	}
+	var seen netv1beta1.ConfigurationList
+	if err := r.List(ctx, &seen, client.MatchingLabels{api.LabelRemoteClusterID: root.Spec.ClusterID}); err != nil {
+		return in, fmt.Errorf("list configurations: %w", err)
+	}
+	in.Configurations = seen.Items
+	return in, nil
+}
+
+// identitiesOfPeer maps a Configuration to the Identities for the same provider.
+func identitiesOfPeer(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	return roots(ctx, r, &authv1beta1.IdentityList{}, client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
 }
 
 // renews hands fresh control-plane credentials to consumers.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
@@ -25,6 +26,11 @@ type IdentityInput struct {
 	PrivateKey []byte
 	// Renew is the mailbox of Root in which the provider leaves fresh credentials, nil for none.
 	Renew *authv1beta1.Renew
+	// ControlPlane is the control plane's Identity for the same provider, nil for none: it says
+	// whether the provider is reached in band.
+	ControlPlane *authv1beta1.Identity
+	// Configurations tell how this cluster sees the provider's ranges; only read in band.
+	Configurations []netv1beta1.Configuration
 }
 
 // Identity plans the kubeconfig Secret of an Identity and, for a control plane, the permanent
@@ -81,7 +87,7 @@ func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certific
 func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams) ([]byte, error) {
 	return Kubeconfig{
 		Cluster: in.Root.Spec.ClusterID, User: in.Root.Name, Namespace: in.Root.Spec.Namespace,
-		Server: p.APIServer, Proxy: p.ProxyURL, CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
+		Server: p.APIServer, Proxy: in.proxy(), CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
 	}.Encode()
 }
 

@@ -40,6 +40,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity/plan"
@@ -132,9 +133,16 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		}
 		return plan.Tenant(in)
 	case *authv1beta1.Identity:
-		return plan.Identity(plan.IdentityInput{
+		in := plan.IdentityInput{
 			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: first[*authv1beta1.Renew](objects),
-		})
+			Configurations: values[*netv1beta1.Configuration](objects),
+		}
+		for _, other := range values[*authv1beta1.Identity](objects) {
+			if other.Name == api.ControlPlaneIdentityName(root.Spec.ClusterID) {
+				in.ControlPlane = &other
+			}
+		}
+		return plan.Identity(in)
 	case *authv1beta1.Renew:
 		return plan.Renew(plan.RenewInput{Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects))})
 	case *authv1beta1.ResourceSlice:
