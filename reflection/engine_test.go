@@ -522,8 +522,26 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 		return equal(service.Spec.Selector, s.Spec.Selector)
 	})
 
-	// An address nobody can reach there.
-	slice.Endpoints[0].Addresses = []string{"192.168.1.1"}
+	addresses := func(want ...string) {
+		t.Helper()
+		w.exists(w.remote, &remote, remoteNS, "web-1", func() error {
+			var got []string
+			for _, e := range remote.Spec.Template.Endpoints {
+				got = append(got, e.Addresses...)
+			}
+			return equal(want, got)
+		})
+	}
+
+	// An address nobody can reach there is told; the other endpoints go on following home.
+	unreachable := slice.Endpoints[0].DeepCopy()
+	unreachable.Addresses = []string{"192.168.1.1"}
+	slice.Endpoints[0].Addresses = []string{"10.10.3.4"}
+	slice.Endpoints = append(slice.Endpoints, *unreachable)
 	w.must("update", w.home.Update(t.Context(), slice))
 	w.event("web-1", "FailedReflection", "192.168.1.1 not found")
+	addresses("10.10.3.4")
+	slice.Endpoints = slice.Endpoints[2:]
+	w.must("update", w.home.Update(t.Context(), slice))
+	addresses()
 }

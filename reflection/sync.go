@@ -114,25 +114,33 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 			return o, 0, w.failed(ctx, o.Home, key, err)
 		}
 	}
-	want, err := w.Push(o, v)
-	if err != nil {
-		w.tell(ctx, o.Home, key, reasonFailed, w.failure(err))
-		return o, 0, nil // only a change helps
+	want, complaint := w.Push(o, v)
+	var err error
+	if want != nil || complaint == nil {
+		err = w.bring(ctx, key, o, want, v)
 	}
+	if complaint != nil && err == nil {
+		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
+	}
+	return o, after, err
+}
+
+// bring makes the remote object what is wanted, nil for none.
+func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View) error {
 	switch {
 	case want == nil && (o.Remote == nil || w.Keeps):
-		return o, 0, w.release(ctx, key, o.Home)
+		return w.release(ctx, key, o.Home)
 	case want == nil:
-		return o, 0, w.withdraw(ctx, key, o, v)
+		return w.withdraw(ctx, key, o, v)
 	case o.Remote == nil:
 		if err := w.hold(ctx, key, o.Home); err != nil {
-			return o, 0, err
+			return err
 		}
-		return o, after, w.create(ctx, key, o.Home, want)
+		return w.create(ctx, key, o.Home, want)
 	case o.Remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(o.Remote, want):
-		return o, after, nil
+		return nil
 	}
-	return o, after, w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
+	return w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
 }
 
 // withdraw deletes a remote object that should not be, or not be as it is.

@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -16,16 +17,19 @@ import (
 // EndpointSlice pushes the endpoints that are not at the provider: those are covered by its own
 // slices. Home pods keep their addresses, which the provider remaps as it does all of this
 // cluster's; others (pods at further providers) are named by the address this cluster gives
-// them for its peers. A slice without such endpoints is not pushed. It fails when an address
-// cannot be reached by the provider, and when annotations contradict each other.
+// them for its peers. A slice without such endpoints is not pushed.
+//
+// Endpoints the provider cannot reach are left out and named by the error beside the slice: the
+// others must go on following home, or traffic would go to pods that are no more. Annotations
+// that contradict each other are an error without a slice.
 func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice, v View) (*offv1beta1.ShadowEndpointSlice, error) {
 	wanted, err := sliceReflects(home, v)
 	if err != nil || !wanted {
 		return nil, err
 	}
-	endpoints, err := endpointsElsewhere(home, v)
-	if err != nil || len(endpoints) == 0 {
-		return nil, err
+	endpoints, unreachable := endpointsElsewhere(home, v)
+	if len(endpoints) == 0 && unreachable == nil {
+		return nil, nil
 	}
 	out := &offv1beta1.ShadowEndpointSlice{}
 	if remote != nil {
@@ -41,7 +45,7 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	if remote != nil && remote.Spec.Template.AddressType != home.AddressType {
 		return nil, nil
 	}
-	return out, nil
+	return out, unreachable
 }
 
 // sliceReflects: a slice's own annotation decides, otherwise its Service.
@@ -61,15 +65,17 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 	return reflects(v.Service.Annotations, v.ServiceAllowList), nil
 }
 
-func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) ([]discoveryv1.Endpoint, error) {
-	var out []discoveryv1.Endpoint
+// endpointsElsewhere are the endpoints to push; the error names the first address that keeps one
+// from being among them.
+func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint, unreachable error) {
 	for _, in := range home.Endpoints {
 		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
 			continue
 		}
 		addresses, err := peerAddresses(in.Addresses, v)
 		if err != nil {
-			return nil, err
+			unreachable = cmp.Or(unreachable, err)
+			continue
 		}
 		out = append(out, discoveryv1.Endpoint{
 			Addresses:  addresses,
@@ -78,7 +84,7 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) ([]discoveryv1.
 			NodeName:   new(v.Consumer),
 		})
 	}
-	return out, nil
+	return out, unreachable
 }
 
 // peerAddresses are the addresses under which the provider reaches an endpoint, before it
@@ -93,7 +99,7 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 		}
 		external, ok := v.External[addr]
 		if !ok {
-			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it", text)
+			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it, so its endpoint is left out", text)
 		}
 		out[i] = external.String()
 	}
