@@ -361,7 +361,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	// Its tokens lie in a Secret there.
 	var tokens corev1.Secret
 	w.exists(w.remote, &tokens, remoteNS, "web-token")
-	if len(tokens.Data) != 1 || tokens.Labels[api.LabelServiceAccountName] != "default" {
+	if string(tokens.Data["namespace"]) != homeNS || len(tokens.Data) != 2 || tokens.Labels[api.LabelServiceAccountName] != "default" {
 		t.Errorf("tokens: %v", tokens.Labels)
 	}
 
