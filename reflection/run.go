@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	PodIP netip.Addr
 	// LocalPodCIDRs of the home cluster; empty = as the Configuration of the provider says.
 	LocalPodCIDRs []netip.Prefix
+	// PeerPods lead from the provider's pod addresses to those seen here; empty = likewise.
+	PeerPods []translate.Remap
 	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
 	DisableIPReflection bool
 	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
@@ -58,6 +61,8 @@ type Options struct {
 	// NoLease has every virtual node reflect what all those of a provider have in common; false =
 	// when there are several, one of them is elected.
 	NoLease bool
+	// Lease are the times of that election.
+	Lease elect.Times
 	// Metrics is where the counters are registered; nil = nowhere.
 	Metrics prometheus.Registerer
 }

@@ -106,6 +106,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		Provider:           v.Provider,
 		Node:               v.Node,
 		HomePods:           v.LocalPodCIDRs,
+		PeerPods:           v.PeerPods,
 		HideIPs:            v.DisableIPReflection,
 		HostIP:             v.PodIP,
 		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, Unsupported: v.DisableAPIServerSupport},
@@ -185,7 +186,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		if len(out.HomePods) == 0 && c.Spec.Local != nil {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}
-		if c.Spec.Remote == nil || c.Status.Remote == nil {
+		if c.Spec.Remote == nil || c.Status.Remote == nil || len(v.PeerPods) > 0 {
 			continue
 		}
 		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)

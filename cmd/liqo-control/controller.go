@@ -74,6 +74,8 @@ type controllerFlags struct {
 	runtimeClass, realStorageClass   string
 	vkOptionsTemplate, webhookSecret string
 	storage                          bool
+
+	shadowPodWorkers, shadowEndpointSliceWorkers int
 }
 
 func controller() *cobra.Command {
@@ -123,10 +125,12 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "", "storage class offered as default; empty means the cluster's own")
 	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
 	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", "liqo", "runtime class whose pods admission leaves alone")
+	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
+	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
 	ignore(cmd, "virtual-storage-class-name", "storage-namespace",
 		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
-		"foreign-cluster-workers", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers", "ip-ctrl-workers", "network-ctrl-workers",
+		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
 		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
 		"gateway-template-watch-enabled", "gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
 		"enable-api-server-proxy-ip-remapping", "api-server-ip-use-endpointslices", "resync-period",
@@ -295,13 +299,15 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			Kubelet: offloadingplan.KubeletSettings{
 				ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
 			},
-			DefaultOptions:        defaultOptions,
-			RuntimeClass:          f.runtimeClass,
-			EnforceResources:      f.enforceResources,
-			DenyDirectConnections: f.denyDirectConnections,
-			ReplaceLostPods:       f.nodeFailure,
-			WebhookPort:           f.webhookPort,
-			WebhookSecret:         f.webhookSecret,
+			DefaultOptions:             defaultOptions,
+			RuntimeClass:               f.runtimeClass,
+			EnforceResources:           f.enforceResources,
+			DenyDirectConnections:      f.denyDirectConnections,
+			ReplaceLostPods:            f.nodeFailure,
+			ShadowPodWorkers:           f.shadowPodWorkers,
+			ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
+			WebhookPort:                f.webhookPort,
+			WebhookSecret:              f.webhookSecret,
 		})...)
 	}
 	return all, nil

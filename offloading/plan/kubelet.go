@@ -81,6 +81,7 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 		replicas = *o.Replicas
 	}
 	// One kubelet after the other: two at once would write each other's address into the Node.
+	// Several elect one of them.
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
 		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
@@ -159,11 +160,26 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if !s.ReflectIPs {
 		args = append(args, "--disable-ip-reflection")
 	}
+	if o.Replicas != nil && *o.Replicas > 1 {
+		args = append(args, fmt.Sprintf("--vk-replicas=%d", *o.Replicas))
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.ReflectorsConfig)) {
+		if !reflected(name) {
+			continue // a flag the kubelet does not know would keep it from starting
+		}
 		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", name, o.ReflectorsConfig[name].Workers))
 		optional(name+"-reflection-type", string(o.ReflectorsConfig[name].Type))
 	}
 	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
+}
+
+// reflected says whether virtual kubelets have a reflector of this name.
+func reflected(name string) bool {
+	switch name {
+	case "pod", "serviceaccount", "service", "endpointslice", "ingress", "configmap", "secret", "event", "persistentvolumeclaim":
+		return true
+	}
+	return false
 }
 
 // classArgs tell which classes the provider offers; of several the default one is used.
