@@ -150,16 +150,17 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
-	c.Kinds = eventKinds(o, r.pods)
-	if r.back, err = New(c.reversed()); err != nil {
-		return nil, err
-	}
 	c.Kinds = namespaceKinds(o)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),
 		Options: o,
 		first:   make(chan struct{}),
+	}
+	back := c.reversed()
+	back.Kinds = eventKinds(o, podOf(r.pods), r.shared.origin)
+	if r.back, err = New(back); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -79,6 +81,17 @@ func (s *shared) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// origin finds the home object behind an object of the provider, while it is our term.
+func (s *shared) origin(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
+	s.mu.Lock()
+	e := s.engine
+	s.mu.Unlock()
+	if e == nil {
+		return nil, nil
+	}
+	return e.origin(ctx, kind, key)
 }
 
 // reflect runs an engine until ctx ends.
