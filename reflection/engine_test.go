@@ -533,6 +533,42 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 		})
 	}
 
+	// What the provider says about it is shown, and of another Service of its nothing.
+	w.create(w.remote, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: remoteNS}, Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}})
+	w.create(w.home, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: homeNS}, Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}})
+	for _, name := range []string{"theirs", "web"} {
+		w.create(w.remote, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: name + ".lb", Namespace: remoteNS},
+			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: remoteNS, Name: name, UID: s.UID},
+			Type:           corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed", Message: "no address left",
+		})
+	}
+	w.event("web", "SyncLoadBalancerFailed", "no address left (remote)")
+	w.event("theirs", "FailedReflection", "remote object already exists")
+	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "theirs.lb"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an event about what is not ours is shown (%v)", err)
+	}
+
+	// A pod at a further provider is named by its address there, if the user wants it.
+	const turin = "liqo-tenant-turin"
+	w.create(w.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turin}})
+	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "turin-1", Namespace: turin}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: "turin"}})
+	conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "turin", Namespace: turin, Labels: map[string]string{api.LabelRemoteClusterID: "turin"}}}
+	conf.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.30.0.0/16"}}}
+	w.create(w.home, conf)
+	conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.73.0.0/16"}}}
+	w.must("status of configuration", w.home.Status().Update(t.Context(), conf))
+	service.Annotations = map[string]string{api.AnnotationUseDirectConnections: "true"}
+	w.must("want direct connections", w.home.Update(t.Context(), service))
+	direct := discoveryv1.Endpoint{Addresses: []string{"10.73.1.1"}, NodeName: new("turin-1")}
+	slice.Endpoints = append(slice.Endpoints, direct)
+	w.must("update", w.home.Update(t.Context(), slice))
+	addresses("10.10.3.3", "10.30.1.1")
+	if err := equal(`{"turin":["10.30.1.1"]}`, remote.Annotations[api.AnnotationDirectConnectionsData]); err != nil {
+		t.Error(err)
+	}
+	slice.Endpoints = slice.Endpoints[:2]
+
 	// An address nobody can reach there is told; the other endpoints go on following home.
 	unreachable := slice.Endpoints[0].DeepCopy()
 	unreachable.Addresses = []string{"192.168.1.1"}
