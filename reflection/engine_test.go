@@ -18,8 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -234,6 +237,7 @@ func TestReflection(t *testing.T) {
 	}{
 		{"config follows home", configFollowsHome},
 		{"endpoints elsewhere are reflected", endpointsElsewhereAreReflected},
+		{"a custom resource is reflected", aCustomResourceIsReflected},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
@@ -580,4 +584,90 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	slice.Endpoints = slice.Endpoints[2:]
 	w.must("update", w.home.Update(t.Context(), slice))
 	addresses()
+}
+
+// aCustomResourceIsReflected by its names alone.
+func aCustomResourceIsReflected(t *testing.T, w *world) {
+	custom, err := reflection.ParseCustomResource("wares.v1.example.com", "Ware:2:DenyList")
+	w.must("parse", err)
+	w.options.Custom = []reflection.CustomResource{custom}
+	w.serveWares(w.home, "virtual-kubelet", rbacv1.UserKind)
+	w.serveWares(w.remote, consumer, rbacv1.GroupKind)
+	defer w.reflect()()
+	options := &offv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "liqo"}}
+	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares": {Workers: 2, Kind: "Ware"}}
+	if err := w.home.Create(t.Context(), options); !apierrors.IsInvalid(err) {
+		t.Errorf("a resource without version and group is taken: %v", err)
+	}
+	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares.v1.example.com": {Workers: 2, Kind: "Ware"}, "secret": {Workers: 3}}
+	w.create(w.home, options)
+	ware := func(namespace string, size int64) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": size}}}
+		u.SetGroupVersionKind(custom.Resource.GroupVersion().WithKind("Ware"))
+		u.SetNamespace(namespace)
+		u.SetName("cup")
+		u.SetLabels(map[string]string{"app": "shop"})
+		return u
+	}
+	home := ware(homeNS, 1)
+	w.eventually("create a ware", func(ctx context.Context) error { return w.home.Create(ctx, home) })
+
+	remote := ware(remoteNS, 0)
+	is := func(want map[string]any) func() error {
+		return func() error {
+			got := remote.Object["spec"]
+			if remote.GetLabels()[api.LabelOrigin] != consumer || remote.GetLabels()["app"] != "shop" {
+				return fmt.Errorf("labels %v", remote.GetLabels())
+			}
+			return equal(want, got)
+		}
+	}
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"size": int64(1)}))
+
+	// A change at home goes along, with keys that go; drift and deletion at the provider are repaired.
+	home.Object["spec"] = map[string]any{"colour": "red"}
+	w.must("update", w.home.Update(t.Context(), home))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+	remote.Object["spec"] = map[string]any{"colour": "blue"}
+	w.must("drift", w.remote.Update(t.Context(), remote))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+	w.must("delete remote", w.remote.Delete(t.Context(), remote))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+
+	// The status is the provider's own.
+	remote.Object["status"] = map[string]any{"sold": true}
+	w.must("status", w.remote.Update(t.Context(), remote))
+	home.SetLabels(map[string]string{"app": "shop", "new": "yes"})
+	w.must("update", w.home.Update(t.Context(), home))
+	w.exists(w.remote, remote, remoteNS, "cup", func() error { return equal("yes", remote.GetLabels()["new"]) })
+	if err := equal(map[string]any{"sold": true}, remote.Object["status"]); err != nil {
+		t.Error(err)
+	}
+	w.must("delete", w.home.Delete(t.Context(), home))
+	w.gone(w.remote, remote, remoteNS, "cup")
+}
+
+// serveWares installs the custom resource in a cluster and lets a subject use it.
+func (w *world) serveWares(c client.Client, subject, kind string) {
+	w.Helper()
+	open := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "wares.example.com"}}
+	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "wares", Singular: "ware", Kind: "Ware", ListKind: "WareList"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: open}}},
+	}
+	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	w.must("encode CRD", err)
+	u := &unstructured.Unstructured{Object: text}
+	u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	w.create(c, u)
+	w.create(c, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "wares"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"example.com"}, Resources: []string{"wares"}, Verbs: []string{"*"}},
+	}})
+	w.create(c, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "wares"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wares"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: subject}},
+	})
 }

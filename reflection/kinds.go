@@ -212,6 +212,9 @@ func namespaceKinds(o Options) []Kind {
 		tuning := o.Reflectors[strings.ToLower(kinds[i].Name)]
 		kinds[i].Workers, kinds[i].AllowList = tuning.Workers, tuning.AllowList
 	}
+	for _, custom := range o.Custom {
+		kinds = append(kinds, custom.kind(o))
+	}
 	return kinds
 }
 

@@ -48,6 +48,8 @@ type Options struct {
 	DisableIPReflection bool
 	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
 	Reflectors map[string]Reflector
+	// Custom are further resources of the offloaded namespaces.
+	Custom []CustomResource
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
@@ -119,11 +121,11 @@ type runner struct {
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	s := scheme.New()
-	home, err := NewCluster(o.Home, s)
+	home, err := NewCluster(o.Home, s, o.Custom...)
 	if err != nil {
 		return nil, err
 	}
-	remote, err := NewCluster(o.Remote, s)
+	remote, err := NewCluster(o.Remote, s, o.Custom...)
 	if err != nil {
 		return nil, err
 	}

@@ -120,6 +120,14 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 			reflectors[kind] = reflection.Reflector{Workers: r.Workers, AllowList: r.Type == "AllowList"}
 		}
 	}
+	var custom []reflection.CustomResource
+	for resource, how := range f.CustomReflectors {
+		c, err := reflection.ParseCustomResource(resource, how)
+		if err != nil {
+			return reflection.Options{}, fmt.Errorf("flag --custom-reflection: %w", err)
+		}
+		custom = append(custom, c)
+	}
 	return reflection.Options{
 		Home:                    home,
 		Remote:                  peer.Config(),
@@ -133,6 +141,7 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		PeerPods:                peerPods,
 		DisableIPReflection:     f.DisableIPReflection,
 		Reflectors:              reflectors,
+		Custom:                  custom,
 		LabelsNotReflected:      f.LabelsNotReflected,
 		AnnotationsNotReflected: f.AnnotationsNotReflected,
 		HomeAPIServerHost:       f.HomeAPIServerHost,

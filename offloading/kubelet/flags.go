@@ -75,7 +75,9 @@ type Flags struct {
 	NodeExtraLabels, NodeExtraAnnotations                map[string]string
 	CreateNode                                           bool
 	// Reflectors are by resource in lower case: pod, service, endpointslice, …
-	Reflectors                                  map[string]*Reflector
+	Reflectors map[string]*Reflector
+	// CustomReflectors are custom resources, <plural>.<version>.<group> to <kind>:<workers>[:<type>].
+	CustomReflectors                            map[string]string
 	LabelsNotReflected, AnnotationsNotReflected []string
 	EnableAPIServerSupport                      bool
 	RemoteRealIngressClassName                  string
@@ -158,6 +160,8 @@ func (f *Flags) addReflection(fs *pflag.FlagSet) {
 		fs.IntVar(&r.Workers, kind+"-reflection-workers", r.Workers, "objects of the kind worked on at once; 0 = off")
 		fs.StringVar(&r.Type, kind+"-reflection-type", r.Type, "AllowList or DenyList, for kinds that offer the choice")
 	}
+	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
+		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")
 	fs.StringSliceVar(&f.LocalPodCIDRs, "local-podcidr", f.LocalPodCIDRs, "pod CIDRs of this cluster")
 	fs.BoolVar(&f.DisableIPReflection, "disable-ip-reflection", f.DisableIPReflection, "remote pods show no addresses")
 	fs.StringSliceVar(&f.LabelsNotReflected, "labels-not-reflected", f.LabelsNotReflected, "label keys never reflected")
