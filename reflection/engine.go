@@ -32,6 +32,7 @@ package reflection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -304,10 +305,14 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	counters := []string{key.Namespace, w.Name, w.engine.Peer, w.engine.Node}
-	w.engine.metrics.items.WithLabelValues(counters...).Inc()
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
+	if errors.Is(err, errNotOurs) {
+		err = nil
+	} else {
+		w.engine.metrics.items.WithLabelValues(counters...).Inc()
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		w.engine.metrics.errors.WithLabelValues(counters...).Inc()

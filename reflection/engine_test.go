@@ -7,16 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -238,6 +243,8 @@ func TestReflection(t *testing.T) {
 		{"config follows home", configFollowsHome},
 		{"endpoints elsewhere are reflected", endpointsElsewhereAreReflected},
 		{"a custom resource is reflected", aCustomResourceIsReflected},
+		{"lists decide for every kind", listsDecideForEveryKind},
+		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
@@ -464,7 +471,7 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	second := "milan-second"
 	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: second, Namespace: tenant}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: provider}})
 	other := *w
-	other.options.Node = second
+	other.options.Node, other.options.Metrics = second, prometheus.NewRegistry()
 	stopFirst := w.reflect()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "both", Namespace: homeNS}, Data: map[string]string{"by": "first"}}
 	w.create(w.home, cm)
@@ -487,11 +494,68 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 		t.Errorf("two reflect: %v", err)
 	}
 
+	// The metrics tell what each has looked at.
+	w.create(w.remote, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "both.1", Namespace: remoteNS},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: remoteNS, Name: "both"},
+		Type:           corev1.EventTypeWarning, Reason: "Torn", Message: "torn",
+	})
+	w.event("both", "Torn", "torn (remote)")
+	if got := w.looked("ConfigMap", homeNS, node); got == 0 {
+		t.Error("no ConfigMap was counted")
+	}
+	if err := equal(map[string]bool{"Pod": true, "ServiceAccount": true}, other.counted(second)); err != nil {
+		t.Errorf("the second has looked at more than its pods: %v", err)
+	}
+
 	// The first goes, and the second does its work.
 	stopFirst()
 	cm.Data["by"] = "second"
 	w.must("update", w.home.Update(t.Context(), cm))
 	w.exists(w.remote, &remote, remoteNS, "both", by(second))
+}
+
+// scrape reads the counter of objects looked at, as Prometheus does.
+func (w *world) scrape() []string {
+	w.Helper()
+	answer := httptest.NewRecorder()
+	handler := promhttp.HandlerFor(w.options.Metrics.(*prometheus.Registry), promhttp.HandlerOpts{})
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var lines []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_item_counter{") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// looked is how often objects of a kind were looked at for a virtual node.
+func (w *world) looked(resource, namespace, node string) int {
+	w.Helper()
+	labels := fmt.Sprintf(`{cluster_id=%q,namespace=%q,node_name=%q,reflector_resource=%q} `, provider, namespace, node, resource)
+	for _, line := range w.scrape() {
+		if _, value, ok := strings.Cut(line, labels); ok {
+			n, err := strconv.Atoi(value)
+			w.must("read counter", err)
+			return n
+		}
+	}
+	return 0
+}
+
+// counted are the kinds of which objects were looked at for a virtual node.
+func (w *world) counted(node string) map[string]bool {
+	w.Helper()
+	out := map[string]bool{}
+	for _, line := range w.scrape() {
+		_, kind, _ := strings.Cut(line, `reflector_resource="`)
+		kind, _, _ = strings.Cut(kind, `"`)
+		if strings.Contains(line, fmt.Sprintf("node_name=%q", node)) {
+			out[kind] = true
+		}
+	}
+	return out
 }
 
 func endpointsElsewhereAreReflected(t *testing.T, w *world) {
@@ -670,4 +734,98 @@ func (w *world) serveWares(c client.Client, subject, kind string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wares"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: subject}},
 	})
+}
+
+// listsDecideForEveryKind: under a deny list all goes but what is marked against, under an allow
+// list nothing but what is marked for it, and a mark of "false" is none. Endpoints follow their Service.
+func listsDecideForEveryKind(t *testing.T, w *world) {
+	kinds := map[string]func(meta metav1.ObjectMeta) (home, remote client.Object){
+		"service": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, &corev1.Service{}
+		},
+		"configmap": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.ConfigMap{ObjectMeta: m}, &corev1.ConfigMap{}
+		},
+		"secret": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.Secret{ObjectMeta: m}, &corev1.Secret{}
+		},
+		"ingress": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			rules := []networkingv1.IngressRule{{Host: "shop.example.com"}}
+			return &networkingv1.Ingress{ObjectMeta: m, Spec: networkingv1.IngressSpec{Rules: rules}}, &networkingv1.Ingress{}
+		},
+		"endpointslice": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			m.Labels, m.Annotations = map[string]string{discoveryv1.LabelServiceName: m.Name}, nil
+			return &discoveryv1.EndpointSlice{
+				ObjectMeta: m, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.3.3"}}},
+			}, &offv1beta1.ShadowEndpointSlice{}
+		},
+	}
+	for _, list := range []struct {
+		allow      bool
+		mark       string
+		goes, stay string // the value of the mark on what goes and what stays; none = no mark
+	}{
+		{false, api.AnnotationSkipReflection, "False", ""},
+		{true, api.AnnotationAllowReflection, "", "false"},
+	} {
+		here := *w
+		here.options.Reflectors = reflection.DefaultReflectors()
+		for kind, tuning := range here.options.Reflectors {
+			tuning.AllowList = list.allow && kind != reflection.ReflectEvent
+			here.options.Reflectors[kind] = tuning
+		}
+		stop := here.reflect()
+		var made []client.Object
+		for _, kind := range []string{"service", "configmap", "secret", "ingress", "endpointslice"} {
+			for name, value := range map[string]string{"stays": list.stay, "goes": list.goes} {
+				home, _ := kinds[kind](metav1.ObjectMeta{Name: name, Namespace: homeNS, Annotations: map[string]string{list.mark: value}})
+				here.create(here.home, home)
+				made = append(made, home)
+			}
+		}
+		for kind, of := range kinds {
+			_, remote := of(metav1.ObjectMeta{})
+			here.exists(here.remote, remote, remoteNS, "goes")
+			if err := here.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "stays"}, remote); !apierrors.IsNotFound(err) {
+				t.Errorf("allow list %t: %s that should stay at home is reflected (%v)", list.allow, kind, err)
+			}
+		}
+		for _, home := range made {
+			here.must("delete", here.home.Delete(t.Context(), home))
+		}
+		for _, of := range kinds {
+			_, remote := of(metav1.ObjectMeta{})
+			here.gone(here.remote, remote, remoteNS, "goes")
+		}
+		stop()
+	}
+}
+
+// tokensAreFresh: a token is requested anew when 80 % of its life has passed, and not before.
+func tokensAreFresh(t *testing.T, w *world) {
+	defer w.reflect()()
+	p := pod("fresh")
+	p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds = new(int64(600))
+	w.create(w.home, p)
+	var tokens corev1.Secret
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token")
+	first := string(tokens.Data["api.token"])
+	expires, err := time.Parse(time.RFC3339, tokens.Annotations[api.AnnotationServiceAccountExpiration])
+	if left := time.Until(expires); err != nil || left < 9*time.Minute || left > 10*time.Minute {
+		t.Errorf("the token of 10 minutes ends in %s (%v)", left, err)
+	}
+
+	// 7:57 minutes later: in 3 seconds 80 % have passed.
+	due := time.Now().Add(123 * time.Second)
+	tokens.Annotations[api.AnnotationServiceAccountExpiration] = due.UTC().Format(time.RFC3339)
+	w.must("let time pass", w.remote.Update(t.Context(), &tokens))
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token", func() error {
+		if string(tokens.Data["api.token"]) == first {
+			return errors.New("the same token")
+		}
+		return nil
+	})
+	if early := due.Add(-121 * time.Second); time.Now().Before(early) {
+		t.Errorf("requested anew %s early", time.Until(early))
+	}
 }

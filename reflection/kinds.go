@@ -175,9 +175,9 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 			}
 		}
 		if time.Since(event.CreationTimestamp.Time) < fresh {
-			return v, time.Second, nil
+			return v, time.Second, errNotOurs
 		}
-		return v, 0, nil
+		return v, 0, errNotOurs
 	}
 }
 

@@ -6,6 +6,7 @@ package reflection
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 
 	"github.com/liqo-go/liqo/reflection/translate"
 )
+
+// errNotOurs: what was looked at is nothing we keep equal. It is no failure, and is not counted.
+var errNotOurs = errors.New("not ours")
 
 // sync brings one object in line:
 //
@@ -41,6 +45,10 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	if err != nil {
 		return 0, err
 	}
+	if o.Home == nil && o.Remote == nil {
+		w.shown(key, "")
+		return 0, errNotOurs
+	}
 	switch {
 	case o.Home == nil:
 		w.shown(key, "")
@@ -52,7 +60,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		return 0, w.end(ctx, key, o, v)
 	case ns != nil:
 		if o, after, err = w.push(ctx, ns, key, o, v); err != nil {
-			return 0, err
+			return after, err
 		}
 	}
 	return after, w.pull(ctx, key, o, v)
@@ -110,7 +118,10 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 	var after time.Duration
 	if w.Gather != nil {
 		var err error
-		if v, after, err = w.Gather(ctx, ns.home, o, v); err != nil {
+		switch v, after, err = w.Gather(ctx, ns.home, o, v); {
+		case errors.Is(err, errNotOurs):
+			return o, after, err
+		case err != nil:
 			return o, 0, w.failed(ctx, o.Home, key, err)
 		}
 	}
