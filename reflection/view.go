@@ -4,10 +4,13 @@
 package reflection
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -185,8 +188,14 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
+	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // a view must not differ by their order
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	for _, c := range configurations.Items {
 		id := c.Labels[api.LabelRemoteClusterID]
+		if id == v.Provider && c.Namespace != v.TenantNamespace {
+			continue
+		}
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}
