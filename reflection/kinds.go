@@ -149,7 +149,7 @@ type origin func(ctx context.Context, kind string, key types.NamespacedName) (*c
 // podOf finds home pods behind remote pods and the requests for them.
 func podOf(pods client.Reader) origin {
 	return func(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
-		if kind != "Pod" && kind != "ShadowPod" {
+		if !ofPod(kind) {
 			return nil, nil
 		}
 		pod, err := get(ctx, pods, key, &corev1.Pod{})
@@ -160,8 +160,11 @@ func podOf(pods client.Reader) origin {
 	}
 }
 
+// ofPod says whether an object of this kind stands for a home pod, which was there before it.
+func ofPod(kind string) bool { return kind == "Pod" || kind == "ShadowPod" }
+
 // gatherInvolved reads the home object an event is about. An event that is fresh is looked at
-// again: what it is about may not have been seen yet.
+// again: what it is about, if no pod, may not have been seen yet.
 func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	const fresh = 5 * time.Second
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
@@ -174,7 +177,7 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 				return v, 0, err
 			}
 		}
-		if time.Since(event.CreationTimestamp.Time) < fresh {
+		if !ofPod(event.InvolvedObject.Kind) && time.Since(event.CreationTimestamp.Time) < fresh {
 			return v, time.Second, errNotOurs
 		}
 		return v, 0, errNotOurs
