@@ -308,15 +308,16 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			Kubelet: offloadingplan.KubeletSettings{
 				ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
 			},
-			DefaultOptions:             defaultOptions,
-			RuntimeClass:               f.runtimeClass,
-			EnforceResources:           f.enforceResources,
-			DenyDirectConnections:      f.denyDirectConnections,
-			ReplaceLostPods:            f.nodeFailure,
+			DefaultOptions:        defaultOptions,
+			RuntimeClass:          f.runtimeClass,
+			EnforceResources:      f.enforceResources,
+			DenyDirectConnections: f.denyDirectConnections,
+			ReplaceLostPods:       f.nodeFailure,
+			WebhookPort:           f.webhookPort,
+			WebhookSecret:         f.webhookSecret,
+
 			ShadowPodWorkers:           f.shadowPodWorkers,
 			ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
-			WebhookPort:                f.webhookPort,
-			WebhookSecret:              f.webhookSecret,
 		})...)
 	}
 	return all, nil

@@ -39,17 +39,17 @@ import (
 
 const tenant, virtualNode = "liqo-tenant-rome", "rome"
 
-// world is one API server, home and provider in one, with a virtual node nobody keeps yet.
-type world struct {
+// stage is one API server, home and provider in one, with a virtual node nobody keeps yet.
+type stage struct {
 	*testing.T
 	client.WithWatch
 	kubeconfig string
 }
 
-func newWorld(t *testing.T) *world {
+func newStage(t *testing.T) *stage {
 	server := apitest.Start(t)
 	c, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme.New()})
-	w := &world{T: t, WithWatch: c, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	w := &stage{T: t, WithWatch: c, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	w.must("make client", err)
 	text, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: "c",
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) must(what string, err error) {
+func (w *stage) must(what string, err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatalf("%s: %v", what, err)
@@ -81,7 +81,7 @@ func (w *world) must(what string, err error) {
 }
 
 // replica runs a virtual kubelet, one of two, until the returned function is called.
-func (w *world) replica(name, address string) (stop func()) {
+func (w *stage) replica(name, address string) (stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must("find a port", err)
 	port := listener.Addr().(*net.TCPAddr).Port
@@ -103,7 +103,7 @@ func (w *world) replica(name, address string) (stop func()) {
 	}
 }
 
-func (w *world) eventually(what string, check func(ctx context.Context) error) {
+func (w *stage) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -115,7 +115,7 @@ func (w *world) eventually(what string, check func(ctx context.Context) error) {
 	}
 }
 
-func (w *world) nodeHas(address string) {
+func (w *stage) nodeHas(address string) {
 	w.Helper()
 	w.eventually("wait for address "+address, func(ctx context.Context) error {
 		var node corev1.Node
@@ -133,7 +133,7 @@ func (w *world) nodeHas(address string) {
 
 // nodeRests waits until nothing has written the Node for a time in which two kubelets that both
 // act would have written it hundreds of times.
-func (w *world) nodeRests(quiet time.Duration) {
+func (w *stage) nodeRests(quiet time.Duration) {
 	w.Helper()
 	w.eventually("wait for the Node to rest", func(ctx context.Context) error {
 		var nodes corev1.NodeList
@@ -157,7 +157,7 @@ func (w *world) nodeRests(quiet time.Duration) {
 // TestReplicasTakeTurns: of two kubelets of one virtual node one acts, and the other goes on when
 // it ends.
 func TestReplicasTakeTurns(t *testing.T) {
-	w := newWorld(t)
+	w := newStage(t)
 	stopFirst := w.replica("vk-1", "127.0.0.1")
 	w.nodeHas("127.0.0.1")
 	stopSecond := w.replica("vk-2", "127.0.0.2")
