@@ -616,6 +616,7 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "theirs.lb"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
 		t.Errorf("an event about what is not ours is shown (%v)", err)
 	}
+	w.must("delete", w.home.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: homeNS}}))
 
 	// A pod at a further provider is named by its address there, if the user wants it.
 	const turin = "liqo-tenant-turin"
@@ -648,6 +649,8 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	slice.Endpoints = slice.Endpoints[2:]
 	w.must("update", w.home.Update(t.Context(), slice))
 	addresses()
+	w.must("delete", w.home.Delete(t.Context(), slice))
+	w.gone(w.remote, &remote, remoteNS, "web-1")
 }
 
 // aCustomResourceIsReflected by its names alone.

@@ -36,7 +36,7 @@ var errNotOurs = errors.New("not ours")
 func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
-		return 0, w.releaseBlindly(ctx, ns, key)
+		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not yet known to be
 	}
 	if w.ledger.late(slot{atHome, key}) || w.ledger.late(slot{atRemote, key}) {
 		return patience, nil // the event comes before
