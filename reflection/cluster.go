@@ -29,14 +29,14 @@ type Cluster struct {
 
 // NewCluster reaches a cluster. Nothing is asked of it: the kinds we speak of are known, so no
 // discovery is needed and a cluster that is away at the moment is no error.
-func NewCluster(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
+func NewCluster(config *rest.Config, scheme *runtime.Scheme, custom ...CustomResource) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // no limit at the client; the API server has priority and fairness
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", config.Host, err)
 	}
-	c := &Cluster{config: config, http: httpClient, scheme: scheme, mapper: staticMapper(scheme)}
+	c := &Cluster{config: config, http: httpClient, scheme: scheme, mapper: staticMapper(scheme, custom)}
 	c.Client, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: c.mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", config.Host, err)
@@ -44,12 +44,15 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
 	return c, nil
 }
 
-// staticMapper maps every kind of the scheme to the resource of the usual name. All kinds the
-// engine reads are namespaced and follow the rule.
-func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
+// staticMapper maps every kind of the scheme to the resource of the usual name, and custom ones to
+// that of the given name. All kinds the engine reads are namespaced and follow the rule.
+func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	for _, resource := range custom {
+		resource.add(mapper)
 	}
 	return mapper
 }

@@ -32,14 +32,18 @@ package reflection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/reference"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -194,6 +198,26 @@ func (e *Engine) namespace(home string) *namespace {
 	return e.namespaces[home]
 }
 
+// origin finds the home object behind a remote object that is ours; see origin in kinds.go.
+func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
+	ns := e.namespace(key.Namespace)
+	for _, w := range e.kinds {
+		if w.Name != strings.TrimPrefix(kind, "Shadow") || ns == nil || !ns.ready(w) {
+			continue
+		}
+		remote, err := get(ctx, ns.peer, types.NamespacedName{Namespace: ns.remote, Name: key.Name}, w.Remote)
+		if remote == nil || err != nil {
+			return nil, err
+		}
+		home, err := get(ctx, ns.home, types.NamespacedName{Namespace: key.Namespace, Name: w.homeName(key.Name)}, w.Home)
+		if home == nil || err != nil {
+			return nil, err
+		}
+		return reference.GetReference(e.Home.scheme, home)
+	}
+	return nil, nil
+}
+
 // lookAtAll queues every home object of the kind the caches hold. The engine is locked.
 func (w *worker) lookAtAll(ctx context.Context) {
 	if w.HomeCache != nil {
@@ -281,10 +305,14 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	counters := []string{key.Namespace, w.Name, w.engine.Peer, w.engine.Node}
-	w.engine.metrics.items.WithLabelValues(counters...).Inc()
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
+	if errors.Is(err, errNotOurs) {
+		err = nil
+	} else {
+		w.engine.metrics.items.WithLabelValues(counters...).Inc()
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		w.engine.metrics.errors.WithLabelValues(counters...).Inc()

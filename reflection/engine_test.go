@@ -7,19 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -234,6 +242,9 @@ func TestReflection(t *testing.T) {
 	}{
 		{"config follows home", configFollowsHome},
 		{"endpoints elsewhere are reflected", endpointsElsewhereAreReflected},
+		{"a custom resource is reflected", aCustomResourceIsReflected},
+		{"lists decide for every kind", listsDecideForEveryKind},
+		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
@@ -361,7 +372,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	// Its tokens lie in a Secret there.
 	var tokens corev1.Secret
 	w.exists(w.remote, &tokens, remoteNS, "web-token")
-	if len(tokens.Data) != 1 || tokens.Labels[api.LabelServiceAccountName] != "default" {
+	if string(tokens.Data["namespace"]) != homeNS || len(tokens.Data) != 2 || tokens.Labels[api.LabelServiceAccountName] != "default" {
 		t.Errorf("tokens: %v", tokens.Labels)
 	}
 
@@ -460,7 +471,7 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	second := "milan-second"
 	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: second, Namespace: tenant}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: provider}})
 	other := *w
-	other.options.Node = second
+	other.options.Node, other.options.Metrics = second, prometheus.NewRegistry()
 	stopFirst := w.reflect()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "both", Namespace: homeNS}, Data: map[string]string{"by": "first"}}
 	w.create(w.home, cm)
@@ -483,11 +494,68 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 		t.Errorf("two reflect: %v", err)
 	}
 
+	// The metrics tell what each has looked at.
+	w.create(w.remote, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "both.1", Namespace: remoteNS},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: remoteNS, Name: "both"},
+		Type:           corev1.EventTypeWarning, Reason: "Torn", Message: "torn",
+	})
+	w.event("both", "Torn", "torn (remote)")
+	if got := w.looked("ConfigMap", homeNS, node); got == 0 {
+		t.Error("no ConfigMap was counted")
+	}
+	if err := equal(map[string]bool{"Pod": true, "ServiceAccount": true}, other.counted(second)); err != nil {
+		t.Errorf("the second has looked at more than its pods: %v", err)
+	}
+
 	// The first goes, and the second does its work.
 	stopFirst()
 	cm.Data["by"] = "second"
 	w.must("update", w.home.Update(t.Context(), cm))
 	w.exists(w.remote, &remote, remoteNS, "both", by(second))
+}
+
+// scrape reads the counter of objects looked at, as Prometheus does.
+func (w *world) scrape() []string {
+	w.Helper()
+	answer := httptest.NewRecorder()
+	handler := promhttp.HandlerFor(w.options.Metrics.(*prometheus.Registry), promhttp.HandlerOpts{})
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var lines []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_item_counter{") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// looked is how often objects of a kind were looked at for a virtual node.
+func (w *world) looked(resource, namespace, node string) int {
+	w.Helper()
+	labels := fmt.Sprintf(`{cluster_id=%q,namespace=%q,node_name=%q,reflector_resource=%q} `, provider, namespace, node, resource)
+	for _, line := range w.scrape() {
+		if _, value, ok := strings.Cut(line, labels); ok {
+			n, err := strconv.Atoi(value)
+			w.must("read counter", err)
+			return n
+		}
+	}
+	return 0
+}
+
+// counted are the kinds of which objects were looked at for a virtual node.
+func (w *world) counted(node string) map[string]bool {
+	w.Helper()
+	out := map[string]bool{}
+	for _, line := range w.scrape() {
+		_, kind, _ := strings.Cut(line, `reflector_resource="`)
+		kind, _, _ = strings.Cut(kind, `"`)
+		if strings.Contains(line, fmt.Sprintf("node_name=%q", node)) {
+			out[kind] = true
+		}
+	}
+	return out
 }
 
 func endpointsElsewhereAreReflected(t *testing.T, w *world) {
@@ -522,8 +590,245 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 		return equal(service.Spec.Selector, s.Spec.Selector)
 	})
 
-	// An address nobody can reach there.
-	slice.Endpoints[0].Addresses = []string{"192.168.1.1"}
+	addresses := func(want ...string) {
+		t.Helper()
+		w.exists(w.remote, &remote, remoteNS, "web-1", func() error {
+			var got []string
+			for _, e := range remote.Spec.Template.Endpoints {
+				got = append(got, e.Addresses...)
+			}
+			return equal(want, got)
+		})
+	}
+
+	// What the provider says about it is shown, and of another Service of its nothing.
+	w.create(w.remote, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: remoteNS}, Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}})
+	w.create(w.home, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: homeNS}, Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}})
+	for _, name := range []string{"theirs", "web"} {
+		w.create(w.remote, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: name + ".lb", Namespace: remoteNS},
+			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: remoteNS, Name: name, UID: s.UID},
+			Type:           corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed", Message: "no address left",
+		})
+	}
+	w.event("web", "SyncLoadBalancerFailed", "no address left (remote)")
+	w.event("theirs", "FailedReflection", "remote object already exists")
+	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "theirs.lb"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an event about what is not ours is shown (%v)", err)
+	}
+	w.must("delete", w.home.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: homeNS}}))
+
+	// A pod at a further provider is named by its address there, if the user wants it.
+	const turin = "liqo-tenant-turin"
+	w.create(w.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turin}})
+	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "turin-1", Namespace: turin}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: "turin"}})
+	conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "turin", Namespace: turin, Labels: map[string]string{api.LabelRemoteClusterID: "turin"}}}
+	conf.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.30.0.0/16"}}}
+	w.create(w.home, conf)
+	conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.73.0.0/16"}}}
+	w.must("status of configuration", w.home.Status().Update(t.Context(), conf))
+	service.Annotations = map[string]string{api.AnnotationUseDirectConnections: "true"}
+	w.must("want direct connections", w.home.Update(t.Context(), service))
+	direct := discoveryv1.Endpoint{Addresses: []string{"10.73.1.1"}, NodeName: new("turin-1")}
+	slice.Endpoints = append(slice.Endpoints, direct)
+	w.must("update", w.home.Update(t.Context(), slice))
+	addresses("10.10.3.3", "10.30.1.1")
+	if err := equal(`{"turin":["10.30.1.1"]}`, remote.Annotations[api.AnnotationDirectConnectionsData]); err != nil {
+		t.Error(err)
+	}
+	slice.Endpoints = slice.Endpoints[:2]
+
+	// An address nobody can reach there is told; the other endpoints go on following home.
+	unreachable := slice.Endpoints[0].DeepCopy()
+	unreachable.Addresses = []string{"192.168.1.1"}
+	slice.Endpoints[0].Addresses = []string{"10.10.3.4"}
+	slice.Endpoints = append(slice.Endpoints, *unreachable)
 	w.must("update", w.home.Update(t.Context(), slice))
 	w.event("web-1", "FailedReflection", "192.168.1.1 not found")
+	addresses("10.10.3.4")
+	slice.Endpoints = slice.Endpoints[2:]
+	w.must("update", w.home.Update(t.Context(), slice))
+	addresses()
+	w.must("delete", w.home.Delete(t.Context(), slice))
+	w.gone(w.remote, &remote, remoteNS, "web-1")
+}
+
+// aCustomResourceIsReflected by its names alone.
+func aCustomResourceIsReflected(t *testing.T, w *world) {
+	custom, err := reflection.ParseCustomResource("wares.v1.example.com", "Ware:2:DenyList")
+	w.must("parse", err)
+	w.options.Custom = []reflection.CustomResource{custom}
+	w.serveWares(w.home, "virtual-kubelet", rbacv1.UserKind)
+	w.serveWares(w.remote, consumer, rbacv1.GroupKind)
+	defer w.reflect()()
+	options := &offv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "liqo"}}
+	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares": {Workers: 2, Kind: "Ware"}}
+	if err := w.home.Create(t.Context(), options); !apierrors.IsInvalid(err) {
+		t.Errorf("a resource without version and group is taken: %v", err)
+	}
+	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares.v1.example.com": {Workers: 2, Kind: "Ware"}, "secret": {Workers: 3}}
+	w.create(w.home, options)
+	ware := func(namespace string, size int64) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": size}}}
+		u.SetGroupVersionKind(custom.Resource.GroupVersion().WithKind("Ware"))
+		u.SetNamespace(namespace)
+		u.SetName("cup")
+		u.SetLabels(map[string]string{"app": "shop"})
+		return u
+	}
+	home := ware(homeNS, 1)
+	w.eventually("create a ware", func(ctx context.Context) error { return w.home.Create(ctx, home) })
+
+	remote := ware(remoteNS, 0)
+	is := func(want map[string]any) func() error {
+		return func() error {
+			got := remote.Object["spec"]
+			if remote.GetLabels()[api.LabelOrigin] != consumer || remote.GetLabels()["app"] != "shop" {
+				return fmt.Errorf("labels %v", remote.GetLabels())
+			}
+			return equal(want, got)
+		}
+	}
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"size": int64(1)}))
+
+	// A change at home goes along, with keys that go; drift and deletion at the provider are repaired.
+	home.Object["spec"] = map[string]any{"colour": "red"}
+	w.must("update", w.home.Update(t.Context(), home))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+	remote.Object["spec"] = map[string]any{"colour": "blue"}
+	w.must("drift", w.remote.Update(t.Context(), remote))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+	w.must("delete remote", w.remote.Delete(t.Context(), remote))
+	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
+
+	// The status is the provider's own.
+	remote.Object["status"] = map[string]any{"sold": true}
+	w.must("status", w.remote.Update(t.Context(), remote))
+	home.SetLabels(map[string]string{"app": "shop", "new": "yes"})
+	w.must("update", w.home.Update(t.Context(), home))
+	w.exists(w.remote, remote, remoteNS, "cup", func() error { return equal("yes", remote.GetLabels()["new"]) })
+	if err := equal(map[string]any{"sold": true}, remote.Object["status"]); err != nil {
+		t.Error(err)
+	}
+	w.must("delete", w.home.Delete(t.Context(), home))
+	w.gone(w.remote, remote, remoteNS, "cup")
+}
+
+// serveWares installs the custom resource in a cluster and lets a subject use it.
+func (w *world) serveWares(c client.Client, subject, kind string) {
+	w.Helper()
+	open := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "wares.example.com"}}
+	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "wares", Singular: "ware", Kind: "Ware", ListKind: "WareList"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: open}}},
+	}
+	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	w.must("encode CRD", err)
+	u := &unstructured.Unstructured{Object: text}
+	u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	w.create(c, u)
+	w.create(c, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "wares"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"example.com"}, Resources: []string{"wares"}, Verbs: []string{"*"}},
+	}})
+	w.create(c, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "wares"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wares"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: subject}},
+	})
+}
+
+// listsDecideForEveryKind: under a deny list all goes but what is marked against, under an allow
+// list nothing but what is marked for it, and a mark of "false" is none. Endpoints follow their Service.
+func listsDecideForEveryKind(t *testing.T, w *world) {
+	kinds := map[string]func(meta metav1.ObjectMeta) (home, remote client.Object){
+		"service": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, &corev1.Service{}
+		},
+		"configmap": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.ConfigMap{ObjectMeta: m}, &corev1.ConfigMap{}
+		},
+		"secret": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			return &corev1.Secret{ObjectMeta: m}, &corev1.Secret{}
+		},
+		"ingress": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			rules := []networkingv1.IngressRule{{Host: "shop.example.com"}}
+			return &networkingv1.Ingress{ObjectMeta: m, Spec: networkingv1.IngressSpec{Rules: rules}}, &networkingv1.Ingress{}
+		},
+		"endpointslice": func(m metav1.ObjectMeta) (client.Object, client.Object) {
+			m.Labels, m.Annotations = map[string]string{discoveryv1.LabelServiceName: m.Name}, nil
+			return &discoveryv1.EndpointSlice{
+				ObjectMeta: m, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.3.3"}}},
+			}, &offv1beta1.ShadowEndpointSlice{}
+		},
+	}
+	for _, list := range []struct {
+		allow      bool
+		mark       string
+		goes, stay string // the value of the mark on what goes and what stays; none = no mark
+	}{
+		{false, api.AnnotationSkipReflection, "False", ""},
+		{true, api.AnnotationAllowReflection, "", "false"},
+	} {
+		here := *w
+		here.options.Reflectors = reflection.DefaultReflectors()
+		for kind, tuning := range here.options.Reflectors {
+			tuning.AllowList = list.allow && kind != reflection.ReflectEvent
+			here.options.Reflectors[kind] = tuning
+		}
+		stop := here.reflect()
+		var made []client.Object
+		for _, kind := range []string{"service", "configmap", "secret", "ingress", "endpointslice"} {
+			for name, value := range map[string]string{"stays": list.stay, "goes": list.goes} {
+				home, _ := kinds[kind](metav1.ObjectMeta{Name: name, Namespace: homeNS, Annotations: map[string]string{list.mark: value}})
+				here.create(here.home, home)
+				made = append(made, home)
+			}
+		}
+		for kind, of := range kinds {
+			_, remote := of(metav1.ObjectMeta{})
+			here.exists(here.remote, remote, remoteNS, "goes")
+			if err := here.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "stays"}, remote); !apierrors.IsNotFound(err) {
+				t.Errorf("allow list %t: %s that should stay at home is reflected (%v)", list.allow, kind, err)
+			}
+		}
+		for _, home := range made {
+			here.must("delete", here.home.Delete(t.Context(), home))
+		}
+		for _, of := range kinds {
+			_, remote := of(metav1.ObjectMeta{})
+			here.gone(here.remote, remote, remoteNS, "goes")
+		}
+		stop()
+	}
+}
+
+// tokensAreFresh: a token is requested anew when 80 % of its life has passed, and not before.
+func tokensAreFresh(t *testing.T, w *world) {
+	defer w.reflect()()
+	p := pod("fresh")
+	p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds = new(int64(600))
+	w.create(w.home, p)
+	var tokens corev1.Secret
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token")
+	first := string(tokens.Data["api.token"])
+	expires, err := time.Parse(time.RFC3339, tokens.Annotations[api.AnnotationServiceAccountExpiration])
+	if left := time.Until(expires); err != nil || left < 9*time.Minute || left > 10*time.Minute {
+		t.Errorf("the token of 10 minutes ends in %s (%v)", left, err)
+	}
+
+	// 7:57 minutes later: in 3 seconds 80 % have passed.
+	due := time.Now().Add(123 * time.Second)
+	tokens.Annotations[api.AnnotationServiceAccountExpiration] = due.UTC().Format(time.RFC3339)
+	w.must("let time pass", w.remote.Update(t.Context(), &tokens))
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token", func() error {
+		if string(tokens.Data["api.token"]) == first {
+			return errors.New("the same token")
+		}
+		return nil
+	})
+	if early := due.Add(-121 * time.Second); time.Now().Before(early) {
+		t.Errorf("requested anew %s early", time.Until(early))
+	}
 }

@@ -123,43 +123,64 @@ func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 
 // eventKinds flow from the provider to home: what is said there about the pods of the virtual
-// node. Their engine sees the two clusters the other way round.
-func eventKinds(o Options, pods client.Reader) []Kind {
+// node and, by the virtual node that reflects them, about the other objects. Their engine sees
+// the two clusters the other way round.
+func eventKinds(o Options, origins ...origin) []Kind {
 	o.Consumer, o.Provider = o.Provider, o.Consumer
+	tuning := o.Reflectors[ReflectEvent]
 	return []Kind{{
-		Name:    "Event",
-		Workers: o.Reflectors[ReflectEvent].Workers,
-		Home:    &corev1.Event{},
-		Mine:    aboutPod,
-		Remote:  &corev1.Event{},
-		Marks:   marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node)),
-		Gather:  gatherInvolved(pods),
-		Push:    Push(translate.Event),
-		Quiet:   true,
-		Keeps:   true,
+		Name:      "Event",
+		Workers:   tuning.Workers,
+		AllowList: tuning.AllowList,
+		Home:      &corev1.Event{},
+		Remote:    &corev1.Event{},
+		Marks:     marks(o),
+		Gather:    gatherInvolved(origins),
+		Push:      Push(translate.Event),
+		Quiet:     true,
+		Keeps:     true,
 	}}
 }
 
-// aboutPod says whether an event of the provider is about a pod, or about the request for one.
-func aboutPod(event client.Object) bool {
-	e, ok := event.(*corev1.Event)
-	return ok && (e.InvolvedObject.Kind == "Pod" || e.InvolvedObject.Kind == "ShadowPod")
+// origin finds the home object behind an object of the provider, its name being that of the home
+// namespace and the remote object; nil if there is none we reflect.
+type origin func(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error)
+
+// podOf finds home pods behind remote pods and the requests for them.
+func podOf(pods client.Reader) origin {
+	return func(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
+		if !ofPod(kind) {
+			return nil, nil
+		}
+		pod, err := get(ctx, pods, key, &corev1.Pod{})
+		if pod == nil || err != nil {
+			return nil, err
+		}
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: pod.GetUID()}, nil
+	}
 }
 
-// gatherInvolved reads the home pod an event is about; there is none for pods of others.
-func gatherInvolved(pods client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+// ofPod says whether an object of this kind stands for a home pod, which was there before it.
+func ofPod(kind string) bool { return kind == "Pod" || kind == "ShadowPod" }
+
+// gatherInvolved reads the home object an event is about. An event that is fresh is looked at
+// again: what it is about, if no pod, may not have been seen yet.
+func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	const fresh = 5 * time.Second
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
 		event := as[*corev1.Event](o.Home)
-		pod := &corev1.Pod{}
-		err := pods.Get(ctx, types.NamespacedName{Namespace: v.Namespaces[event.Namespace], Name: event.InvolvedObject.Name}, pod)
-		if apierrors.IsNotFound(err) {
-			return v, 0, nil
+		key := types.NamespacedName{Namespace: v.Namespaces[event.Namespace], Name: event.InvolvedObject.Name}
+		for _, find := range origins {
+			involved, err := find(ctx, event.InvolvedObject.Kind, key)
+			if involved != nil || err != nil {
+				v.Involved = involved
+				return v, 0, err
+			}
 		}
-		if err != nil {
-			return v, 0, err
+		if !ofPod(event.InvolvedObject.Kind) && time.Since(event.CreationTimestamp.Time) < fresh {
+			return v, time.Second, errNotOurs
 		}
-		v.Involved = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-		return v, 0, nil
+		return v, 0, errNotOurs
 	}
 }
 
@@ -193,6 +214,9 @@ func namespaceKinds(o Options) []Kind {
 	for i := range kinds {
 		tuning := o.Reflectors[strings.ToLower(kinds[i].Name)]
 		kinds[i].Workers, kinds[i].AllowList = tuning.Workers, tuning.AllowList
+	}
+	for _, custom := range o.Custom {
+		kinds = append(kinds, custom.kind(o))
 	}
 	return kinds
 }

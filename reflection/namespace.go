@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -157,13 +159,9 @@ func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind c
 	if err != nil {
 		return nil, err
 	}
-	list, err := scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	objects, err := listOf(scheme, kind, gvk.GroupVersion().WithKind(gvk.Kind+"List"))
 	if err != nil {
 		return nil, err
-	}
-	objects, ok := list.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("list %s: %T is no list of objects", gvk.Kind, list)
 	}
 	if err := r.List(ctx, objects, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
@@ -174,4 +172,22 @@ func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind c
 		return nil
 	})
 	return keys, err
+}
+
+// listOf makes an empty list for objects like kind.
+func listOf(scheme *runtime.Scheme, kind client.Object, gvk schema.GroupVersionKind) (client.ObjectList, error) {
+	if _, custom := kind.(*unstructured.Unstructured); custom {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	}
+	list, err := scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	objects, ok := list.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("list %s: %T is no list of objects", gvk.Kind, list)
+	}
+	return objects, nil
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -41,10 +42,14 @@ type Options struct {
 	PodIP netip.Addr
 	// LocalPodCIDRs of the home cluster; empty = as the Configuration of the provider says.
 	LocalPodCIDRs []netip.Prefix
+	// PeerPods lead from the provider's pod addresses to those seen here; empty = likewise.
+	PeerPods []translate.Remap
 	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
 	DisableIPReflection bool
 	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
 	Reflectors map[string]Reflector
+	// Custom are further resources of the offloaded namespaces.
+	Custom []CustomResource
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
@@ -58,6 +63,8 @@ type Options struct {
 	// NoLease has every virtual node reflect what all those of a provider have in common; false =
 	// when there are several, one of them is elected.
 	NoLease bool
+	// Lease are the times of that election.
+	Lease elect.Times
 	// Metrics is where the counters are registered; nil = nowhere.
 	Metrics prometheus.Registerer
 }
@@ -114,11 +121,11 @@ type runner struct {
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	s := scheme.New()
-	home, err := NewCluster(o.Home, s)
+	home, err := NewCluster(o.Home, s, o.Custom...)
 	if err != nil {
 		return nil, err
 	}
-	remote, err := NewCluster(o.Remote, s)
+	remote, err := NewCluster(o.Remote, s, o.Custom...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,16 +152,17 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
-	c.Kinds = eventKinds(o, r.pods)
-	if r.back, err = New(c.reversed()); err != nil {
-		return nil, err
-	}
 	c.Kinds = namespaceKinds(o)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),
 		Options: o,
 		first:   make(chan struct{}),
+	}
+	back := c.reversed()
+	back.Kinds = eventKinds(o, podOf(r.pods), r.shared.origin)
+	if r.back, err = New(back); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

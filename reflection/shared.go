@@ -5,24 +5,15 @@ package reflection
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/reflection/translate"
-)
-
-// Times of the lease between the virtual nodes of one provider; those of the original.
-const (
-	leaseDuration = 15 * time.Second
-	leaseRenewal  = 10 * time.Second
-	leaseRetry    = 5 * time.Second
 )
 
 // shared runs the engine of what all virtual nodes of a provider have in common. One of them
@@ -92,6 +83,17 @@ func (s *shared) run(ctx context.Context) error {
 	return nil
 }
 
+// origin finds the home object behind an object of the provider, while it is our term.
+func (s *shared) origin(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
+	s.mu.Lock()
+	e := s.engine
+	s.mu.Unlock()
+	if e == nil {
+		return nil, nil
+	}
+	return e.origin(ctx, kind, key)
+}
+
 // reflect runs an engine until ctx ends.
 func (s *shared) reflect(ctx context.Context) error {
 	e, err := s.make()
@@ -116,58 +118,10 @@ func (s *shared) reflect(ctx context.Context) error {
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
 // compete waits for the lease and reflects while it is held. It returns when the lease was lost
-// or ctx ends; the lease is given back then, so that another does not wait for it to run out.
+// or ctx ends.
 func (s *shared) compete(ctx context.Context) error {
-	var t turn
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: s.TenantNamespace, Name: api.VirtualKubeletLeaderLease},
-			Client:     s.leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: s.Node},
-		},
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   leaseRenewal,
-		RetryPeriod:     leaseRetry,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { t.take(func() error { return s.reflect(ctx) }) },
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("make elector of %s: %w", api.VirtualKubeletLeaderLease, err)
+	lease := elect.Lease{
+		Client: s.leases, Namespace: s.TenantNamespace, Name: api.VirtualKubeletLeaderLease, Holder: s.Node, Times: s.Lease,
 	}
-	elector.Run(ctx)
-	return t.over()
-}
-
-// turn is one tenure. The elector calls back from a goroutine it does not wait for, perhaps
-// after it has returned.
-type turn struct {
-	mu      sync.Mutex
-	ended   bool
-	working sync.WaitGroup
-	err     error
-}
-
-// take does the work of the turn, unless it is over.
-func (t *turn) take(work func() error) {
-	t.mu.Lock()
-	if t.ended {
-		t.mu.Unlock()
-		return
-	}
-	t.working.Add(1)
-	t.mu.Unlock()
-	t.err = work()
-	t.working.Done()
-}
-
-// over ends the turn, waits for its work and gives its error.
-func (t *turn) over() error {
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
-	t.working.Wait()
-	return t.err
+	return lease.Serve(ctx, s.reflect)
 }

@@ -6,6 +6,7 @@ package reflection
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 
 	"github.com/liqo-go/liqo/reflection/translate"
 )
+
+// errNotOurs: what was looked at is nothing we keep equal. It is no failure, and is not counted.
+var errNotOurs = errors.New("not ours")
 
 // sync brings one object in line:
 //
@@ -32,7 +36,7 @@ import (
 func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
-		return 0, w.releaseBlindly(ctx, ns, key)
+		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not yet known to be
 	}
 	if w.ledger.late(slot{atHome, key}) || w.ledger.late(slot{atRemote, key}) {
 		return patience, nil // the event comes before
@@ -40,6 +44,10 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	o, err := w.observe(ctx, ns, key)
 	if err != nil {
 		return 0, err
+	}
+	if o.Home == nil && o.Remote == nil {
+		w.shown(key, "")
+		return 0, errNotOurs
 	}
 	switch {
 	case o.Home == nil:
@@ -52,7 +60,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		return 0, w.end(ctx, key, o, v)
 	case ns != nil:
 		if o, after, err = w.push(ctx, ns, key, o, v); err != nil {
-			return 0, err
+			return after, err
 		}
 	}
 	return after, w.pull(ctx, key, o, v)
@@ -110,29 +118,40 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 	var after time.Duration
 	if w.Gather != nil {
 		var err error
-		if v, after, err = w.Gather(ctx, ns.home, o, v); err != nil {
+		switch v, after, err = w.Gather(ctx, ns.home, o, v); {
+		case errors.Is(err, errNotOurs):
+			return o, after, err
+		case err != nil:
 			return o, 0, w.failed(ctx, o.Home, key, err)
 		}
 	}
-	want, err := w.Push(o, v)
-	if err != nil {
-		w.tell(ctx, o.Home, key, reasonFailed, w.failure(err))
-		return o, 0, nil // only a change helps
+	want, complaint := w.Push(o, v)
+	var err error
+	if want != nil || complaint == nil {
+		err = w.bring(ctx, key, o, want, v)
 	}
+	if complaint != nil && err == nil {
+		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
+	}
+	return o, after, err
+}
+
+// bring makes the remote object what is wanted, nil for none.
+func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View) error {
 	switch {
 	case want == nil && (o.Remote == nil || w.Keeps):
-		return o, 0, w.release(ctx, key, o.Home)
+		return w.release(ctx, key, o.Home)
 	case want == nil:
-		return o, 0, w.withdraw(ctx, key, o, v)
+		return w.withdraw(ctx, key, o, v)
 	case o.Remote == nil:
 		if err := w.hold(ctx, key, o.Home); err != nil {
-			return o, 0, err
+			return err
 		}
-		return o, after, w.create(ctx, key, o.Home, want)
+		return w.create(ctx, key, o.Home, want)
 	case o.Remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(o.Remote, want):
-		return o, after, nil
+		return nil
 	}
-	return o, after, w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
+	return w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
 }
 
 // withdraw deletes a remote object that should not be, or not be as it is.

@@ -4,10 +4,13 @@
 package reflection
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -34,17 +37,15 @@ type viewer struct {
 	changed chan struct{} // something was seen; one place, so that bursts become one view
 }
 
-// newViewer watches the tenant namespace and the address of the API server.
+// newViewer watches the tenant namespace and the address of the API server and, for the pods of
+// further providers, the virtual nodes and networks of all tenants.
 func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
-	tenant := cache.ByObject{Namespaces: map[string]cache.Config{o.TenantNamespace: {}}}
 	c, err := cache.New(home.config, cache.Options{
 		HTTPClient: home.http,
 		Scheme:     home.scheme,
 		Mapper:     home.mapper,
 		ByObject: map[client.Object]cache.ByObject{
-			&offv1beta1.NamespaceMap{}:  tenant,
-			&offv1beta1.VirtualNode{}:   tenant,
-			&netv1beta1.Configuration{}: tenant,
+			&offv1beta1.NamespaceMap{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
 			&ipamv1alpha1.IP{}: {
 				Namespaces: map[string]cache.Config{o.LiqoNamespace: {}},
 				Field:      fields.OneTermEqualSelector("metadata.name", api.IPAPIServer),
@@ -106,6 +107,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		Provider:           v.Provider,
 		Node:               v.Node,
 		HomePods:           v.LocalPodCIDRs,
+		PeerPods:           v.PeerPods,
 		HideIPs:            v.DisableIPReflection,
 		HostIP:             v.PodIP,
 		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, Unsupported: v.DisableAPIServerSupport},
@@ -114,6 +116,8 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		IngressClass:       v.IngressClass,
 		LoadBalancerClass:  v.LoadBalancerClass,
 		ProviderNodes:      map[string]bool{v.Node: true},
+		OtherNodes:         map[string]string{},
+		OtherPods:          map[string][]translate.Remap{},
 		Namespaces:         map[string]string{},
 	}
 	for _, part := range []func(context.Context, *translate.View) error{v.namespaces, v.nodes, v.addresses, v.apiServer} {
@@ -144,12 +148,16 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 
 func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	var nodes offv1beta1.VirtualNodeList
-	if err := v.cache.List(ctx, &nodes, client.InNamespace(v.TenantNamespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list virtual nodes: %w", err)
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		if n.Spec.ClusterID != v.Provider {
+			out.OtherNodes[n.Name] = n.Spec.ClusterID
+			continue
+		}
+		if n.Namespace != v.TenantNamespace {
 			continue
 		}
 		out.ProviderNodes[n.Name] = true
@@ -173,16 +181,22 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// addresses reads how the provider's pod CIDRs are seen from here, pair by pair.
+// addresses reads how the pod CIDRs of the provider, and of further ones, are seen from here,
+// pair by pair.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
-	err := v.cache.List(ctx, &configurations, client.InNamespace(v.TenantNamespace),
-		client.MatchingLabels{api.LabelRemoteClusterID: v.Provider}, client.UnsafeDisableDeepCopy)
-	if err != nil {
+	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
+	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // a view must not differ by their order
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	for _, c := range configurations.Items {
-		if len(out.HomePods) == 0 && c.Spec.Local != nil {
+		id := c.Labels[api.LabelRemoteClusterID]
+		if id == v.Provider && c.Namespace != v.TenantNamespace {
+			continue
+		}
+		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}
 		if c.Spec.Remote == nil || c.Status.Remote == nil {
@@ -190,7 +204,12 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		}
 		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)
 		for i := range min(len(from), len(to)) {
-			out.PeerPods = append(out.PeerPods, translate.Remap{From: from[i], To: to[i]})
+			switch {
+			case id != v.Provider:
+				out.OtherPods[id] = append(out.OtherPods[id], translate.Remap{From: to[i], To: from[i]})
+			case len(v.Options.PeerPods) == 0:
+				out.PeerPods = append(out.PeerPods, translate.Remap{From: from[i], To: to[i]})
+			}
 		}
 	}
 	return nil

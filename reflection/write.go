@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -132,7 +131,7 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 
 // named is an empty object with the name of another, for an answer.
 func (w *worker) named(prototype, like client.Object) client.Object {
-	out := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.Object)
+	out := prototype.DeepCopyObject().(client.Object) // prototypes are empty
 	out.SetNamespace(like.GetNamespace())
 	out.SetName(like.GetName())
 	return out
@@ -164,7 +163,7 @@ func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client
 	defer cancel()
 	w.ledger.begin(s)
 	options = append(options, client.Preconditions{UID: new(obj.GetUID())})
-	err := c.Delete(ctx, w.named(obj, obj), options...)
+	err := c.Delete(ctx, obj, options...)
 	switch {
 	case err == nil:
 		w.ledger.deleted(s, obj.GetResourceVersion())

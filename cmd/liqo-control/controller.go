@@ -75,6 +75,8 @@ type controllerFlags struct {
 	runtimeClass, realStorageClass   string
 	vkOptionsTemplate, webhookSecret string
 	storage                          bool
+
+	shadowPodWorkers, shadowEndpointSliceWorkers int
 }
 
 func controller() *cobra.Command {
@@ -125,10 +127,12 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "", "storage class offered as default; empty means the cluster's own")
 	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
 	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", "liqo", "runtime class whose pods admission leaves alone")
+	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
+	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
 	ignore(cmd, "virtual-storage-class-name", "storage-namespace",
 		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
-		"foreign-cluster-workers", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers", "ip-ctrl-workers", "network-ctrl-workers",
+		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
 		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
 		"gateway-template-watch-enabled", "gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
 		"enable-api-server-proxy-ip-remapping", "api-server-ip-use-endpointslices", "resync-period",
@@ -311,6 +315,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			ReplaceLostPods:       f.nodeFailure,
 			WebhookPort:           f.webhookPort,
 			WebhookSecret:         f.webhookSecret,
+
+			ShadowPodWorkers:           f.shadowPodWorkers,
+			ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
 		})...)
 	}
 	return all, nil

@@ -17,12 +17,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/remote"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 	"github.com/liqo-go/liqo/reflection"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 func kubelet() *cobra.Command {
@@ -34,10 +37,13 @@ func kubelet() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runKubelet(cmd.Context(), f) },
 	}
 	f.AddFlags(cmd.Flags())
+	ignore(cmd, "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "enable-ingress", "enable-load-balancer",
+		"remote-external-cidr", "remote-external-cidr-remap", "resync-period")
 	return cmd
 }
 
 // runKubelet runs the node and the reflection beside each other; the first that fails ends both.
+// Of several replicas one does so at a time: two would write each other's address into the Node.
 func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 	home, err := clientcmd.BuildConfigFromFlags("", f.HomeKubeconfig)
 	if err != nil {
@@ -54,13 +60,44 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 	if err != nil {
 		return err
 	}
+	work := func(ctx context.Context) error {
+		return together(ctx,
+			func(ctx context.Context) error {
+				return nodekubelet.RunNode(ctx, nodekubelet.Options{Flags: f, Home: home, Peer: peer})
+			},
+			func(ctx context.Context) error { return reflection.Run(ctx, options) },
+		)
+	}
 	return together(ctx,
-		func(ctx context.Context) error {
-			return nodekubelet.RunNode(ctx, nodekubelet.Options{Flags: f, Home: home, Peer: peer})
-		},
-		func(ctx context.Context) error { return reflection.Run(ctx, options) },
+		func(ctx context.Context) error { return inTurn(ctx, f, home, work) },
 		func(ctx context.Context) error { return serveMetrics(ctx, f, registry) },
 	)
+}
+
+// inTurn works whenever this replica holds the lease of the virtual node, until ctx ends. The
+// only one works at once, and asks the API server for no lease.
+func inTurn(ctx context.Context, f *nodekubelet.Flags, home *rest.Config, work func(context.Context) error) error {
+	if f.Replicas <= 1 || !f.LeaseEnabled {
+		return work(ctx)
+	}
+	if f.PodName == "" {
+		return errors.New("flag --vk-replicas: set the variable POD_NAME, by which replicas are told apart")
+	}
+	clients, err := coordinationclient.NewForConfig(home)
+	if err != nil {
+		return fmt.Errorf("make client of the home cluster: %w", err)
+	}
+	lease := elect.Lease{Client: clients, Namespace: f.TenantNamespace, Name: f.NodeName, Holder: f.PodName, Times: leaseTimes(f)}
+	for ctx.Err() == nil {
+		if err := lease.Serve(ctx, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func leaseTimes(f *nodekubelet.Flags) elect.Times {
+	return elect.Times{Duration: f.LeaseDuration, Renewal: f.LeaseRenewInterval, Retry: f.LeaseRetryPeriod}
 }
 
 // reflectionOptions hands the shared flags over to the reflection room.
@@ -68,6 +105,10 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 	podCIDRs, err := prefixes(f.LocalPodCIDRs)
 	if err != nil {
 		return reflection.Options{}, fmt.Errorf("flag --local-podcidr: %w", err)
+	}
+	peerPods, err := remaps(f.RemotePodCIDRs, f.RemotePodCIDRRemaps)
+	if err != nil {
+		return reflection.Options{}, fmt.Errorf("flags --remote-pod-cidr and --remote-pod-cidr-remap: %w", err)
 	}
 	podIP, err := netip.ParseAddr(f.NodeIP)
 	if err != nil {
@@ -79,6 +120,14 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 			reflectors[kind] = reflection.Reflector{Workers: r.Workers, AllowList: r.Type == "AllowList"}
 		}
 	}
+	var custom []reflection.CustomResource
+	for resource, how := range f.CustomReflectors {
+		c, err := reflection.ParseCustomResource(resource, how)
+		if err != nil {
+			return reflection.Options{}, fmt.Errorf("flag --custom-reflection: %w", err)
+		}
+		custom = append(custom, c)
+	}
 	return reflection.Options{
 		Home:                    home,
 		Remote:                  peer.Config(),
@@ -89,8 +138,10 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		LiqoNamespace:           f.LiqoNamespace,
 		PodIP:                   podIP,
 		LocalPodCIDRs:           podCIDRs,
+		PeerPods:                peerPods,
 		DisableIPReflection:     f.DisableIPReflection,
 		Reflectors:              reflectors,
+		Custom:                  custom,
 		LabelsNotReflected:      f.LabelsNotReflected,
 		AnnotationsNotReflected: f.AnnotationsNotReflected,
 		HomeAPIServerHost:       f.HomeAPIServerHost,
@@ -98,8 +149,30 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		DisableAPIServerSupport: !f.EnableAPIServerSupport,
 		IngressClass:            f.RemoteRealIngressClassName,
 		LoadBalancerClass:       f.RemoteRealLoadBalancerClassName,
+		NoLease:                 !f.LeaseEnabled,
+		Lease:                   leaseTimes(f),
 		Metrics:                 registry,
 	}, nil
+}
+
+// remaps pairs prefixes with those they are seen as.
+func remaps(real, seen []string) ([]translate.Remap, error) {
+	from, err := prefixes(real)
+	if err != nil {
+		return nil, err
+	}
+	to, err := prefixes(seen)
+	if err != nil {
+		return nil, err
+	}
+	if len(from) != len(to) {
+		return nil, fmt.Errorf("%d prefixes and %d they are seen as; give one for each", len(from), len(to))
+	}
+	var out []translate.Remap
+	for i := range from {
+		out = append(out, translate.Remap{From: from[i], To: to[i]})
+	}
+	return out, nil
 }
 
 // serveMetrics serves /metrics until ctx ends, when asked for.

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
@@ -38,7 +40,29 @@ func installCRDs(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("wait for CRD %s: %w", crd.Name, err)
 		}
 	}
+	served, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		if err := waitDiscovered(ctx, served, crd); err != nil {
+			return fmt.Errorf("wait for CRD %s in the discovery: %w", crd.Name, err)
+		}
+	}
 	return nil
+}
+
+// waitDiscovered: clients look a kind up in the discovery, which follows the CRD a moment later.
+func waitDiscovered(ctx context.Context, served discovery.DiscoveryInterface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		for _, version := range crd.Spec.Versions {
+			list, err := served.ServerResourcesForGroupVersion(crd.Spec.Group + "/" + version.Name)
+			if err != nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
+				return false, nil // a group that is not there yet is an error, too
+			}
+		}
+		return true, nil
+	})
 }
 
 func readCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {

@@ -64,6 +64,10 @@ func (provider) ExecInContainer(
 func (provider) PortForward(_ context.Context, _ string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	fmt.Fprintf(stream, "port %d", port)
+	if port == 9090 { // one that goes on
+		_, err := io.Copy(io.Discard, stream)
+		return err
+	}
 	return nil
 }
 
@@ -72,6 +76,11 @@ func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch parts[0] {
 	case "containerLogs":
 		fmt.Fprintf(w, "logs of %s, %s", strings.Join(parts[1:], "/"), r.URL.RawQuery)
+		if r.FormValue("follow") == "true" {
+			fmt.Fprintln(w)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
 	case "exec":
 		options := &kubeletremotecommand.Options{Stdin: r.FormValue("input") == "1", Stdout: true, Stderr: true}
 		kubeletremotecommand.ServeExec(w, r, p, parts[2], "", parts[3], r.URL.Query()["command"], options, time.Minute, time.Minute,
@@ -83,7 +92,7 @@ func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // start runs a virtual node whose provider is the same cluster: home namespace "demo" lies there
 // as "demo-milan", with one pod on a real node.
-func start(t *testing.T) (*apitest.Server, client.Client, string) {
+func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	t.Helper()
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
@@ -106,10 +115,17 @@ func start(t *testing.T) (*apitest.Server, client.Client, string) {
 	f := kubelet.NewFlags()
 	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP, f.TenantNamespace = "milan", "rome", "rome", "127.0.0.1", "tenant-rome"
 	f.ListenPort, f.CertificateType = uint16(port), kubelet.CertificateSelfSigned
+	far, err := url.Parse(server.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way := newWire(t, far.Host)
+	through := rest.CopyConfig(server.Config)
+	through.Host = "https://" + way.listener.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- kubelet.RunNode(ctx, kubelet.Options{Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, server.Config)})
+		done <- kubelet.RunNode(ctx, kubelet.Options{Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, through)})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -117,7 +133,7 @@ func start(t *testing.T) (*apitest.Server, client.Client, string) {
 			t.Errorf("node: %v", err)
 		}
 	})
-	return server, c, "https://127.0.0.1:" + strconv.Itoa(int(port))
+	return server, c, "https://127.0.0.1:" + strconv.Itoa(int(port)), way
 }
 
 func portOf(t *testing.T, address string) int32 {
@@ -228,7 +244,7 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 // TestNode: the Node becomes ready, follows its virtual node and the peer, keeps what others put
 // on it, and does not come back once the virtual node goes. Its API lets in who may, and streams.
 func TestNode(t *testing.T) {
-	server, c, address := start(t)
+	server, c, address, way := start(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	ready := func(want corev1.ConditionStatus) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -257,6 +273,7 @@ func TestNode(t *testing.T) {
 	t.Run("exec", func(t *testing.T) { execs(t, admin) })
 	t.Run("port-forward", func(t *testing.T) { forwards(t, admin) })
 	t.Run("goes", func(t *testing.T) { goes(t, c, node) })
+	t.Run("breaks", func(t *testing.T) { breaks(t, admin, way) })
 }
 
 func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1.ConditionStatus) func(context.Context) error) {

@@ -75,23 +75,22 @@ type Flags struct {
 	NodeExtraLabels, NodeExtraAnnotations                map[string]string
 	CreateNode                                           bool
 	// Reflectors are by resource in lower case: pod, service, endpointslice, …
-	Reflectors                                          map[string]*Reflector
-	LabelsNotReflected, AnnotationsNotReflected         []string
-	EnableAPIServerSupport                              bool
-	EnableStorage                                       bool
-	VirtualStorageClassName, RemoteRealStorageClassName string
-	EnableIngress                                       bool
-	RemoteRealIngressClassName                          string
-	EnableLoadBalancer                                  bool
-	RemoteRealLoadBalancerClassName                     string
-	MetricsEnabled                                      bool
-	MetricsAddress                                      string
-	HomeAPIServerHost, HomeAPIServerPort                string
-	RemotePodCIDRs, RemotePodCIDRRemaps                 []string
-	RemoteExternalCIDR, RemoteExternalCIDRRemap         string
+	Reflectors map[string]*Reflector
+	// CustomReflectors are custom resources, <plural>.<version>.<group> to <kind>:<workers>[:<type>].
+	CustomReflectors                            map[string]string
+	LabelsNotReflected, AnnotationsNotReflected []string
+	EnableAPIServerSupport                      bool
+	RemoteRealIngressClassName                  string
+	RemoteRealLoadBalancerClassName             string
+	MetricsEnabled                              bool
+	MetricsAddress                              string
+	HomeAPIServerHost, HomeAPIServerPort        string
+	RemotePodCIDRs, RemotePodCIDRRemaps         []string
+	// Replicas is how many processes keep this virtual node; of more than one the holder of a
+	// lease acts.
+	Replicas                                            int
 	LeaseEnabled                                        bool
 	LeaseDuration, LeaseRenewInterval, LeaseRetryPeriod time.Duration
-	ResyncPeriod                                        time.Duration
 	// PodName and PodNamespace say where the process runs; from the environment.
 	PodName, PodNamespace string
 }
@@ -115,8 +114,8 @@ func NewFlags() *Flags {
 		// 40 s and a quarter of it between renewals are what kubelets use.
 		NodeLeaseDuration: 40 * time.Second, NodePingTimeout: 5 * time.Second,
 		NodeCheckNetwork: true, CreateNode: true, Reflectors: reflectors,
-		EnableAPIServerSupport: true, VirtualStorageClassName: api.StorageClassName,
-		MetricsAddress: ":5872", LeaseEnabled: true,
+		EnableAPIServerSupport: true,
+		MetricsAddress:         ":5872", LeaseEnabled: true, Replicas: 1,
 		LeaseDuration: 15 * time.Second, LeaseRenewInterval: 10 * time.Second, LeaseRetryPeriod: 5 * time.Second,
 	}
 }
@@ -161,29 +160,24 @@ func (f *Flags) addReflection(fs *pflag.FlagSet) {
 		fs.IntVar(&r.Workers, kind+"-reflection-workers", r.Workers, "objects of the kind worked on at once; 0 = off")
 		fs.StringVar(&r.Type, kind+"-reflection-type", r.Type, "AllowList or DenyList, for kinds that offer the choice")
 	}
+	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
+		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")
 	fs.StringSliceVar(&f.LocalPodCIDRs, "local-podcidr", f.LocalPodCIDRs, "pod CIDRs of this cluster")
 	fs.BoolVar(&f.DisableIPReflection, "disable-ip-reflection", f.DisableIPReflection, "remote pods show no addresses")
 	fs.StringSliceVar(&f.LabelsNotReflected, "labels-not-reflected", f.LabelsNotReflected, "label keys never reflected")
 	fs.StringSliceVar(&f.AnnotationsNotReflected, "annotations-not-reflected", f.AnnotationsNotReflected, "annotation keys never reflected")
 	fs.BoolVar(&f.EnableAPIServerSupport, "enable-apiserver-support", f.EnableAPIServerSupport, "let remote pods reach this cluster's API server")
-	fs.BoolVar(&f.EnableStorage, "enable-storage", f.EnableStorage, "the provider offers storage")
-	fs.StringVar(&f.VirtualStorageClassName, "virtual-storage-class-name", f.VirtualStorageClassName, "storage class of this cluster that is provided across clusters")
-	fs.StringVar(&f.RemoteRealStorageClassName, "remote-real-storage-class-name", f.RemoteRealStorageClassName, "storage class at the provider; empty = its default")
-	fs.BoolVar(&f.EnableIngress, "enable-ingress", f.EnableIngress, "the provider offers ingress classes")
 	fs.StringVar(&f.RemoteRealIngressClassName, "remote-real-ingress-class-name", f.RemoteRealIngressClassName, "ingress class at the provider")
-	fs.BoolVar(&f.EnableLoadBalancer, "enable-load-balancer", f.EnableLoadBalancer, "the provider offers load balancer classes")
 	fs.StringVar(&f.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", f.RemoteRealLoadBalancerClassName, "load balancer class at the provider")
 	fs.StringSliceVar(&f.RemotePodCIDRs, "remote-pod-cidr", f.RemotePodCIDRs, "pod CIDRs of the provider; empty = from its Configuration")
 	fs.StringSliceVar(&f.RemotePodCIDRRemaps, "remote-pod-cidr-remap", f.RemotePodCIDRRemaps, "the same as seen here")
-	fs.StringVar(&f.RemoteExternalCIDR, "remote-external-cidr", f.RemoteExternalCIDR, "external CIDR of the provider; empty = from its Configuration")
-	fs.StringVar(&f.RemoteExternalCIDRRemap, "remote-external-cidr-remap", f.RemoteExternalCIDRRemap, "the same as seen here")
-	fs.DurationVar(&f.ResyncPeriod, "resync-period", f.ResyncPeriod, "accepted for compatibility: watches are not repeated by time")
 }
 
 func (f *Flags) addProcess(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.EnableProfiling, "enable-profiling", f.EnableProfiling, "serve /debug/pprof in the kubelet API")
 	fs.BoolVar(&f.MetricsEnabled, "metrics-enabled", f.MetricsEnabled, "serve /metrics")
 	fs.StringVar(&f.MetricsAddress, "metrics-address", f.MetricsAddress, "address of /metrics")
+	fs.IntVar(&f.Replicas, "vk-replicas", f.Replicas, "processes that keep this virtual node; of more than one the holder of a lease acts")
 	fs.BoolVar(&f.LeaseEnabled, "vk-lease-enabled", f.LeaseEnabled, "elect among replicas and among the virtual kubelets of one provider")
 	fs.DurationVar(&f.LeaseDuration, "vk-lease-duration", f.LeaseDuration, "how long a leader's word holds")
 	fs.DurationVar(&f.LeaseRenewInterval, "vk-lease-renew-interval", f.LeaseRenewInterval, "how long a leader tries to renew before it stops")

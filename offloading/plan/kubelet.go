@@ -81,6 +81,7 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 		replicas = *o.Replicas
 	}
 	// One kubelet after the other: two at once would write each other's address into the Node.
+	// Several elect one of them.
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
 		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
@@ -159,11 +160,29 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if !s.ReflectIPs {
 		args = append(args, "--disable-ip-reflection")
 	}
+	if o.Replicas != nil && *o.Replicas > 1 {
+		args = append(args, fmt.Sprintf("--vk-replicas=%d", *o.Replicas))
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.ReflectorsConfig)) {
-		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", name, o.ReflectorsConfig[name].Workers))
-		optional(name+"-reflection-type", string(o.ReflectorsConfig[name].Type))
+		switch r := o.ReflectorsConfig[name]; {
+		case reflected(name):
+			args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", name, r.Workers))
+			optional(name+"-reflection-type", string(r.Type))
+		case r.Kind != "" && strings.Count(name, ".") >= 2:
+			args = append(args, fmt.Sprintf("--custom-reflection=%s=%s:%d:%s", name, r.Kind, r.Workers, r.Type))
+		} // any other would be a flag the kubelet does not know, and keep it from starting
 	}
 	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
+}
+
+// reflected says whether virtual kubelets have a reflector of this name; the schema of
+// VkOptionsTemplate lets no others in but those of custom resources.
+func reflected(name string) bool {
+	switch name {
+	case "pod", "serviceaccount", "service", "endpointslice", "ingress", "configmap", "secret", "event", "persistentvolumeclaim":
+		return true
+	}
+	return false
 }
 
 // classArgs tell which classes the provider offers; of several the default one is used.

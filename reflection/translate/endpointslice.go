@@ -4,10 +4,13 @@
 package translate
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -16,16 +19,20 @@ import (
 // EndpointSlice pushes the endpoints that are not at the provider: those are covered by its own
 // slices. Home pods keep their addresses, which the provider remaps as it does all of this
 // cluster's; others (pods at further providers) are named by the address this cluster gives
-// them for its peers. A slice without such endpoints is not pushed. It fails when an address
-// cannot be reached by the provider, and when annotations contradict each other.
+// them for its peers, or by their own where the user wants direct connections. A slice without
+// such endpoints is not pushed.
+//
+// Endpoints the provider cannot reach are left out and named by the error beside the slice: the
+// others must go on following home, or traffic would go to pods that are no more. Annotations
+// that contradict each other are an error without a slice.
 func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice, v View) (*offv1beta1.ShadowEndpointSlice, error) {
 	wanted, err := sliceReflects(home, v)
 	if err != nil || !wanted {
 		return nil, err
 	}
-	endpoints, err := endpointsElsewhere(home, v)
-	if err != nil || len(endpoints) == 0 {
-		return nil, err
+	endpoints, direct, unreachable := endpointsElsewhere(home, v)
+	if len(endpoints) == 0 && unreachable == nil {
+		return nil, nil
 	}
 	out := &offv1beta1.ShadowEndpointSlice{}
 	if remote != nil {
@@ -33,6 +40,7 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	}
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	out.Labels[discoveryv1.LabelManagedBy] = api.EndpointSliceManagedBy
+	setDirect(&out.ObjectMeta, direct)
 	out.Spec.Template = offv1beta1.EndpointSliceTemplate{
 		AddressType: home.AddressType,
 		Endpoints:   endpoints,
@@ -41,7 +49,7 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	if remote != nil && remote.Spec.Template.AddressType != home.AddressType {
 		return nil, nil
 	}
-	return out, nil
+	return out, unreachable
 }
 
 // sliceReflects: a slice's own annotation decides, otherwise its Service.
@@ -61,15 +69,24 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 	return reflects(v.Service.Annotations, v.ServiceAllowList), nil
 }
 
-func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) ([]discoveryv1.Endpoint, error) {
-	var out []discoveryv1.Endpoint
+// endpointsElsewhere are the endpoints to push, and which of their addresses are reached without
+// passing through home, by the cluster that holds them. The error names the first address that
+// keeps an endpoint from being among them.
+func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint, direct map[string][]string, unreachable error) {
+	direct = map[string][]string{}
+	owners := map[netip.Addr]string{}
 	for _, in := range home.Endpoints {
 		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
 			continue
 		}
-		addresses, err := peerAddresses(in.Addresses, v)
-		if err != nil {
-			return nil, err
+		addresses, at := directAddresses(in, v, owners)
+		direct[at] = append(direct[at], addresses...)
+		if at == "" {
+			var err error
+			if addresses, err = peerAddresses(in.Addresses, v); err != nil {
+				unreachable = cmp.Or(unreachable, err)
+				continue
+			}
 		}
 		out = append(out, discoveryv1.Endpoint{
 			Addresses:  addresses,
@@ -78,7 +95,40 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) ([]discoveryv1.
 			NodeName:   new(v.Consumer),
 		})
 	}
-	return out, nil
+	delete(direct, "")
+	return out, direct, unreachable
+}
+
+// directAddresses are the addresses a pod at a further provider has there, and that provider, if
+// the user wants the two to talk directly. An address that would be taken for that of a home pod,
+// or of a pod at another provider, cannot be sent: that pod is reached through home.
+func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]string) (addresses []string, at string) {
+	if in.NodeName == nil || v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
+		return nil, ""
+	}
+	at = v.OtherNodes[*in.NodeName]
+	for _, text := range in.Addresses {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, ""
+		}
+		addr = Addr(v.OtherPods[at], addr)
+		if owner := owners[addr]; atHome(v.HomePods, addr) || owner != "" && owner != at {
+			return nil, ""
+		}
+		owners[addr] = at
+		addresses = append(addresses, addr.String())
+	}
+	return addresses, at
+}
+
+// setDirect tells the provider which addresses are not ours, so that it reaches them by its own
+// network to the cluster that holds them.
+func setDirect(meta *metav1.ObjectMeta, direct map[string][]string) {
+	delete(meta.Annotations, api.AnnotationDirectConnectionsData)
+	if text, err := json.Marshal(direct); err == nil && len(direct) > 0 { // text always encodes
+		meta.Annotations[api.AnnotationDirectConnectionsData] = string(text)
+	}
 }
 
 // peerAddresses are the addresses under which the provider reaches an endpoint, before it
@@ -93,7 +143,7 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 		}
 		external, ok := v.External[addr]
 		if !ok {
-			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it", text)
+			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it, so its endpoint is left out", text)
 		}
 		out[i] = external.String()
 	}

@@ -10,14 +10,14 @@ import (
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
-// Event shows what the provider says about an offloaded pod on the home pod. It flows from the
-// provider to home, so here the View is the provider's: origin is the provider's event, shown
+// Event shows what the provider says about a reflected object on the home object. It flows from
+// the provider to home, so here the View is the provider's: origin is the provider's event, shown
 // the one at home.
 //
 // Of the five events every pod causes when all is well none is shown: the status says the same,
 // and a pod should not cost five writes more.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
-	if v.Involved == nil || routine(origin) {
+	if v.Involved == nil || routine(origin) || !reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
 	out := &corev1.Event{}

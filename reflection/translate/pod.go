@@ -91,7 +91,6 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		Subdomain:                     in.Subdomain,
 		SetHostnameAsFQDN:             in.SetHostnameAsFQDN,
 		HostAliases:                   in.HostAliases,
-		ReadinessGates:                in.ReadinessGates,
 		EnableServiceLinks:            in.EnableServiceLinks,
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
 		Resources:                     in.Resources,

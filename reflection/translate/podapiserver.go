@@ -5,6 +5,7 @@ package translate
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,7 +30,9 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 		dropTokens(out.Volumes)
 		return
 	}
-	readTokensFrom(out.Volumes, api.ServiceAccountTokenSecretName(home.Name))
+	secret := api.ServiceAccountTokenSecretName(home.Name)
+	readNamespaceFrom(out.Volumes, secret)
+	readTokensFrom(out.Volumes, secret)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
 	env := apiServerEnv(host, port)
 	for _, containers := range [][]corev1.Container{out.InitContainers, out.Containers} {
@@ -85,14 +88,47 @@ func nameServiceAccount(env []corev1.EnvVar, account string) {
 	}
 }
 
+// namespaceKey is the home namespace in the Secret of a pod's tokens. Tokens have a dot in theirs.
+const namespaceKey = "namespace"
+
+// readNamespaceFrom: beside its token a client of the API server reads which namespace it is in.
+// A client of the home API server is in the home one, whatever the remote one is called.
+// Variables go on naming the remote one: programs make the names of Services from them.
+func readNamespaceFrom(volumes []corev1.Volume, secret string) {
+	for i := range volumes {
+		p := volumes[i].Projected
+		if p == nil || !slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+			continue
+		}
+		var items []corev1.KeyToPath
+		p.Sources = slices.DeleteFunc(p.Sources, func(s corev1.VolumeProjection) bool {
+			if s.DownwardAPI == nil {
+				return false
+			}
+			s.DownwardAPI.Items = slices.DeleteFunc(s.DownwardAPI.Items, func(f corev1.DownwardAPIVolumeFile) bool {
+				ofNamespace := f.FieldRef != nil && f.FieldRef.FieldPath == "metadata.namespace"
+				if ofNamespace {
+					items = append(items, corev1.KeyToPath{Key: namespaceKey, Path: f.Path, Mode: f.Mode})
+				}
+				return ofNamespace
+			})
+			return len(s.DownwardAPI.Items) == 0
+		})
+		if len(items) > 0 {
+			p.Sources = append(p.Sources, fromSecret(secret, items...))
+		}
+	}
+}
+
+func fromSecret(name string, items ...corev1.KeyToPath) corev1.VolumeProjection {
+	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: items}}
+}
+
 // readTokensFrom replaces tokens the kubelet would request by those kept in a Secret.
 func readTokensFrom(volumes []corev1.Volume, secret string) {
 	eachToken(volumes, func(volume string, source *corev1.VolumeProjection) {
 		token := source.ServiceAccountToken
-		*source = corev1.VolumeProjection{Secret: &corev1.SecretProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: secret},
-			Items:                []corev1.KeyToPath{{Key: tokenKey(volume, token.Path), Path: token.Path}},
-		}}
+		*source = fromSecret(secret, corev1.KeyToPath{Key: tokenKey(volume, token.Path), Path: token.Path})
 	})
 }
 

@@ -119,7 +119,7 @@ func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
 	s.ContainerStatuses, s.InitContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
-	s.Conditions = mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration)
+	s.Conditions = gated(out.Spec.ReadinessGates, mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration))
 	s.HostIP, s.HostIPs = "", nil
 	if v.HostIP.IsValid() {
 		s.HostIP, s.HostIPs = v.HostIP.String(), []corev1.HostIP{{IP: v.HostIP.String()}}

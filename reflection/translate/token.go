@@ -70,7 +70,7 @@ func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource
 }
 
 // Tokens pushes the service account tokens of a pod as a Secret, from which the remote pod reads
-// them. Without new tokens in the View it keeps those that are there.
+// them, and its namespace. Without new tokens in the View it keeps those that are there.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 		out.Annotations[api.AnnotationServiceAccountExpiration] = remote.Annotations[api.AnnotationServiceAccountExpiration]
 		return out
 	}
-	out.Data = map[string][]byte{}
+	out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
 	var first time.Time
 	for key, token := range v.Tokens {
 		out.Data[key] = []byte(token.Value)

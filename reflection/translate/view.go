@@ -41,6 +41,10 @@ type View struct {
 	Namespaces map[string]string
 	// ProviderNodes are all virtual nodes that stand for the provider.
 	ProviderNodes map[string]bool
+	// OtherNodes leads from virtual nodes that stand for further providers to their cluster IDs,
+	// OtherPods from the addresses by which pods there are reached from home to their own ones.
+	OtherNodes map[string]string
+	OtherPods  map[string][]Remap
 	// PeerPods leads from the provider's pod addresses to the addresses by which they are
 	// reached from home; empty = they are the same.
 	PeerPods []Remap

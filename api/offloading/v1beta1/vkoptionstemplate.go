@@ -29,6 +29,10 @@ type ReflectorConfig struct {
 	// Type says which objects are reflected; empty = the kind's default.
 	// +optional
 	Type ReflectionType `json:"type,omitempty"`
+	// Kind of a custom resource; its key is <plural>.<version>.<group>.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Kind string `json:"kind,omitempty"`
 }
 
 // VkOptionsTemplateSpec is written by the chart or a user.
@@ -57,7 +61,10 @@ type VkOptionsTemplateSpec struct {
 	// +optional
 	AnnotationsNotReflected []string `json:"annotationsNotReflected,omitempty"`
 	// ReflectorsConfig by kind: pod, service, endpointslice, ingress, configmap, secret,
-	// serviceaccount, persistentvolumeclaim, event.
+	// serviceaccount, persistentvolumeclaim, event; by <plural>.<version>.<group> for a custom
+	// resource.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['pod','serviceaccount','service','endpointslice','ingress','configmap','secret','event','persistentvolumeclaim'] || has(self[k].kind) && k.matches('^[a-z0-9-]+[.]v[a-z0-9]+[.][a-z0-9.-]+$'))",message="a key is pod, serviceaccount, service, endpointslice, ingress, configmap, secret, event, persistentvolumeclaim or, together with a kind, <plural>.<version>.<group> of a custom resource"
 	// +optional
 	ReflectorsConfig map[string]ReflectorConfig `json:"reflectorsConfig,omitempty"`
 	// Resources of the container.
