@@ -426,10 +426,11 @@ func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
 	if len(fabric.Spec.RemoteCIDRs) == 0 {
 		return ctl.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, peer).Verdict
 	}
+	keys = slices.DeleteFunc(keys, func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] != api.True })
 	if key != nil && len(keys) == 0 {
 		return ctl.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
 	}
-	if !slices.ContainsFunc(keys, func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] == api.True }) {
+	if len(keys) == 0 {
 		return ctl.Wait("PublicKeyMissing", "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
 	}
 	for _, k := range keys[1:] {

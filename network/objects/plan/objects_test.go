@@ -136,7 +136,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	case *netv1beta1.InternalNode:
 		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
 	case *corev1.Service:
-		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling})
+		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"}})
 	}
 	t.Fatalf("no controller has a root of type %T", root)
 	return ctl.Plan{}
