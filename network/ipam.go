@@ -99,9 +99,12 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Addr, error) {
 // ip grants single addresses, like network does CIDRs.
 func (o Options) ip() ctl.Registrar {
 	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
-		Name:    "ip",
-		Owns:    []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
-		Watches: []ctl.Watch{{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant}},
+		Name: "ip",
+		Owns: []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Watches: []ctl.Watch{
+			{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant},
+			{Kind: &ipamv1alpha1.IP{}, Map: ipsWithoutGrant, Concerns: never}, // one that goes makes room
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var networks ipamv1alpha1.NetworkList
@@ -128,10 +131,13 @@ func (o Options) ip() ctl.Registrar {
 	}
 }
 
-// ipsWithoutGrant are those a change of a Network may help.
+// never: no update concerns anybody.
+func never(client.Object, client.Object) bool { return false }
+
+// ipsWithoutGrant are those a change of a Network or the end of an IP may help.
 func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
 	var ips ipamv1alpha1.IPList
-	if err := list(ctx, r, &ips); err != nil {
+	if err := list(ctx, r, &ips, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "find IPs without a grant")
 	}
 	var requests []reconcile.Request
