@@ -105,7 +105,7 @@ func encoded(v any) string {
 // spec: an editor, kubectl, a GitOps tool.
 func UserOwns(obj metav1.Object, field string) bool {
 	for _, entry := range obj.GetManagedFields() {
-		if strings.Contains(entry.Manager, "liqo") || entry.Subresource != "" || entry.FieldsV1 == nil {
+		if strings.HasPrefix(entry.Manager, "liqo") || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
 		var owned struct {

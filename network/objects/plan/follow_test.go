@@ -37,6 +37,7 @@ func TestFollow(t *testing.T) {
 		"left open":                            {netv1beta1.GatewayClient{}, serving("b"), at("b")},
 		"given by liqoctl for a NAT":           {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("liqoctl")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("nat")}}, serving("b"), at("nat")},
 		"applied by a user, the same":          {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-controller")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
+		"applied by a tool named like us":      {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-liqo")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
 		"copied, and a user wrote another one": {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: elsewhere}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("b")},
 		"two servers":                          {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, twice, at("a")},
 		"a server without address":             {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, Side{Servers: make([]netv1beta1.GatewayServer, 1)}, at("a")},

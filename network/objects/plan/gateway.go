@@ -33,6 +33,8 @@ type GatewayInput struct {
 	Template *unstructured.Unstructured
 	// Rendered is the object made from the template, as it is; nil when absent.
 	Rendered *unstructured.Unstructured
+	// Former is an object of another kind made from the template before, as it is; nil when absent.
+	Former *unstructured.Unstructured
 	// Servers and Clients are the gateways for the peer; others do not count.
 	Servers []netv1beta1.GatewayServer
 	Clients []netv1beta1.GatewayClient
@@ -152,6 +154,16 @@ func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string)
 	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
 }
 
+// Former is the object of a kind the template no longer renders, as a gateway's status remembers it; false
+// when there was none, or one of a kind that is pruned anyhow.
+func Former(status *corev1.ObjectReference, template *unstructured.Unstructured) (corev1.ObjectReference, bool) {
+	apiVersion, kind := RenderedKind(template)
+	if status == nil || status.Kind == kind && status.APIVersion == apiVersion {
+		return corev1.ObjectReference{}, false
+	}
+	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group
+}
+
 // foreignPeriod is how often objects of other parties' kinds, which are not watched, are looked at.
 const foreignPeriod = 10 * time.Second
 
@@ -229,6 +241,11 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Verdict = why
 	}
 	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
+	if g.Former != nil && metav1.IsControlledBy(g.Former, g.root) {
+		plan.Delete = append(plan.Delete, g.Former)
+		status.ref.APIVersion, status.ref.Kind = g.Former.GetAPIVersion(), g.Former.GetKind() // until it is gone
+		plan.After = foreignPeriod
+	}
 	return plan, status
 }
 
