@@ -25,6 +25,9 @@ const (
 	AnnotationPermanentlyUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 	// AnnotationUninstalling ("true") on the controller's Deployment stops recreation.
 	AnnotationUninstalling = "liqo.io/uninstalling"
+	// AnnotationPeers on an IP lists the IDs of the only clusters that may reach it, separated by commas;
+	// empty means none. An IP without it is there for every peer.
+	AnnotationPeers = "ipam.liqo.io/peers"
 	// AnnotationPreinstalled ("true") marks Networks and IPs made at install.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
 	// AnnotationWebhookServiceName on a webhook configuration is the Service behind it.

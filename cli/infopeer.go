@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,11 +39,20 @@ type cidrInfo struct {
 	Remapped *cidrPair `json:"remapped,omitempty"`
 }
 
-// gatewayInfo is where the tunnel's server is; Role is that of the peer's gateway.
+// gatewayInfo is where the tunnel's server is; Role is that of the peer's gateway. Of several ports Port
+// is the first.
 type gatewayInfo struct {
 	Address []string `json:"address"`
 	Port    int32    `json:"port"`
+	Ports   []int32  `json:"ports,omitempty"`
 	Role    string   `json:"role"`
+}
+
+// connectionInfo is how the tunnel is, and since when. Latency is that of the last measure.
+type connectionInfo struct {
+	Status  string      `json:"status"`
+	Latency string      `json:"latency,omitempty"`
+	Since   metav1.Time `json:"since,omitzero"`
 }
 
 type peerNetwork struct {
@@ -50,6 +60,8 @@ type peerNetwork struct {
 	Alerts  []string     `json:"alerts"`
 	CIDRs   cidrInfo     `json:"CIDRs"`
 	Gateway gatewayInfo  `json:"gateway"`
+	// Connection is nil before the gateway knows the peer's key.
+	Connection *connectionInfo `json:"connection,omitempty"`
 }
 
 // sliceInfo is a slice we consume or provide.
@@ -167,6 +179,7 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 		func() (err error) { nodes, err = c.nodesSay(ctx, peer); return err },
 		func() error { return c.inspectRanges(ctx, peer, &into.Network.CIDRs) },
 		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
+		func() (err error) { into.Network.Connection, err = c.connection(ctx, peer); return err },
 		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
 		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
 	)
@@ -221,15 +234,50 @@ func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gateway
 	}
 	for _, g := range servers.Items {
 		if e := g.Status.Endpoint; e != nil {
-			*into = gatewayInfo{Address: e.Addresses, Port: e.Port, Role: string(netv1beta1.ConnectionTypeClient)}
+			*into = gatewayAt(*e, netv1beta1.ConnectionTypeClient)
 		}
 	}
 	for _, g := range clients.Items {
 		if e := g.Spec.Endpoint; e != nil {
-			*into = gatewayInfo{Address: e.Addresses, Port: e.Port, Role: string(netv1beta1.ConnectionTypeServer)}
+			*into = gatewayAt(*e, netv1beta1.ConnectionTypeServer)
 		}
 	}
 	return nil
+}
+
+func gatewayAt(e netv1beta1.EndpointStatus, role netv1beta1.ConnectionType) gatewayInfo {
+	info := gatewayInfo{Address: e.Addresses, Port: e.Port, Ports: e.Ports, Role: string(role)}
+	if len(e.Ports) > 0 {
+		info.Port = e.Ports[0]
+	}
+	return info
+}
+
+// ports are all ports as text.
+func (g gatewayInfo) ports() string {
+	if len(g.Ports) == 0 {
+		return fmt.Sprint(g.Port)
+	}
+	return strings.Trim(fmt.Sprint(g.Ports), "[]")
+}
+
+// connection tells how the tunnel to a peer is; nil when there is none.
+func (c *cluster) connection(ctx context.Context, peer string) (*connectionInfo, error) {
+	list := &netv1beta1.ConnectionList{}
+	if err := c.listOf(ctx, everywhere, peer, list); err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	status := list.Items[0].Status
+	info := &connectionInfo{Status: string(status.Value)}
+	if status.Latency != nil {
+		info.Latency = status.Latency.Value
+	}
+	for _, condition := range []string{"Ready", netv1beta1.ConnectionGatewayRunning} {
+		if told := meta.FindStatusCondition(status.Conditions, condition); told != nil {
+			info.Since = told.LastTransitionTime
+		}
+	}
+	return info, nil
 }
 
 func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) {
@@ -319,7 +367,17 @@ func peerBoxes(p *peerInfo) []string {
 		net.text(0, "Gateway")
 		net.add(1, "Role", p.Network.Gateway.Role)
 		net.add(1, "Address", strings.Join(p.Network.Gateway.Address, ", "))
-		net.add(1, "Port", fmt.Sprint(p.Network.Gateway.Port))
+		net.add(1, "Port", p.Network.Gateway.ports())
+	}
+	if connection := p.Network.Connection; connection != nil {
+		net.text(0, "Connection")
+		net.add(1, "Status", connection.Status)
+		if connection.Latency != "" {
+			net.add(1, "Latency", connection.Latency)
+		}
+		if !connection.Since.IsZero() {
+			net.add(1, "Since", connection.Since.UTC().Format(time.RFC3339))
+		}
 	}
 
 	auth.add(0, "Status", string(p.Authentication.Status))

@@ -25,6 +25,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // networkOptions are the flags of a connection.
@@ -525,12 +526,14 @@ func (n *network) setClient(ctx context.Context, server *netv1beta1.GatewayServe
 		endpoint.Port, endpoint.Ports = n.port.split()
 	}
 	object := gatewayClient(metaFor(n.client.network, n.gateway[n.client.side], n.server.id), n.clientTemplate, endpoint, server.Spec.MTU)
-	return object, retry.RetryOnConflict(retry.DefaultRetry, func() error { return n.writeClient(ctx, object) })
+	plan.Note(object, server.Status.Endpoint)
+	return object, retry.RetryOnConflict(retry.DefaultRetry, func() error { return n.writeClient(ctx, object, server.Status.Endpoint) })
 }
 
 // writeClient creates a client or changes the one there is. An endpoint is replaced as a whole: a port
-// left over from another one would contradict it.
-func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClient) error {
+// left over from another one would contradict it. One that the server never announced was chosen, for a
+// NAT for example: without a flag that names another, it stays as long as it can fit.
+func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) error {
 	have := &netv1beta1.GatewayClient{}
 	err := n.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
@@ -540,7 +543,13 @@ func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClien
 		return n.client.describe("read", want, err)
 	}
 	before := have.DeepCopy()
-	have.Spec.Endpoint, have.Spec.MTU = want.Spec.Endpoint, want.Spec.MTU
+	have.Spec.MTU = want.Spec.MTU
+	if n.address == "" && len(n.port) == 0 && plan.Chosen(have, announced) && len(have.Spec.Endpoint.Ports) == len(announced.Ports) {
+		have.Spec.Endpoint.Protocol = announced.Protocol
+	} else {
+		have.Spec.Endpoint = want.Spec.Endpoint
+	}
+	plan.Note(have, announced)
 	if have.Spec.ClientTemplateRef == nil || n.askedTemplate("gw-client-") {
 		have.Spec.ClientTemplateRef = want.Spec.ClientTemplateRef
 	}

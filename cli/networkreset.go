@@ -50,19 +50,13 @@ func (n *network) findBoth() error {
 }
 
 // disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
-// said of the end a cluster never had, unless there was none at all. The public keys that were
-// exchanged go too: the next gateways make new ones.
+// said of the end a cluster never had, unless there was none at all. The public keys stay, for a user
+// may have made them; the next connect replaces those of gateways that made theirs.
 func (n *network) disconnect() error {
 	if err := n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, &netv1beta1.GatewayClientList{}, "Gateway client"); err != nil {
 		return err
 	}
-	if err := n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayServerList{}, "Gateway server"); err != nil {
-		return err
-	}
-	return together(
-		func() error { return n.removePublicKeys(n.here) },
-		func() error { return n.removePublicKeys(n.there) },
-	)
+	return n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayServerList{}, "Gateway server")
 }
 
 // removeGateways removes the gateways of one kind from both clusters; usually they are on the
@@ -104,9 +98,15 @@ func (n *network) removePublicKeys(c *cluster) error {
 	return err
 }
 
-// reset also removes the Configurations.
+// reset also removes the public keys and the Configurations.
 func (n *network) reset() error {
 	if err := n.disconnect(); err != nil {
+		return err
+	}
+	if err := together(
+		func() error { return n.removePublicKeys(n.here) },
+		func() error { return n.removePublicKeys(n.there) },
+	); err != nil {
 		return err
 	}
 	for _, c := range []*cluster{n.here, n.there} {

@@ -129,9 +129,12 @@ spec: {nodeName: rome-1, containers: [{name: gateway, image: none}]}
 status: {phase: Running, podIP: 10.10.1.7, podIPs: [{ip: 10.10.1.7}]}
 `
 
+// rounds is how often a peering is made and ended in one cluster, each time in other orders.
+const rounds = 4
+
 // The declarative flow, on either side, in a tenant namespace of any name or in default: whatever the
-// order in which the objects of a peering arrive, they come to the same end; the user's Secret
-// outlives the gateway, and nothing else does.
+// order in which the objects of a peering arrive and go, they come to the same end, also beside what is
+// left of a former one; the user's Secret outlives the gateway, and nothing else does.
 func TestPeeringInAnyOrder(t *testing.T) {
 	for seed, way := range []struct {
 		name, namespace, gateway string
@@ -160,16 +163,27 @@ func TestPeeringInAnyOrder(t *testing.T) {
 			}
 			slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetKind(), b.GetKind()) })
 			r := rand.New(rand.NewPCG(uint64(seed), 0))
-			r.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-			for _, obj := range objects {
-				create(t, c, obj)
+			mix := func() {
+				r.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 			}
-			if way.gateway == onLoadBalancer {
-				c.balances(t, way.namespace)
+			for range rounds {
+				mix()
+				for _, obj := range objects {
+					create(t, c, obj)
+				}
+				if way.gateway == onLoadBalancer {
+					c.balances(t, way.namespace)
+				}
+				checkPeering(t, c, way.namespace)
+				checkGateway(t, c, way.namespace, way.endpoint)
+				mix()
+				for _, obj := range objects {
+					if obj.GetKind() != "Secret" { // the user's
+						must(t, c.Delete(t.Context(), obj.DeepCopy(), client.GracePeriodSeconds(0)))
+					}
+				}
+				checkTeardown(t, c, way.namespace)
 			}
-			checkPeering(t, c, way.namespace)
-			checkGateway(t, c, way.namespace, way.endpoint)
-			checkTeardown(t, c, way.namespace)
 		})
 	}
 }

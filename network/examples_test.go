@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -296,5 +297,12 @@ func (c cluster) connectsFancy(t *testing.T) {
 			equal(&netv1beta1.EndpointStatus{Addresses: []string{"203.0.113.7"}, Port: 4500, Protocol: "UDP"}, gw.Status.Endpoint),
 			equal(&corev1.ObjectReference{Name: "fancy-keys", Namespace: "default"}, gw.Status.SecretRef),
 			equal("10.10.1.9", fabric.Spec.GatewayIP), equal([]string{"10.30.0.0/16", "10.90.0.0/16"}, fabric.Spec.RemoteCIDRs))
+	})
+	// The template is exchanged for one of WireGuard: two technologies do not run beside each other.
+	must(t, c.Patch(t.Context(), gw.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"serverTemplateRef": {"name": "wireguard-server"}}}`))))
+	eventually(t, func() error {
+		err := c.Get(t.Context(), key, &gw)
+		gone := apierrors.IsNotFound(c.Get(t.Context(), key, tunnel))
+		return errors.Join(err, equal(true, gone), equal("WgGatewayServer", gw.Status.ServerRef.Kind))
 	})
 }

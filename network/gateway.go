@@ -33,7 +33,7 @@ func (o Options) gatewayServer() ctl.Registrar {
 		Owns:    []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
 		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayServer) (plan.GatewayServerInput, error) {
-			in, err := o.gatewayInput(ctx, r, root, plan.ServerTemplate(root, o.LiqoNamespace))
+			in, err := o.gatewayInput(ctx, r, root, plan.ServerTemplate(root, o.LiqoNamespace), root.Status.ServerRef)
 			return plan.GatewayServerInput{Root: root, GatewayInput: in}, err
 		},
 		Plan: plan.GatewayServer,
@@ -48,7 +48,7 @@ func (o Options) gatewayClient() ctl.Registrar {
 		Owns:    []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
 		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayClient) (plan.GatewayClientInput, error) {
-			in, err := o.gatewayInput(ctx, r, root, plan.ClientTemplate(root, o.LiqoNamespace))
+			in, err := o.gatewayInput(ctx, r, root, plan.ClientTemplate(root, o.LiqoNamespace), root.Status.ClientRef)
 			return plan.GatewayClientInput{Root: root, GatewayInput: in}, err
 		},
 		Plan: plan.GatewayClient,
@@ -67,7 +67,8 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 	}
 }
 
-func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference) (plan.GatewayInput, error) {
+// gatewayInput reads what both sides need; before is what the gateway says it was rendered to last.
+func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference, before *corev1.ObjectReference) (plan.GatewayInput, error) {
 	var (
 		servers        netv1beta1.GatewayServerList
 		clients        netv1beta1.GatewayClientList
@@ -106,6 +107,12 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if apierrors.IsForbidden(err) {
 		in.Refused = kind
 		return in, nil
+	}
+	if former, changed := plan.Former(before, in.Template); changed && err == nil {
+		in.Former, err = untyped(ctx, r.Live, former)
+		if apierrors.IsForbidden(err) { // the rights went with the template
+			return in, nil
+		}
 	}
 	return in, err
 }

@@ -9,12 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
@@ -96,9 +99,12 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Addr, error) {
 // ip grants single addresses, like network does CIDRs.
 func (o Options) ip() ctl.Registrar {
 	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
-		Name:    "ip",
-		Owns:    []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
-		Watches: []ctl.Watch{{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant}},
+		Name: "ip",
+		Owns: []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Watches: []ctl.Watch{
+			{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant},
+			{Kind: &ipamv1alpha1.IP{}, Map: ipsWithoutGrant, Concerns: never}, // one that goes makes room
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var networks ipamv1alpha1.NetworkList
@@ -125,10 +131,13 @@ func (o Options) ip() ctl.Registrar {
 	}
 }
 
-// ipsWithoutGrant are those a change of a Network may help.
+// never: no update concerns anybody.
+func never(client.Object, client.Object) bool { return false }
+
+// ipsWithoutGrant are those a change of a Network or the end of an IP may help.
 func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
 	var ips ipamv1alpha1.IPList
-	if err := list(ctx, r, &ips); err != nil {
+	if err := list(ctx, r, &ips, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "find IPs without a grant")
 	}
 	var requests []reconcile.Request
@@ -142,17 +151,55 @@ func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []re
 
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 
 // apiServerIP keeps the IPs of the API server and its proxy.
 func (o Options) apiServerIP() ctl.Registrar {
 	return ctl.Controller[*corev1.Service, plan.APIServerInput]{
-		Name:    "api-server-ip",
-		Owns:    []client.Object{&ipamv1alpha1.IP{}},
-		Watches: []ctl.Watch{o.onUninstall(ctl.All(&corev1.ServiceList{}))},
+		Name: "api-server-ip",
+		Owns: []client.Object{&ipamv1alpha1.IP{}},
+		Watches: []ctl.Watch{
+			o.onUninstall(ctl.All(&corev1.ServiceList{})),
+			{Kind: &offv1beta1.VirtualNode{}, Map: o.apiServices, Concerns: otherSpec},
+			{Kind: &authv1beta1.Tenant{}, Map: o.apiServices, Concerns: otherSpec},
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Service) (plan.APIServerInput, error) {
-			gone, err := o.uninstalling(ctx, r)
-			return plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace, Uninstalling: gone}, err
+			in := plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace}
+			var err error
+			if in.Uninstalling, err = o.uninstalling(ctx, r); err != nil {
+				return in, err
+			}
+			var nodes offv1beta1.VirtualNodeList
+			var tenants authv1beta1.TenantList
+			for _, l := range []client.ObjectList{&nodes, &tenants} {
+				if err := list(ctx, r, l); err != nil {
+					return in, err
+				}
+			}
+			for _, n := range nodes.Items {
+				in.Providers = append(in.Providers, string(n.Spec.ClusterID))
+			}
+			for _, t := range tenants.Items {
+				if t.Spec.ProxyURL != "" {
+					in.InBand = append(in.InBand, string(t.Spec.ClusterID))
+				}
+			}
+			return in, nil
 		},
 		Plan: plan.APIServerIP,
 	}
+}
+
+// apiServices are the Services of the API server and its proxy.
+func (o Options) apiServices(context.Context, client.Reader, client.Object) []reconcile.Request {
+	return []reconcile.Request{
+		{NamespacedName: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}},
+		{NamespacedName: client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.ProxyName}},
+	}
+}
+
+// otherSpec tells whether more changed than an object's status.
+func otherSpec(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration()
 }

@@ -13,6 +13,7 @@
 //	GatewayServer, GatewayClient   a template is rendered, an InternalFabric made
 //	WgGatewayServer, -Client       Deployment, Service, keys and rights of a gateway
 //	Pod and Lease of a gateway     the active one of several replicas is marked
+//	Connection                     is told to be down when no pod of its gateway runs
 //	Node                           an InternalNode is made
 //	Pod at a peer                  gets an IP, for the other peers
 //	kubeconfig of a provider       endpoints, keys and CIDRs are kept equal on both sides
@@ -58,7 +59,7 @@ func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{
 		o.network(), o.ip(), o.apiServerIP(), o.configuration(),
 		o.gatewayServer(), o.gatewayClient(), o.wgGatewayServer(), o.wgGatewayClient(), o.replica(), o.secretLabel(),
-		o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
+		o.connection(), o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
 	}
 }
 

@@ -147,6 +147,7 @@ func TestMisbehavingPeer(t *testing.T) {
 	a.Node.IP("addr add 10.10.77.1/32 dev lo")      // a node whose address lies among the pods'
 	a.Node.IP("addr add 192.168.1.101/24 dev eth0") // not the one the tunnel goes to
 	a.gateways[0].in.Nodes = append(a.gateways[0].in.Nodes, plan.Member{Name: "n2", Outer: netip.MustParseAddr("10.10.77.1"), Overlay: netip.MustParseAddr("10.80.0.9")})
+	a.gateways[0].in.Exposed = a.gateways[0].in.Exposed[1:] // 10.96.0.1 is no longer there for B
 	a.settle(t)
 	bad := plan.GatewayState(b.gateways[0].in)
 	bad.Table = ""
@@ -155,7 +156,7 @@ func TestMisbehavingPeer(t *testing.T) {
 	forbidden := map[*space.Space]string{
 		a.Node: "192.168.1.101:8080", internet: "192.168.1.254:80", a.Gateway: "10.10.1.5:8080",
 	}
-	for _, to := range []string{"10.10.1.2", "192.168.1.101", "192.168.1.254", "10.10.1.5", "10.10.1.1", "10.10.77.1", "10.80.0.1", "10.96.0.1"} {
+	for _, to := range []string{"10.10.1.2", "192.168.1.101", "192.168.1.254", "10.10.1.5", "10.10.1.1", "10.10.77.1", "10.80.0.1", "10.96.0.1", "10.70.0.2"} {
 		bad.Routes = append(bad.Routes, plan.Route{Device: "liqo-tunnel", To: netip.MustParsePrefix(to + "/32")})
 	}
 	b.gateways[0].apply(t, bad)
@@ -165,7 +166,7 @@ func TestMisbehavingPeer(t *testing.T) {
 	for _, s := range sources {
 		b.Gateway.IP("addr add " + s + "/32 dev lo")
 	}
-	for _, to := range []string{"10.10.1.1:8080", "10.10.77.1:8080", "10.80.0.1:8080", "10.96.0.1:443"} {
+	for _, to := range []string{"10.10.1.1:8080", "10.10.77.1:8080", "10.80.0.1:8080", "10.96.0.1:443", "10.70.0.2:443"} {
 		b.Gateway.Tells("10.10.9.9", to)
 	}
 	for _, to := range forbidden {

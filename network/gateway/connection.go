@@ -172,6 +172,7 @@ func (g *gateway) connection() *netv1beta1.Connection {
 // explain puts the conditions: why the tunnel is in its state, and while it works whether its MTU
 // fits.
 func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit *plan.Fit, now time.Time) {
+	meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionGatewayRunning) // we do
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
 	if status.Value != netv1beta1.Connected {
 		ready.Reason, ready.Message = s.Verdict(now)

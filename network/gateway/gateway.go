@@ -234,6 +234,7 @@ func (g *gateway) known() (plan.GatewayStateInput, error) {
 func (g *gateway) objects() plan.GatewayObjects {
 	return plan.GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: g.Namespace, Name: g.Name},
+		Peer:           g.RemoteClusterID,
 		Configurations: g.configurations.List(),
 		PublicKeys: slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
 			return k.Labels[api.LabelGatewayResource] != api.True

@@ -25,6 +25,8 @@ const publicKeyLength = 32
 type GatewayObjects struct {
 	// Gateway names the gateway; its InternalFabric has the same name.
 	Gateway types.NamespacedName
+	// Peer is the ID of the cluster it leads to.
+	Peer string
 	// Configurations and PublicKeys are those of the peer in the gateway's namespace; the first
 	// of each by name counts.
 	Configurations []netv1beta1.Configuration
@@ -54,7 +56,10 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs),
 		})
 	}
-	in.Exposed = exposedBy(o.IPs)
+	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool {
+		peers, limited := ip.Annotations[api.AnnotationPeers]
+		return limited && !slices.Contains(strings.Split(peers, ","), o.Peer)
+	}))
 	if c := firstByName(o.Configurations); c != nil {
 		in.Pods, in.External, in.Remote = addressSpaces(c)
 	}

@@ -130,6 +130,7 @@ func ownState(p process, world []runtime.Object) State {
 	}
 	return GatewayState(GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "milan"},
+		Peer:           "milan",
 		Configurations: of[netv1beta1.Configuration](world), PublicKeys: of[netv1beta1.PublicKey](world),
 		Fabrics: fabrics, Nodes: nodes, IPs: ips,
 	}.Input(in))

@@ -22,6 +22,10 @@ const (
 // to the peer.
 const ConnectionMTUFits = "MTUFits"
 
+// ConnectionGatewayRunning is the condition that is False, and only then present, while this cluster's
+// gateway has no ready pod. It says what the pods lack. The controller writes it.
+const ConnectionGatewayRunning = "GatewayRunning"
+
 // ConnectionStatusValue is the state of a tunnel. The schema has no enum for it.
 type ConnectionStatusValue string
 
@@ -31,7 +35,7 @@ const (
 	Connected ConnectionStatusValue = "Connected"
 	// Connecting: no ping was answered yet.
 	Connecting ConnectionStatusValue = "Connecting"
-	// ConnectionError: pings are no longer answered.
+	// ConnectionError: pings are no longer answered, or this cluster's gateway does not run.
 	ConnectionError ConnectionStatusValue = "Error"
 )
 
@@ -53,7 +57,8 @@ type ConnectionSpec struct {
 	GatewayRef corev1.ObjectReference `json:"gatewayRef"`
 }
 
-// ConnectionStatus is the state of the tunnel; written by the gateway.
+// ConnectionStatus is the state of the tunnel; written by the gateway, and by the controller while
+// that does not run.
 type ConnectionStatus struct {
 	// Value is Connected, Connecting or Error; empty before the first look.
 	// +optional

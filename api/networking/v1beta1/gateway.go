@@ -21,9 +21,9 @@ type EndpointStatus struct {
 	// Addresses are IPs or DNS names; the first that works is used.
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
-	// Port is the only port; 0 = see Ports.
+	// Port is the only port; absent = see Ports.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 65535",message="must be a port between 1 and 65535"
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="must be a port between 1 and 65535"
 	Port int32 `json:"port,omitempty"`
 	// Ports are several ports, one parallel tunnel each; excludes Port.
 	// +optional

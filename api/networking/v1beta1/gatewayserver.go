@@ -16,9 +16,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.nodePorts.all(p, self.nodePorts.exists_one(q, q == p))",message="nodePorts must not contain duplicates"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || (has(self.ports) && size(self.nodePorts) == size(self.ports))",message="nodePorts must have one entry for each of ports"
 type Endpoint struct {
-	// Port is the only listen port; 0 = see Ports.
+	// Port is the only listen port; absent = see Ports.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 65535",message="must be a port between 1 and 65535"
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="must be a port between 1 and 65535"
 	Port int32 `json:"port,omitempty"`
 	// Ports are several listen ports, one parallel tunnel each; excludes Port.
 	// +optional

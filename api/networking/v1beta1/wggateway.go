@@ -43,12 +43,12 @@ type ServiceMonitorTemplate struct {
 
 // Metrics is what to create so that metrics are scraped.
 type Metrics struct {
-	// Enabled creates Service and ServiceMonitor.
+	// Enabled creates the Service.
 	Enabled bool `json:"enabled"`
 	// Service to create; nil = none.
 	// +optional
 	Service *ServiceTemplate `json:"service,omitempty"`
-	// ServiceMonitor to create; nil = none.
+	// ServiceMonitor is accepted and not made; a condition says so.
 	// +optional
 	ServiceMonitor *ServiceMonitorTemplate `json:"serviceMonitor,omitempty"`
 }

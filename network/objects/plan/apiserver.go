@@ -5,6 +5,8 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,16 +22,27 @@ type APIServerInput struct {
 	Root *corev1.Service
 	// LiqoNamespace is where the IPs and the proxy's Service are.
 	LiqoNamespace string
+	// Providers are the clusters at which this one has virtual nodes.
+	Providers []string
+	// InBand are the consumers that reach this cluster's API server by its proxy.
+	InBand []string
 	// Uninstalling takes the IPs away.
 	Uninstalling bool
 }
 
-// APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy.
+// APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy, each for
+// those who need it: the API server for the pods this cluster runs at its providers, the proxy for
+// consumers in band.
 func APIServerIP(in APIServerInput) ctl.Plan {
 	name := map[string]string{
 		metav1.NamespaceDefault + "/kubernetes": api.IPAPIServer,
 		in.LiqoNamespace + "/" + api.ProxyName:  api.IPAPIServerProxy,
 	}[in.Root.Namespace+"/"+in.Root.Name]
+	peers := in.InBand
+	if name == api.IPAPIServer {
+		peers = in.Providers
+	}
+	peers = slices.Compact(slices.Sorted(slices.Values(peers)))
 	addr, err := netip.ParseAddr(in.Root.Spec.ClusterIP)
 	if in.Root.DeletionTimestamp != nil || in.Uninstalling || name == "" || err != nil {
 		return ctl.Plan{}
@@ -38,7 +51,7 @@ func APIServerIP(in APIServerInput) ctl.Plan {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: in.LiqoNamespace,
 			Labels:      map[string]string{api.LabelIPType: name},
-			Annotations: map[string]string{api.AnnotationPreinstalled: api.True},
+			Annotations: map[string]string{api.AnnotationPreinstalled: api.True, api.AnnotationPeers: strings.Join(peers, ",")},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: addr.String()},
 	}}}

@@ -57,6 +57,9 @@ func Configuration(in ConfigurationInput) ctl.Plan {
 	if err != nil {
 		return ctl.Block("InvalidCIDR", "spec.remote.cidr: %v; correct it", err)
 	}
+	if kind := tooLarge(remote); kind != "" {
+		return ctl.Block("CIDRsTooLarge", "the peer's %s CIDRs hold more addresses than a /%d, which would leave too few for other peers; what was granted before stays; let the peer announce smaller ones", kind, widest)
+	}
 	if stale := in.stale(remote); len(stale) > 0 {
 		return in.shrink(remote, stale)
 	}
@@ -145,6 +148,26 @@ func remoteCIDRs(c *netv1beta1.Configuration) ([]remoteCIDR, error) {
 		return nil, err
 	}
 	return list, add(api.CIDRTypeExternal, c.Spec.Remote.CIDR.External)
+}
+
+// widest is the length of the CIDR whose size the CIDRs of one kind of a peer may have together: 15 000
+// nodes with a /24 each, the largest clusters there are, need a /10. Peers announce CIDRs by themselves,
+// so one that is compromised could take all there is. Of
+// IPv6 there is enough.
+const widest = 10
+
+// tooLarge is the first kind of CIDR whose sum is too large; empty = none is.
+func tooLarge(remote []remoteCIDR) string {
+	sum := map[string]uint64{}
+	for _, r := range remote {
+		if r.cidr.Addr().Is4() {
+			sum[r.kind] += 1 << (32 - r.cidr.Bits())
+		}
+		if sum[r.kind] > 1<<(32-widest) {
+			return r.kind
+		}
+	}
+	return ""
 }
 
 // networkName is "<configuration>-<kind>-<cidr>", the CIDR written with dashes.

@@ -42,7 +42,7 @@ func Follow(own, of Side) []Change {
 	if endpoint := of.endpoint(); endpoint != nil {
 		for i := range own.Clients {
 			c := own.Clients[i].DeepCopy()
-			if !chosen(c, endpoint) && follow(c, endpoint, &c.Spec.Endpoint, "endpoint", note(c, endpoint)) {
+			if !Chosen(c, endpoint) && follow(c, endpoint, &c.Spec.Endpoint, "endpoint", Note(c, endpoint)) {
 				out = append(out, Change{&own.Clients[i], c})
 			}
 		}
@@ -76,14 +76,14 @@ func follow[T any](obj client.Object, announced T, field *T, name string, noted 
 	return true
 }
 
-// chosen reports whether a client dials what was never announced to it.
-func chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
+// Chosen reports whether a client dials what was never announced to it.
+func Chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
 	have := encoded(c.Spec.Endpoint)
 	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
 }
 
-// note writes on a client what was announced, and reports whether that is new.
-func note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
+// Note writes on a client what was announced, and reports whether that is new.
+func Note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
 	now := encoded(announced)
 	if c.Annotations[annotationFollowed] == now {
 		return false
@@ -105,7 +105,7 @@ func encoded(v any) string {
 // spec: an editor, kubectl, a GitOps tool.
 func UserOwns(obj metav1.Object, field string) bool {
 	for _, entry := range obj.GetManagedFields() {
-		if strings.Contains(entry.Manager, "liqo") || entry.Subresource != "" || entry.FieldsV1 == nil {
+		if strings.HasPrefix(entry.Manager, "liqo") || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
 		var owned struct {

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +38,7 @@ func TestFollow(t *testing.T) {
 		"left open":                            {netv1beta1.GatewayClient{}, serving("b"), at("b")},
 		"given by liqoctl for a NAT":           {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("liqoctl")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("nat")}}, serving("b"), at("nat")},
 		"applied by a user, the same":          {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-controller")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
+		"applied by a tool named like us":      {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-liqo")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
 		"copied, and a user wrote another one": {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: elsewhere}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("b")},
 		"two servers":                          {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, twice, at("a")},
 		"a server without address":             {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, Side{Servers: make([]netv1beta1.GatewayServer, 1)}, at("a")},
@@ -87,4 +89,58 @@ func TestFollowKeysAndCIDRs(t *testing.T) {
 	if diff := cmp.Diff(cidrs("10.20.0.0/16"), spec.Local); diff != "" {
 		t.Errorf("own CIDRs changed: %s", diff)
 	}
+}
+
+// FuzzFollow: whatever the two sides say, following comes to an end, changes the parameters only, and
+// nothing of a user or twice announced.
+func FuzzFollow(f *testing.F) {
+	f.Add("a", "b", "a", "10.10.0.0/16", "10.20.0.0/16", "liqoctl", byte(1), byte(1))
+	f.Add("a", "", "nat", "", "10.20.0.0/16", "argocd", byte(3), byte(0))
+	f.Add("", "b", "b", "10.10.0.0/16", "", "liqo/follow", byte(0), byte(2))
+	f.Fuzz(func(t *testing.T, before, after, dialled, here, there, manager string, servers, clients byte) {
+		at := func(address string) *netv1beta1.EndpointStatus {
+			return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 51840}
+		}
+		fields := []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:endpoint":{},"f:publicKey":{},"f:remote":{}}}`)}}}
+		cidrs := func(pod string) *netv1beta1.ClusterConfig {
+			return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{pod}}}
+		}
+		own := Side{
+			Clients:        []netv1beta1.GatewayClient{{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at(dialled), MTU: 1340}}},
+			PublicKeys:     []netv1beta1.PublicKey{{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Spec: netv1beta1.PublicKeySpec{PublicKey: []byte(dialled)}}},
+			Configurations: []netv1beta1.Configuration{{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Spec: netv1beta1.ConfigurationSpec{Local: cidrs(here), Remote: cidrs(dialled)}}},
+		}
+		for _, address := range []string{before, after} {
+			of := Side{Configurations: []netv1beta1.Configuration{{Spec: netv1beta1.ConfigurationSpec{Local: cidrs(there)}}}}
+			for range servers % 3 {
+				of.Servers = append(of.Servers, netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{Endpoint: at(address), PublicKey: []byte(there)}})
+			}
+			for range clients % 3 {
+				of.Clients = append(of.Clients, netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{PublicKey: []byte(address)}})
+			}
+			changes := Follow(own, of)
+			if len(changes) > 0 && !strings.HasPrefix(manager, "liqo") {
+				t.Fatalf("what %q wrote is changed: %v", manager, changes)
+			}
+			for _, change := range changes {
+				switch o := change.After.(type) {
+				case *netv1beta1.GatewayClient:
+					if len(of.Servers) != 1 || o.Spec.MTU != 1340 {
+						t.Fatalf("%v follows %d servers", o.Spec, len(of.Servers))
+					}
+					own.Clients[0] = *o
+				case *netv1beta1.PublicKey:
+					own.PublicKeys[0] = *o
+				case *netv1beta1.Configuration:
+					if diff := cmp.Diff(cidrs(here), o.Spec.Local); diff != "" {
+						t.Fatal(diff)
+					}
+					own.Configurations[0] = *o
+				}
+			}
+			if again := Follow(own, of); len(again) != 0 {
+				t.Fatalf("the second time differs: %v", again)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -32,6 +33,8 @@ type GatewayInput struct {
 	Template *unstructured.Unstructured
 	// Rendered is the object made from the template, as it is; nil when absent.
 	Rendered *unstructured.Unstructured
+	// Former is an object of another kind made from the template before, as it is; nil when absent.
+	Former *unstructured.Unstructured
 	// Servers and Clients are the gateways for the peer; others do not count.
 	Servers []netv1beta1.GatewayServer
 	Clients []netv1beta1.GatewayClient
@@ -151,6 +154,16 @@ func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string)
 	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
 }
 
+// Former is the object of a kind the template no longer renders, as a gateway's status remembers it; false
+// when there was none, or one of a kind that is pruned anyhow.
+func Former(status *corev1.ObjectReference, template *unstructured.Unstructured) (corev1.ObjectReference, bool) {
+	apiVersion, kind := RenderedKind(template)
+	if status == nil || status.Kind == kind && status.APIVersion == apiVersion {
+		return corev1.ObjectReference{}, false
+	}
+	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group
+}
+
 // foreignPeriod is how often objects of other parties' kinds, which are not watched, are looked at.
 const foreignPeriod = 10 * time.Second
 
@@ -228,6 +241,11 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Verdict = why
 	}
 	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
+	if g.Former != nil && metav1.IsControlledBy(g.Former, g.root) {
+		plan.Delete = append(plan.Delete, g.Former)
+		status.ref.APIVersion, status.ref.Kind = g.Former.GetAPIVersion(), g.Former.GetKind() // until it is gone
+		plan.After = foreignPeriod
+	}
 	return plan, status
 }
 
@@ -416,14 +434,26 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 
 // verdict tells what is missing for traffic to flow once the gateway pod runs.
 func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
-	if len(fabric.Spec.RemoteCIDRs) == 0 {
-		return ctl.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, g.peer()).Verdict
+	peer, namespace := g.peer(), g.root.GetNamespace()
+	configurations, configuration := split(g, g.Configurations)
+	keys, key := split(g, g.PublicKeys)
+	if configuration != nil && len(configurations) == 0 {
+		return ctl.Wait("ConfigurationElsewhere", "Configuration %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", configuration.Namespace, configuration.Name, namespace).Verdict
 	}
-	keyed := slices.ContainsFunc(g.PublicKeys, func(k netv1beta1.PublicKey) bool {
-		return samePeer(&k, g.root) && k.Labels[api.LabelGatewayResource] == api.True
-	})
-	if !keyed {
-		return ctl.Wait("PublicKeyMissing", "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, g.peer(), api.LabelGatewayResource).Verdict
+	if len(fabric.Spec.RemoteCIDRs) == 0 {
+		return ctl.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, peer).Verdict
+	}
+	keys = slices.DeleteFunc(keys, func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] != api.True })
+	if key != nil && len(keys) == 0 {
+		return ctl.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
+	}
+	if len(keys) == 0 {
+		return ctl.Wait("PublicKeyMissing", "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
+	}
+	for _, k := range keys[1:] {
+		if !bytes.Equal(k.Spec.PublicKey, keys[0].Spec.PublicKey) {
+			return ctl.Block("DuplicatePublicKey", "PublicKeys %s and %s hold different keys of the peer and the older one, %s, is used; delete the wrong one", keys[0].Name, k.Name, keys[0].Name).Verdict
+		}
 	}
 	return ctl.Verdict{}
 }
@@ -447,22 +477,37 @@ func (s *seen) failing() (ctl.Verdict, bool) {
 
 // remoteCIDRs are the peer's CIDRs as seen here, pods first.
 func (g gateway) remoteCIDRs() []string {
-	var peers []*netv1beta1.Configuration
-	for i := range g.Configurations {
-		if c := &g.Configurations[i]; samePeer(c, g.root) && c.Status.Remote != nil && c.DeletionTimestamp == nil {
-			peers = append(peers, c)
+	configurations, _ := split(g, g.Configurations)
+	for _, c := range configurations {
+		if c.Status.Remote != nil {
+			return slices.Concat(c.Status.Remote.CIDR.Pod, c.Status.Remote.CIDR.External)
 		}
 	}
-	if len(peers) == 0 {
-		return nil
+	return nil
+}
+
+// split returns the objects of the peer the gateway reads, those in its namespace, the oldest first, for
+// that one counts; and one that it does not read, if any.
+func split[T any, P interface {
+	*T
+	client.Object
+}](g gateway, list []T) (mine []P, elsewhere P) {
+	for i := range list {
+		switch o := P(&list[i]); {
+		case !samePeer(o, g.root) || o.GetDeletionTimestamp() != nil:
+		case o.GetNamespace() == g.root.GetNamespace():
+			mine = append(mine, o)
+		default:
+			elsewhere = o
+		}
 	}
-	oldest := slices.MinFunc(peers, func(a, b *netv1beta1.Configuration) int {
+	slices.SortFunc(mine, func(a, b P) int {
 		if older(a, b) {
 			return -1
 		}
 		return 1
 	})
-	return slices.Concat(oldest.Status.Remote.CIDR.Pod, oldest.Status.Remote.CIDR.External)
+	return mine, elsewhere
 }
 
 // stringMap reads a map of strings at a path; values of other types are left out.

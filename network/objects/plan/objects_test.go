@@ -131,10 +131,12 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		return InternalNode(NodeInput{Root: root, Networks: networks, Fabrics: gateways.Fabrics, Nodes: gateways.Nodes, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
 	case *corev1.Pod:
 		return PodIP(PodIPInput{Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
+	case *netv1beta1.Connection:
+		return Connection(ConnectionInput{Root: root, Pods: of[corev1.Pod](all), Now: now})
 	case *netv1beta1.InternalNode:
 		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
 	case *corev1.Service:
-		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling})
+		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"}})
 	}
 	t.Fatalf("no controller has a root of type %T", root)
 	return ctl.Plan{}

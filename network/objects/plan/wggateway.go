@@ -42,6 +42,8 @@ const (
 	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
 	// one there is.
 	ConditionTemplateReduced = "TemplateReduced"
+	// ConditionServiceMonitorIgnored is True on gateways whose template asks for a ServiceMonitor.
+	ConditionServiceMonitorIgnored = "ServiceMonitorIgnored"
 )
 
 // WgGatewayInput is what a WgGatewayServer and a WgGatewayClient are decided from alike.
@@ -139,6 +141,12 @@ func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
 		plan.Objects = append(plan.Objects, w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName())))
+	}
+	if w.metrics != nil && w.metrics.Enabled && w.metrics.ServiceMonitor != nil {
+		conditions = append(conditions, stamped(before, metav1.Condition{
+			Type: ConditionServiceMonitorIgnored, Status: metav1.ConditionTrue, Reason: "NotMade", ObservedGeneration: w.root.GetGeneration(),
+			Message: "no ServiceMonitor is made for spec.metrics; make one for Service " + api.GatewayMetricsName(w.root.GetName()) + ", or one for all gateways by the Service's labels",
+		}, w.Now))
 	}
 	if keys != nil {
 		plan.Objects = append(plan.Objects, keys)

@@ -1,0 +1,111 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+)
+
+const small = `
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: small, namespace: default}
+spec: {cidr: 10.98.0.0/31}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: a, namespace: default}
+spec: {ip: 192.0.2.1, networkRef: {name: small}}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: b, namespace: default}
+spec: {ip: 192.0.2.2, networkRef: {name: small}}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: c, namespace: default}
+spec: {ip: 192.0.2.3, networkRef: {name: small}}
+`
+
+// TestFullNetwork: an IP for which its Network has no address is granted one when another goes.
+func TestFullNetwork(t *testing.T) {
+	c := startControllers(t, "rome")
+	of := func(name, reason, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			ip := ipamv1alpha1.IP{}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &ip)
+			got, _, _ := strings.Cut(message(ip.Status.Conditions), ":")
+			return errors.Join(err, equal(reason, got), equal(want, ip.Status.IP))
+		})
+	}
+	objects := parsed(t, small)
+	create(t, c, objects[0])
+	create(t, c, objects[1])
+	of("a", "", "10.98.0.0")
+	create(t, c, objects[2])
+	of("b", "", "10.98.0.1")
+	create(t, c, objects[3])
+	of("c", "NetworkFull", "")
+	must(t, c.Delete(t.Context(), objects[1]))
+	of("c", "", "10.98.0.0")
+}
+
+const apart = `
+apiVersion: v1
+kind: Service
+metadata: {name: liqo-proxy, namespace: liqo}
+spec: {ports: [{port: 8118}]}
+---
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: milan, namespace: liqo-tenant-milan}
+spec: {clusterID: milan}
+---
+apiVersion: authentication.liqo.io/v1beta1
+kind: Tenant
+metadata: {name: turin, namespace: default, labels: {liqo.io/remote-cluster-id: turin}}
+spec: {clusterID: turin, publicKey: AAAA, csr: AAAA, signature: AAAA, proxyURL: "http://10.71.0.3:8118"}
+---
+apiVersion: authentication.liqo.io/v1beta1
+kind: Tenant
+metadata: {name: genoa, namespace: default, labels: {liqo.io/remote-cluster-id: genoa}}
+spec: {clusterID: genoa, publicKey: AAAA, csr: AAAA, signature: AAAA}
+`
+
+// TestWhoReachesTheAPIServer: the API server is there for the clusters at which this one has virtual
+// nodes, its proxy for consumers in band, and for nobody else, nor any longer.
+func TestWhoReachesTheAPIServer(t *testing.T) {
+	c := startControllers(t, "rome")
+	for _, obj := range parsed(t, installed) {
+		create(t, c, obj)
+	}
+	peers := func(name, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			ip := ipamv1alpha1.IP{}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: name}, &ip)
+			got, limited := ip.Annotations["ipam.liqo.io/peers"]
+			return errors.Join(err, equal(true, limited), equal(want, got))
+		})
+	}
+	peers("api-server", "")
+	for _, obj := range parsed(t, apart) {
+		create(t, c, obj)
+	}
+	peers("api-server", "milan")
+	peers("api-server-proxy", "turin")
+	for _, obj := range parsed(t, apart)[1:] {
+		must(t, c.Delete(t.Context(), obj))
+	}
+	peers("api-server", "")
+	peers("api-server-proxy", "")
+}

@@ -1,0 +1,75 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// gatewayGrace is how long a gateway may have no ready pod before its tunnel counts as down. One that
+// is killed is back within 3 s, and whoever acts on a lost tunnel takes more away than such a pause.
+const gatewayGrace = 10 * time.Second
+
+// ConnectionInput is what decides whether the gateway of a Connection is there to write it.
+type ConnectionInput struct {
+	Root *netv1beta1.Connection
+	// Pods are those of the gateway.
+	Pods []corev1.Pod
+	// Now stamps conditions that change.
+	Now time.Time
+}
+
+// Connection says that a tunnel is down while this cluster's gateway does not run. Else only the
+// gateway writes, and it cannot say that it is gone.
+//
+//	pods of the gateway        Connection
+//	one is ready               is the gateway's; the value goes back to what the gateway said last
+//	none is ready              GatewayRunning is False, with what the pods lack
+//	none for gatewayGrace      the value is Error, too
+//
+// What a gateway writes takes the condition away: who writes, runs.
+func Connection(in ConnectionInput) ctl.Plan {
+	root := in.Root
+	if root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	old := meta.FindStatusCondition(root.Status.Conditions, netv1beta1.ConnectionGatewayRunning)
+	status := netv1beta1.ConnectionStatus{}
+	if slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return ready(&p) }) {
+		if old == nil {
+			return ctl.Plan{}
+		}
+		if root.Status.Value == netv1beta1.ConnectionError && meta.IsStatusConditionTrue(root.Status.Conditions, ctl.ConditionReady) {
+			status.Value = netv1beta1.Connected
+		}
+		return ctl.Plan{Status: &netv1beta1.Connection{Status: status}}
+	}
+	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods}, root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
+		Namespace: root.Namespace, Name: root.Spec.GatewayRef.Name,
+	}}}.podPending()
+	c := stamped(root.Status.Conditions, metav1.Condition{
+		Type: netv1beta1.ConnectionGatewayRunning, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message,
+	}, in.Now)
+	left := c.LastTransitionTime.Add(gatewayGrace).Sub(in.Now)
+	if left <= 0 {
+		status.Value, left = netv1beta1.ConnectionError, 0
+	}
+	status.Conditions = []metav1.Condition{c}
+	return ctl.Plan{Status: &netv1beta1.Connection{Status: status}, After: left}
+}
+
+// Opened tells whether a Connection is that of a gateway this installation runs.
+func Opened(c *netv1beta1.Connection) bool {
+	ref := c.Spec.GatewayRef
+	return ref.Namespace == c.Namespace && api.GatewayResourceName(ref.Name) == c.Name && (ref.Kind == "WgGatewayServer" || ref.Kind == "WgGatewayClient")
+}

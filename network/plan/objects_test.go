@@ -1,0 +1,67 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// FuzzObjects: whatever users, peers and nodes write into the objects, gateways and nodes get a state,
+// the same in any order of the objects, whose addresses are those of the family they stand with.
+func FuzzObjects(f *testing.F) {
+	f.Add("10.10.0.0/16", "10.20.0.0/16,10.21.0.0/16", "10.71.0.0/16,10.72.0.0/16", "10.70.0.0/16", "10.10.1.5", "10.80.128.1", "10.10.1.0/24,192.168.1.1", "10.96.0.1", "10.70.0.2", byte(0))
+	f.Add("fd00:10::/64,10.10.0.0/16", "fd00:20::/64", "10.71.0.0/16", "::/0", "fd00::5", "10.80.128.1", "::ffff:10.0.0.0/120", "::1", "::ffff:1.2.3.4", byte(7))
+	f.Add("0.0.0.0/0", "10.0.0.0/8,10.0.0.0/8", "10.0.0.0/8", "10.0.0.1/32", "", "0.0.0.0", "10.80.128.1/32", "10.10.1.5", "10.10.1.5", byte(3))
+	f.Fuzz(func(t *testing.T, local, real, view, external, outer, overlay, ranges, target, exposed string, flags byte) {
+		list := func(text string) []string { return strings.Split(text, ",") }
+		meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}
+		other := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "turin"}
+		cidrs := func(pod, external string) *netv1beta1.ClusterConfig {
+			return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: list(pod), External: list(external)}}
+		}
+		fabric := netv1beta1.InternalFabricSpec{GatewayIP: outer, RemoteCIDRs: list(view)}
+		fabric.Interface.Gateway.IP = overlay
+		another := *fabric.DeepCopy()
+		another.GatewayIP, another.RemoteCIDRs, another.Interface.Gateway.IP = target, list(real), exposed
+		node := &netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: netv1beta1.InternalNodeSpec{PodCIDRs: list(ranges)}}
+		node.Spec.Interface.Node.IP, node.Status.NodeIP = exposed, netv1beta1.NodeIP{Local: target, Remote: outer}
+		second := node.DeepCopy()
+		second.Name, second.Spec.Interface.Node.IP = "rome-2", overlay
+		world := []runtime.Object{
+			&netv1beta1.Configuration{ObjectMeta: meta, Spec: netv1beta1.ConfigurationSpec{Local: cidrs(local, external), Remote: cidrs(real, external)}, Status: netv1beta1.ConfigurationStatus{Remote: cidrs(view, local)}},
+			&netv1beta1.PublicKey{ObjectMeta: meta, Spec: netv1beta1.PublicKeySpec{PublicKey: []byte(target + strings.Repeat("k", 32))[:32]}},
+			&netv1beta1.InternalFabric{ObjectMeta: meta, Spec: fabric}, &netv1beta1.InternalFabric{ObjectMeta: other, Spec: another}, node, second,
+			&ipamv1alpha1.IP{ObjectMeta: meta, Spec: ipamv1alpha1.IPSpec{IP: target, Masquerade: flags&1 != 0}, Status: ipamv1alpha1.IPStatus{IP: exposed}},
+			&ipamv1alpha1.IP{ObjectMeta: other, Spec: ipamv1alpha1.IPSpec{IP: outer, Masquerade: flags&2 != 0}, Status: ipamv1alpha1.IPStatus{IP: overlay}},
+		}
+		pod, _ := netip.ParseAddr(outer)
+		for _, p := range []process{{Role: "gateway", Node: "rome-1", Pod: pod, MTU: 1500, Server: flags&4 != 0}, {Role: "fabric", Node: "rome-1", MTU: 1500}} {
+			want := ownState(p, world)
+			slices.Reverse(world)
+			if again := ownState(p, world); again.String() != want.String() {
+				t.Fatalf("the order matters:\n%s\n%s", want, again)
+			}
+			if c := Diff(want, want); !c.Empty() {
+				t.Fatalf("a state differs from itself:\n%s", c)
+			}
+			for _, r := range want.Routes {
+				if r.Via.IsValid() && r.Via.Is6() != r.To.Addr().Is6() {
+					t.Fatalf("route to %s by %s", r.To, r.Via)
+				}
+			}
+			if strings.Contains(want.Table, "invalid") {
+				t.Fatalf("an invalid address in\n%s", want.Table)
+			}
+		}
+	})
+}
