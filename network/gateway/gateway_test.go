@@ -388,10 +388,13 @@ func TestPeering(t *testing.T) {
 	})
 
 	// A gateway that is away shows as Error and comes back by itself.
+	measures(t, b.Gateway, connected+"1")
 	server.kill()
 	b.waitFor(t, netv1beta1.ConnectionError)
+	measures(t, b.Gateway, connected+"0")
 	a.startGateway(t, b, true)
 	b.waitFor(t, netv1beta1.Connected)
+	measures(t, b.Gateway, connected+"1")
 	a.waitFor(t, netv1beta1.Connected)
 	if _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil {
 		t.Errorf("pod to pod after a restart: %v", err)
@@ -577,20 +580,42 @@ func TestGatewaysAreReplaced(t *testing.T) {
 func ready(t *testing.T, pod *space.Space) {
 	t.Helper()
 	space.Eventually(t, "ready", func() error {
-		var c net.Conn
-		var err error
-		pod.Do(func() { c, err = net.Dial("tcp", "127.0.0.1:8083") })
-		if err != nil {
-			return err
+		text, err := get(pod, ":8083", "/readyz")
+		if err == nil && !strings.Contains(text, " 200 ") {
+			err = fmt.Errorf("it says %s", text)
 		}
-		defer c.Close()
-		io.WriteString(c, "GET /readyz HTTP/1.0\r\n\r\n")
-		if text, _ := io.ReadAll(c); !strings.Contains(string(text), " 200 ") {
-			return fmt.Errorf("it says %s", text)
-		}
-		return nil
+		return err
 	})
 }
+
+// get is what a process in a pod answers over HTTP.
+func get(pod *space.Space, port, path string) (string, error) {
+	var c net.Conn
+	var err error
+	pod.Do(func() { c, err = net.Dial("tcp", "127.0.0.1"+port) })
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	io.WriteString(c, "GET "+path+" HTTP/1.0\r\n\r\n")
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
+
+// measures waits until a gateway's metrics have a line.
+func measures(t *testing.T, pod *space.Space, line string) {
+	t.Helper()
+	space.Eventually(t, line, func() error {
+		text, err := get(pod, ":8082", "/metrics")
+		if err == nil && !strings.Contains(text, line+"\n") {
+			err = fmt.Errorf("%s has other metrics:\n%s", pod.Name, text)
+		}
+		return err
+	})
+}
+
+// connected is the metric that alerts look at.
+const connected = `liqo_peer_is_connected{driver="wireguard",cluster_id="far"} `
 
 // TestReplicasTakeTurns: of two replicas of a server nodes and client are led to the one with the
 // lease, and the other follows when it is told to end or falls silent.
@@ -614,6 +639,10 @@ func TestReplicasTakeTurns(t *testing.T) {
 	ready(t, second)
 	b.startGateway(t, a, false)
 	b.waitFor(t, netv1beta1.Connected)
+	measures(t, a.Gateway, connected+"1")
+	if text, err := get(second, ":8082", "/metrics"); err != nil || strings.Contains(text, "liqo_peer_") {
+		t.Errorf("a replica without the tunnel tells of it: error %v\n%s", err, text)
+	}
 	b.Pod.Serve("10.10.1.2:80")
 	const to = "10.71.1.2:80"
 	space.Eventually(t, "pod to pod", func() error { _, err := a.Pod.Asks("udp", "", to, 10); return err })
