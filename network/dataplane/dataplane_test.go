@@ -215,32 +215,77 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
-// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods.
+// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
+// packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	_, a, b := peered(t)
-	var err error
-	a.Node.Do(func() { a.node.in.PodDevices, err = a.node.plane.PodDevices(a.node.in.Self.CIDRs, "eth0") })
-	if err != nil || !slices.Equal(a.node.in.PodDevices, []string{"cni0"}) {
-		t.Fatalf("devices of pods: %q, error %v", a.node.in.PodDevices, err)
-	}
+	a.seek(t)
+	far := plan.Member{Name: "far", Outer: netip.MustParseAddr("10.10.2.9"), Overlay: netip.MustParseAddr("10.80.128.9")}
+	a.node.in.Gateways = append(a.node.in.Gateways, far)
 	a.node.settle(t)
 	if changes := a.node.settle(t); !changes.Empty() {
 		t.Errorf("a second pass changes\n%s", changes)
 	}
-	a.Pod.Sends("10.10.1.2", "10.10.1.5:6091", frame("10.10.1.99"))
-	a.Pod.Sends("10.10.1.2", "192.168.1.1:6091", frame("10.10.1.99"))
-	a.Pod.IP("addr add 10.99.9.9/32 dev lo") // forged
-	a.Pod.Sends("10.99.9.9", "10.10.1.5:6091", frame("10.10.1.99"))
-	a.Pod.Sends("10.99.9.9", "192.168.1.1:6091", frame("10.10.1.99"))
-	a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame("10.10.1.98"))
-	space.Eventually(t, "frame of the node", func() error {
-		if !b.Pod.Hears("10.72.1.98") {
-			return errors.New("not heard")
+	a.Node.IP("addr add 192.168.1.77/24 dev eth0")
+	// Services without selector lead to both.
+	a.Node.NFT(`table ip services { chain in { type nat hook prerouting priority dstnat;
+		ip daddr 10.96.0.8 udp dport 53 dnat to 192.168.1.1:6091
+		ip daddr 10.96.0.9 udp dport 53 dnat to 10.10.1.5:6091
+	}; }`)
+	for _, forged := range []string{"10.99.9.9", "10.10.1.5", "10.10.2.9"} { // anybody, a gateway here, one elsewhere
+		a.Pod.IP("addr add " + forged + "/32 dev lo")
+	}
+	gateway, node := "02:00:0a:50:80:01", "02:00:0a:50:00:01"
+	for i, c := range []struct{ from, to, mac string }{
+		{"10.10.1.2", "10.10.1.5:6091", gateway}, {"10.99.9.9", "10.10.1.5:6091", gateway}, {"10.10.2.9", "10.10.1.5:6091", gateway},
+		{"10.10.1.2", "10.96.0.9:53", gateway}, {"10.10.1.2", "10.10.1.255:6091", gateway},
+		{"10.10.1.2", "192.168.1.1:6091", node}, {"10.99.9.9", "192.168.1.1:6091", node}, {"10.10.2.9", "192.168.1.1:6091", node},
+		{"10.10.1.5", "192.168.1.1:6091", node}, {"10.10.1.2", "192.168.1.77:6091", node}, {"10.10.1.2", "10.10.1.1:6091", node},
+		{"10.10.1.2", "10.80.0.1:6091", node}, {"10.10.1.2", "10.96.0.8:53", node}, {"10.10.1.2", "10.10.1.255:6091", node},
+	} {
+		claim, heard := fmt.Sprintf("a frame of a pod from %s to %s is taken by %s", c.from, c.to, c.mac), false
+		if c.mac == gateway {
+			a.Pod.Sends(c.from, c.to, frame(gateway, fmt.Sprintf("10.10.1.%d", 100+i), "10.71.1.2"))
+			a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame(gateway, fmt.Sprintf("10.10.1.%d", 200+i), "10.71.1.2"))
+			space.Eventually(t, "frame of the node", func() error { return errorUnless(b.Pod.Hears(fmt.Sprintf("10.72.1.%d", 200+i))) })
+			heard = b.Pod.Hears(fmt.Sprintf("10.72.1.%d", 100+i))
+		} else {
+			a.Pod.Sends(c.from, c.to, frame(node, fmt.Sprintf("10.71.9.%d", 100+i), "10.10.1.2"))
+			a.Gateway.Sends("10.10.1.5", "192.168.1.1:6091", frame(node, fmt.Sprintf("10.71.9.%d", 200+i), "10.10.1.2"))
+			space.Eventually(t, "frame of the gateway", func() error { return errorUnless(a.Pod.Hears(fmt.Sprintf("10.71.9.%d", 200+i))) })
+			heard = a.Pod.Hears(fmt.Sprintf("10.71.9.%d", 100+i))
 		}
-		return nil
+		if heard {
+			t.Error(claim)
+		}
+	}
+}
+
+func errorUnless(heard bool) error {
+	if !heard {
+		return errors.New("not heard")
+	}
+	return nil
+}
+
+// seek finds, as a node does, the devices of its pods and where its gateway is.
+func (c *cluster) seek(t *testing.T) {
+	t.Helper()
+	var err error
+	var here map[netip.Addr][]string
+	c.Node.Do(func() {
+		if c.node.in.PodDevices, err = c.node.plane.PodDevices(c.node.in.Self.CIDRs, "eth0"); err == nil {
+			here, err = c.node.plane.Here([]netip.Addr{c.GatewayIP, netip.MustParseAddr("10.10.2.9")}, c.node.in.PodDevices)
+		}
 	})
-	if b.Pod.Hears("10.72.1.99") {
-		t.Error("a frame a pod made is heard")
+	if err != nil || !slices.Equal(c.node.in.PodDevices, []string{"cni0"}) {
+		t.Fatalf("devices of pods: %q, error %v", c.node.in.PodDevices, err)
+	}
+	g := &c.node.in.Gateways[0]
+	g.MACs, g.Here = here[c.GatewayIP]
+	want := strings.Fields(c.Gateway.IP("-br link show eth0"))[2:3]
+	if len(here) != 1 || !slices.Equal(g.MACs, want) {
+		t.Fatalf("the gateway is at %q, want %q", here, want)
 	}
 }
 
@@ -270,9 +315,9 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// frame is a VXLAN frame to A's gateway with a datagram to B's pod in it.
-func frame(source string) []byte {
-	src, dst := netip.MustParseAddr(source).As4(), netip.MustParseAddr("10.71.1.2").As4()
+// frame is a VXLAN frame to a MAC address with a datagram for port 80 in it.
+func frame(to, source, destination string) []byte {
+	src, dst := netip.MustParseAddr(source).As4(), netip.MustParseAddr(destination).As4()
 	ip := []byte{0x45, 0, 0, 28 + 5, 0, 0, 0, 0, 64, 17, 0, 0}
 	ip = append(append(ip, src[:]...), dst[:]...)
 	var sum uint32
@@ -281,7 +326,8 @@ func frame(source string) []byte {
 	}
 	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
 	vxlan := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, plan.OverlayVNI<<8)
-	ethernet := []byte{2, 0, 10, 80, 128, 1, 2, 0, 10, 80, 0, 1, 8, 0}
+	mac, _ := net.ParseMAC(to)
+	ethernet := append(mac, 2, 0, 10, 80, 0, 9, 8, 0)
 	udp := []byte{0x12, 0x34, 0, 80, 0, 8 + 5, 0, 0}
 	return slices.Concat(vxlan, ethernet, ip, udp, []byte("hello"))
 }

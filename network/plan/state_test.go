@@ -41,6 +41,8 @@ type process struct {
 	TCP bool
 	// PodDevices are a node's.
 	PodDevices []string
+	// Here are the gateways on the node, with their Ethernet addresses.
+	Here map[string][]string
 	// Listen are ports of further tunnels.
 	Listen []int
 	// MTU of the device of the pod or node.
@@ -118,6 +120,9 @@ func ownState(p process, world []runtime.Object) State {
 		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices})
 		if !ready {
 			return State{Table: "not ready\n"}
+		}
+		for i, g := range in.Gateways {
+			in.Gateways[i].MACs, in.Gateways[i].Here = p.Here[g.Outer.String()]
 		}
 		return NodeState(in)
 	}
