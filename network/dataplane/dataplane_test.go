@@ -141,6 +141,35 @@ func TestErrorsAreUnderstood(t *testing.T) {
 	learns("mtu 1240", 1230) // less than is known to fit, so it may not be cut
 }
 
+// TestNodesAmongThePods: both clusters announce pod CIDRs in which their nodes are, as on flat networks of
+// clouds. What the tunnel is made of goes to the peer's node all the same, also when kube-proxy gave it
+// the address of a node.
+func TestNodesAmongThePods(t *testing.T) {
+	_, a, b := peered(t)
+	a.Node.NFT("table ip proxy { chain out { type nat hook postrouting priority srcnat; oifname cni0 ct status dnat masquerade; }; }")
+	nodes := map[*cluster]netip.Prefix{a: netip.MustParsePrefix("192.168.1.0/24"), b: netip.MustParsePrefix("192.168.2.0/24")}
+	for c, peer := range map[*cluster]*cluster{a: b, b: a} {
+		g := c.gateways[0]
+		g.in.Pods = append(g.in.Pods, nodes[c])
+		g.in.Remote = append(g.in.Remote, plan.Remap{Real: nodes[peer], View: nodes[peer]})
+		c.announce()
+		c.settle(t)
+	}
+	b.Gateway.Do(func() {
+		if err := b.gateways[0].plane.DialAnew(api.TunnelInterface(0), b.gateways[0].in.Tunnel.PeerKey, true); err != nil {
+			t.Error(err)
+		}
+	})
+	b.settle(t)
+	waitFor(t, b.Gateway)
+	if seen, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil || seen != "10.72.1.2" {
+		t.Errorf("pod to pod: the server saw %q, error %v", seen, err)
+	}
+	if changes := a.node.settle(t); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
+}
+
 // TestMisbehavingPeer: a peer that sends from what it did not announce, or to what was not offered.
 func TestMisbehavingPeer(t *testing.T) {
 	internet, a, b := peered(t)

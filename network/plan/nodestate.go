@@ -47,7 +47,10 @@ func NodeState(in NodeStateInput) State {
 		priority = in.RulePriority
 	}
 	s.Rules = rulesFor(s.Routes, priority, false)
-	s.Table = table(in.arriving(), in.frames(), in.framed(), unmarked(), in.leaving(s.Addresses))
+	for i := range s.Rules {
+		s.Rules[i].Unmarked = transportMark
+	}
+	s.Table = table(in.arriving(), in.frames(), in.outer(), unmarked(), in.leaving(s.Addresses))
 	return s.Sorted()
 }
 
@@ -105,11 +108,29 @@ func (in NodeStateInput) frames() chain {
 	return c
 }
 
-// framed is where frames are judged: after kube-proxy's DNAT (−100), as a Service may lead to the port
-// of a node. All that is no frame leaves it by its only rule.
-func (in NodeStateInput) framed() chain {
-	c := chain{name: "framed", base: "filter hook prerouting priority dstnat + 10"}
+// transportMark is on what gateways send to addresses of peers by their own device: what tunnels are made
+// of. On flat networks the peers' nodes have such addresses, and the overlay would lead back to the gateway.
+// Its bits are none of kube-proxy's (0xc000), Cilium's (0x0f00), AWS's (0x80), or Calico's (0xffff0000).
+const transportMark = 0x3000
+
+// outer is about what carries the overlay and tunnels, after kube-proxy's NAT (−100): a Service may lead
+// pods to the overlay's port of a node, and the client's address may be behind that of a node.
+func (in NodeStateInput) outer() chain {
+	c := chain{name: "outer", base: "filter hook prerouting priority dstnat + 10"}
 	c.add(fmt.Sprintf("udp dport %d jump frames", in.Port))
+	var gateways []netip.Addr
+	var peers []netip.Prefix
+	for _, g := range in.Gateways {
+		if g.Outer.IsValid() {
+			gateways, peers = append(gateways, g.Outer), append(peers, g.CIDRs...)
+		}
+	}
+	for _, f := range families() {
+		from, some := f.match("saddr", hosts(gateways))
+		if to, any := f.match("daddr", peers); some && any {
+			c.add(fmt.Sprintf("%s %s meta mark set 0x%08x", from, to, transportMark))
+		}
+	}
 	return c
 }
 
