@@ -242,6 +242,13 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}); written == "" {
 		t.Error("the kernel reports no write of another table")
 	}
+	if written := a.Node.Written(func() {
+		n++
+		a.node.in.Gateways[0].Outer = netip.AddrFrom4([4]byte{10, 10, 1, byte(5 + n)})
+		a.node.settle(t)
+	}); !strings.Contains(written, "lladdr") {
+		t.Errorf("the kernel reports no write of a forwarding entry but\n%s", written)
+	}
 }
 
 // TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
@@ -545,6 +552,17 @@ func TestSeveralPorts(t *testing.T) {
 	}
 	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a closed port: error %v", err)
+	}
+	a.gateways[0].in.Tunnel.Silent = []int{0, 1}
+	a.settle(t)
+	sentA = sent(a.gateways[0])
+	for range 10 {
+		a.Pod.Asks("udp", "", "10.71.1.2:80", 1000)
+	}
+	for n, after := range sent(a.gateways[0]) {
+		if carried := after - sentA[n]; (carried < 10_000) != (n < 2) {
+			t.Errorf("while two are silent tunnel %d carried %d bytes", n, carried)
+		}
 	}
 	if changes := a.gateways[0].settle(t); !changes.Empty() {
 		t.Errorf("a second pass changes\n%s", changes)

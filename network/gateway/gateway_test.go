@@ -416,8 +416,8 @@ func TestPeering(t *testing.T) {
 		t.Fatal(err)
 	}
 	space.Eventually(t, "removal", func() error {
-		for _, what := range []string{"link", "rule", "route show table all"} {
-			if out := b.Node.IP(what); strings.Contains(out, "liqo") || strings.Contains(out, "6091") {
+		for _, what := range []string{"link", "rule", "route show table all", "neigh show nud permanent"} {
+			if out := b.Node.IP(what); strings.Contains(out, "liqo") || strings.Contains(out, "6091") || strings.Contains(out, "PERMANENT") {
 				return fmt.Errorf("%s", out)
 			}
 		}
