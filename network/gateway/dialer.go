@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,54 +32,102 @@ const (
 	suspectEvery = 200 * time.Millisecond
 )
 
-// dialer finds the server's address. It is empty on servers, to which the client comes.
+// dialer knows the server's address. It is empty on servers, to which the client comes.
 type dialer struct {
 	host  string
 	port  int
 	every time.Duration
+	// lookup asks the DNS; again makes it be asked now.
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	again  chan struct{}
 
 	mu    sync.Mutex
-	at    time.Time // of the last answer of the DNS
-	found netip.AddrPort
+	found netip.Addr
 }
 
-// endpoint is where to dial; invalid when there is nothing to dial or no answer yet. A name is
-// asked for again when the interval is over; the last address stays when there is no answer.
-func (d *dialer) endpoint(ctx context.Context, now time.Time) netip.AddrPort {
-	if d.host == "" {
-		return netip.AddrPort{}
+func newDialer(o Options) *dialer {
+	d := &dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval, again: make(chan struct{}, 1)}
+	d.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}
 	if a, err := netip.ParseAddr(d.host); err == nil {
-		return netip.AddrPortFrom(a.Unmap(), uint16(d.port))
+		d.found = a.Unmap()
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.found.IsValid() && now.Sub(d.at) < d.every {
-		return d.found
-	}
-	// 5 s: a look at the kernel waits for it.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", d.host)
-	if err != nil || len(addrs) == 0 {
-		klog.FromContext(ctx).Info("The name of the gateway server has no address", "name", d.host, "error", err)
-		return d.found
-	}
-	next := netip.AddrPortFrom(addrs[0].Unmap(), uint16(d.port))
-	for _, a := range addrs {
-		if a.Unmap() == d.found.Addr() {
-			next = d.found // a name with several addresses is no reason to move
-		}
-	}
-	d.found, d.at = next, now
-	return next
+	return d
 }
 
-// forget makes the next endpoint ask the DNS again, and take another address when it has one.
-func (d *dialer) forget() {
+// endpoint is where to dial; invalid when there is nothing to dial or no answer yet.
+func (d *dialer) endpoint() netip.AddrPort {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.at = time.Time{}
+	if !d.found.IsValid() {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(d.found, uint16(d.port))
+}
+
+// named tells whether there is a name to ask for.
+func (d *dialer) named() bool {
+	_, err := netip.ParseAddr(d.host)
+	return d.host != "" && err != nil
+}
+
+// resolve asks for the name's address when the interval is over or it is asked to, and tells when it
+// changed; six is the family of the pod. The last address stays when there is no answer.
+func (d *dialer) resolve(ctx context.Context, six func() bool, changed func()) error {
+	for failing, wait := false, time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.again:
+		case <-time.After(wait):
+		}
+		asked, end := context.WithTimeout(ctx, 5*time.Second) // Go's resolver gives a server as long
+		addrs, err := d.lookup(asked, d.host)
+		end()
+		if failed := err != nil || len(addrs) == 0; failed {
+			if !failing && ctx.Err() == nil {
+				klog.FromContext(ctx).Info("The name of the gateway server has no address", "name", d.host, "error", err)
+			}
+			failing, wait = true, redialLate
+			continue
+		}
+		failing, wait = false, max(d.every, redialEager)
+		if d.take(addrs, six()) {
+			changed()
+		}
+	}
+}
+
+// take chooses among the addresses of a name: the one in use, for a name with several is no reason to
+// move, else the first of the pod's family, which can be reached, else the first.
+func (d *dialer) take(addrs []netip.Addr, six bool) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := addrs[0].Unmap()
+	for _, a := range slices.Backward(addrs) {
+		if a.Unmap().Is6() == six {
+			next = a.Unmap()
+		}
+	}
+	for _, a := range addrs {
+		if a.Unmap() == d.found {
+			next = d.found
+		}
+	}
+	changed, d.found = next != d.found, next
+	return changed
+}
+
+// keepResolved keeps the address of a server that is known by name.
+func (g *gateway) keepResolved(ctx context.Context) error {
+	return g.dialer.resolve(ctx, func() (six bool) {
+		g.With(func(d *dataplane.Dataplane) {
+			_, own, _ := d.Underlay(g.PodIP)
+			six = own.Is6()
+		})
+		return six
+	}, g.Look)
 }
 
 // heard is what a client remembers of its tunnel and of its attempts to reach the server.
@@ -135,8 +184,7 @@ func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 		return nil
 	}
 	if !asked && now.Sub(h.named) >= redialEager {
-		g.dialer.forget()
-		g.Look() // takes the address the name has now
+		notify(g.dialer.again)
 		h.named = now
 	}
 	if !asked && now.Sub(h.at) < wait {

@@ -22,12 +22,11 @@ func (g *gateway) metrics() []daemon.Metric {
 	}
 	var traffic dataplane.Traffic
 	var implementation string
-	key, _ := g.peer.Load().(string)
-	g.With(func(d *dataplane.Dataplane) {
-		implementation = d.Implementation(api.TunnelInterface(0))
-		// Without a tunnel the counters are zero.
-		traffic, _ = d.Traffic(api.TunnelInterface(0), key)
-	})
+	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
+	for n := range g.devices() {
+		t := g.trafficOf(n)
+		traffic.Received, traffic.Sent = traffic.Received+t.Received, traffic.Sent+t.Sent
+	}
 	h := g.pinger.Health()
 	connected := 0.0
 	if h.Connection(time.Now(), netv1beta1.Connecting, g.Ping) == netv1beta1.Connected {

@@ -209,3 +209,11 @@ func TunnelAddresses(server bool) (own netip.Prefix, peer netip.Addr) {
 	}
 	return netip.PrefixFrom(c, api.TunnelPrefixLength), s
 }
+
+// FurtherEnds are the addresses in the n-th tunnel, by those in the first: each is 4 higher.
+func FurtherEnds(own netip.Prefix, peer netip.Addr, n int) (netip.Prefix, netip.Addr) {
+	for range 4 * n {
+		own, peer = netip.PrefixFrom(own.Addr().Next(), own.Bits()), peer.Next()
+	}
+	return own, peer
+}

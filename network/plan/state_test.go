@@ -45,6 +45,8 @@ type process struct {
 	Here map[string][]string
 	// Listen are ports of further tunnels.
 	Listen []int
+	// Silent are numbers of tunnels.
+	Silent []int
 	// MTU of the device of the pod or node.
 	MTU int
 }
@@ -128,7 +130,7 @@ func ownState(p process, world []runtime.Object) State {
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen,
+		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840
