@@ -16,7 +16,7 @@ import (
 // TestServersName: a name is asked for beside everything else, its address of the pod's family is taken,
 // and it stays while it is one of the name's, or the DNS is silent.
 func TestServersName(t *testing.T) {
-	d := newDialer(Options{EndpointAddress: "gw.example.org", EndpointPort: 51840, DNSCheckInterval: time.Hour})
+	d := newDialer(Options{EndpointAddresses: []string{"gw.example.org"}, EndpointPort: 51840, DNSCheckInterval: time.Hour})
 	answers, changed := make(chan []netip.Addr), make(chan struct{}, 1)
 	d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
 		select {

@@ -144,7 +144,10 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
 		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
-		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddress = "192.168.1.77" }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"another address of the server leads to it", func() {
+			dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77", a.NodeIP.String()} })
+		}, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
 		{"the server has another key of the client", func() { a.believe(t, stranger); dial(soon) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
 		{"the client has another key of the server", func() { a.believe(t, b.key); b.believe(t, stranger) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
 		{"both have the right keys", func() { b.believe(t, a.key) }, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},

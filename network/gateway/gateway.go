@@ -42,9 +42,11 @@ type Options struct {
 	// Tunnel.
 	MTU, ListenPort int
 	// InterfaceIP is our address in the tunnel; invalid = the default of the mode.
-	InterfaceIP     netip.Prefix
-	EndpointAddress string
-	EndpointPort    int
+	InterfaceIP netip.Prefix
+	// EndpointAddresses of the server are IP addresses or DNS names; a client tries the next one while it
+	// gets no answer.
+	EndpointAddresses []string
+	EndpointPort      int
 	// MoreListenPorts of a server and MoreEndpointPorts of a client add a tunnel each.
 	MoreListenPorts, MoreEndpointPorts []int
 	DNSCheckInterval                   time.Duration

@@ -243,7 +243,7 @@ func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, 
 	if server {
 		o.ListenPort = api.WireGuardPort
 	} else {
-		o.EndpointAddress, o.EndpointPort = peer.NodeIP.String(), api.WireGuardPort
+		o.EndpointAddresses, o.EndpointPort = []string{peer.NodeIP.String()}, api.WireGuardPort
 	}
 	for _, f := range more {
 		f(o)
