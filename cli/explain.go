@@ -128,7 +128,9 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
-		for _, condition := range []string{netv1beta1.ConnectionGatewayRunning, "Ready", netv1beta1.ConnectionMTUFits} {
+		for _, condition := range []string{
+			netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits, netv1beta1.ConnectionPortsAnswer,
+		} {
 			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil && c.Status != metav1.ConditionTrue {
 				return c.Message
 			}

@@ -72,8 +72,18 @@ type Daemon struct {
 	plane   *dataplane.Dataplane
 	desired plan.State
 	settled atomic.Bool
+	failure atomic.Pointer[Failure]
 	counts  counts
 }
+
+// Failure is why the kernel is not as wanted, since a look before the last.
+type Failure struct {
+	Since time.Time
+	Err   error
+}
+
+// Failing tells why the last look did not make the kernel as wanted; nil = it did.
+func (d *Daemon) Failing() *Failure { return d.failure.Load() }
 
 // New prepares a daemon on a data plane, which it closes at the end of Run.
 func New(role Role, plane *dataplane.Dataplane) *Daemon {
@@ -149,12 +159,18 @@ func (d *Daemon) keep(ctx context.Context) error {
 		err := d.look(ctx)
 		if err == nil {
 			retry = retryFirst
+			d.failure.Store(nil)
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		d.counts.failures.Add(1)
+		now := Failure{Since: time.Now(), Err: err}
+		if before := d.failure.Load(); before != nil {
+			now.Since = before.Since
+		}
+		d.failure.Store(&now)
 		klog.FromContext(ctx).Error(err, "The network could not be made as wanted", "again", retry)
 		pause(ctx, retry)
 		retry = min(2*retry, retryLast)

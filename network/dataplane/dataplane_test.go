@@ -141,6 +141,35 @@ func TestErrorsAreUnderstood(t *testing.T) {
 	learns("mtu 1240", 1230) // less than is known to fit, so it may not be cut
 }
 
+// TestNodesAmongThePods: both clusters announce pod CIDRs in which their nodes are, as on flat networks of
+// clouds. What the tunnel is made of goes to the peer's node all the same, also when kube-proxy gave it
+// the address of a node.
+func TestNodesAmongThePods(t *testing.T) {
+	_, a, b := peered(t)
+	a.Node.NFT("table ip proxy { chain out { type nat hook postrouting priority srcnat; oifname cni0 ct status dnat masquerade; }; }")
+	nodes := map[*cluster]netip.Prefix{a: netip.MustParsePrefix("192.168.1.0/24"), b: netip.MustParsePrefix("192.168.2.0/24")}
+	for c, peer := range map[*cluster]*cluster{a: b, b: a} {
+		g := c.gateways[0]
+		g.in.Pods = append(g.in.Pods, nodes[c])
+		g.in.Remote = append(g.in.Remote, plan.Remap{Real: nodes[peer], View: nodes[peer]})
+		c.announce()
+		c.settle(t)
+	}
+	b.Gateway.Do(func() {
+		if err := b.gateways[0].plane.DialAnew(api.TunnelInterface(0), b.gateways[0].in.Tunnel.PeerKey, netip.AddrPort{}, true); err != nil {
+			t.Error(err)
+		}
+	})
+	b.settle(t)
+	waitFor(t, b.Gateway)
+	if seen, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil || seen != "10.72.1.2" {
+		t.Errorf("pod to pod: the server saw %q, error %v", seen, err)
+	}
+	if changes := a.node.settle(t); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
+}
+
 // TestMisbehavingPeer: a peer that sends from what it did not announce, or to what was not offered.
 func TestMisbehavingPeer(t *testing.T) {
 	internet, a, b := peered(t)
@@ -214,34 +243,86 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}); written == "" {
 		t.Error("the kernel reports no write of another table")
 	}
+	if written := a.Node.Written(func() {
+		n++
+		a.node.in.Gateways[0].Outer = netip.AddrFrom4([4]byte{10, 10, 1, byte(5 + n)})
+		a.node.settle(t)
+	}); !strings.Contains(written, "lladdr") {
+		t.Errorf("the kernel reports no write of a forwarding entry but\n%s", written)
+	}
 }
 
-// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods.
+// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
+// packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	_, a, b := peered(t)
-	var err error
-	a.Node.Do(func() { a.node.in.PodDevices, err = a.node.plane.PodDevices(a.node.in.Self.CIDRs, "eth0") })
-	if err != nil || !slices.Equal(a.node.in.PodDevices, []string{"cni0"}) {
-		t.Fatalf("devices of pods: %q, error %v", a.node.in.PodDevices, err)
-	}
+	a.seek(t)
+	far := plan.Member{Name: "far", Outer: netip.MustParseAddr("10.10.2.9"), Overlay: netip.MustParseAddr("10.80.128.9")}
+	a.node.in.Gateways = append(a.node.in.Gateways, far)
 	a.node.settle(t)
 	if changes := a.node.settle(t); !changes.Empty() {
 		t.Errorf("a second pass changes\n%s", changes)
 	}
-	a.Pod.Sends("10.10.1.2", "10.10.1.5:6091", frame("10.10.1.99"))
-	a.Pod.Sends("10.10.1.2", "192.168.1.1:6091", frame("10.10.1.99"))
-	a.Pod.IP("addr add 10.99.9.9/32 dev lo") // forged
-	a.Pod.Sends("10.99.9.9", "10.10.1.5:6091", frame("10.10.1.99"))
-	a.Pod.Sends("10.99.9.9", "192.168.1.1:6091", frame("10.10.1.99"))
-	a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame("10.10.1.98"))
-	space.Eventually(t, "frame of the node", func() error {
-		if !b.Pod.Hears("10.72.1.98") {
-			return errors.New("not heard")
+	a.Node.IP("addr add 192.168.1.77/24 dev eth0")
+	// Services without selector lead to both.
+	a.Node.NFT(`table ip services { chain in { type nat hook prerouting priority dstnat;
+		ip daddr 10.96.0.8 udp dport 53 dnat to 192.168.1.1:6091
+		ip daddr 10.96.0.9 udp dport 53 dnat to 10.10.1.5:6091
+	}; }`)
+	for _, forged := range []string{"10.99.9.9", "10.10.1.5", "10.10.2.9"} { // anybody, a gateway here, one elsewhere
+		a.Pod.IP("addr add " + forged + "/32 dev lo")
+	}
+	gateway, node := "02:00:0a:50:80:01", "02:00:0a:50:00:01"
+	for i, c := range []struct{ from, to, mac string }{
+		{"10.10.1.2", "10.10.1.5:6091", gateway}, {"10.99.9.9", "10.10.1.5:6091", gateway}, {"10.10.2.9", "10.10.1.5:6091", gateway},
+		{"10.10.1.2", "10.96.0.9:53", gateway}, {"10.10.1.2", "10.10.1.255:6091", gateway},
+		{"10.10.1.2", "192.168.1.1:6091", node}, {"10.99.9.9", "192.168.1.1:6091", node}, {"10.10.2.9", "192.168.1.1:6091", node},
+		{"10.10.1.5", "192.168.1.1:6091", node}, {"10.10.1.2", "192.168.1.77:6091", node}, {"10.10.1.2", "10.10.1.1:6091", node},
+		{"10.10.1.2", "10.80.0.1:6091", node}, {"10.10.1.2", "10.96.0.8:53", node}, {"10.10.1.2", "10.10.1.255:6091", node},
+	} {
+		claim, heard := fmt.Sprintf("a frame of a pod from %s to %s is taken by %s", c.from, c.to, c.mac), false
+		if c.mac == gateway {
+			a.Pod.Sends(c.from, c.to, frame(gateway, fmt.Sprintf("10.10.1.%d", 100+i), "10.71.1.2"))
+			a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame(gateway, fmt.Sprintf("10.10.1.%d", 200+i), "10.71.1.2"))
+			space.Eventually(t, "frame of the node", func() error { return errorUnless(b.Pod.Hears(fmt.Sprintf("10.72.1.%d", 200+i))) })
+			heard = b.Pod.Hears(fmt.Sprintf("10.72.1.%d", 100+i))
+		} else {
+			a.Pod.Sends(c.from, c.to, frame(node, fmt.Sprintf("10.71.9.%d", 100+i), "10.10.1.2"))
+			a.Gateway.Sends("10.10.1.5", "192.168.1.1:6091", frame(node, fmt.Sprintf("10.71.9.%d", 200+i), "10.10.1.2"))
+			space.Eventually(t, "frame of the gateway", func() error { return errorUnless(a.Pod.Hears(fmt.Sprintf("10.71.9.%d", 200+i))) })
+			heard = a.Pod.Hears(fmt.Sprintf("10.71.9.%d", 100+i))
 		}
-		return nil
+		if heard {
+			t.Error(claim)
+		}
+	}
+}
+
+func errorUnless(heard bool) error {
+	if !heard {
+		return errors.New("not heard")
+	}
+	return nil
+}
+
+// seek finds, as a node does, the devices of its pods and where its gateway is.
+func (c *cluster) seek(t *testing.T) {
+	t.Helper()
+	var err error
+	var here map[netip.Addr][]string
+	c.Node.Do(func() {
+		if c.node.in.PodDevices, err = c.node.plane.PodDevices(c.node.in.Self.CIDRs, "eth0"); err == nil {
+			here, err = c.node.plane.Here([]netip.Addr{c.GatewayIP, netip.MustParseAddr("10.10.2.9")}, c.node.in.PodDevices)
+		}
 	})
-	if b.Pod.Hears("10.72.1.99") {
-		t.Error("a frame a pod made is heard")
+	if err != nil || !slices.Equal(c.node.in.PodDevices, []string{"cni0"}) {
+		t.Fatalf("devices of pods: %q, error %v", c.node.in.PodDevices, err)
+	}
+	g := &c.node.in.Gateways[0]
+	g.MACs, g.Here = here[c.GatewayIP]
+	want := strings.Fields(c.Gateway.IP("-br link show eth0"))[2:3]
+	if len(here) != 1 || !slices.Equal(g.MACs, want) {
+		t.Fatalf("the gateway is at %q, want %q", here, want)
 	}
 }
 
@@ -271,9 +352,9 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// frame is a VXLAN frame to A's gateway with a datagram to B's pod in it.
-func frame(source string) []byte {
-	src, dst := netip.MustParseAddr(source).As4(), netip.MustParseAddr("10.71.1.2").As4()
+// frame is a VXLAN frame to a MAC address with a datagram for port 80 in it.
+func frame(to, source, destination string) []byte {
+	src, dst := netip.MustParseAddr(source).As4(), netip.MustParseAddr(destination).As4()
 	ip := []byte{0x45, 0, 0, 28 + 5, 0, 0, 0, 0, 64, 17, 0, 0}
 	ip = append(append(ip, src[:]...), dst[:]...)
 	var sum uint32
@@ -282,7 +363,8 @@ func frame(source string) []byte {
 	}
 	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
 	vxlan := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, plan.OverlayVNI<<8)
-	ethernet := []byte{2, 0, 10, 80, 128, 1, 2, 0, 10, 80, 0, 1, 8, 0}
+	mac, _ := net.ParseMAC(to)
+	ethernet := append(mac, 2, 0, 10, 80, 0, 9, 8, 0)
 	udp := []byte{0x12, 0x34, 0, 80, 0, 8 + 5, 0, 0}
 	return slices.Concat(vxlan, ethernet, ip, udp, []byte("hello"))
 }
@@ -471,6 +553,17 @@ func TestSeveralPorts(t *testing.T) {
 	}
 	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a closed port: error %v", err)
+	}
+	a.gateways[0].in.Tunnel.Silent = []int{0, 1}
+	a.settle(t)
+	sentA = sent(a.gateways[0])
+	for range 10 {
+		a.Pod.Asks("udp", "", "10.71.1.2:80", 1000)
+	}
+	for n, after := range sent(a.gateways[0]) {
+		if carried := after - sentA[n]; (carried < 10_000) != (n < 2) {
+			t.Errorf("while two are silent tunnel %d carried %d bytes", n, carried)
+		}
 	}
 	if changes := a.gateways[0].settle(t); !changes.Empty() {
 		t.Errorf("a second pass changes\n%s", changes)

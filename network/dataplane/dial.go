@@ -8,15 +8,17 @@ package dataplane
 import (
 	"fmt"
 	"net"
+	"net/netip"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// DialAnew makes a client begin again with its server, where it was told to and at once: WireGuard
+// DialAnew makes a client begin again with its server, at an address, or if that is not valid where it was
+// told to before, and at once: WireGuard
 // itself would notice only 15 s after the last answer that a server was replaced, and then try
 // every 5 s. A tunnel on any port takes a new one, for what tracks connections on the way – the
 // node ports of the server's cluster, NATs – would lead the old port to the old server.
-func (d *Dataplane) DialAnew(device, publicKey string, anyPort bool) error {
+func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, anyPort bool) error {
 	t := d.tunnelOf(device)
 	dev, err := t.device()
 	if err != nil {
@@ -28,8 +30,12 @@ func (d *Dataplane) DialAnew(device, publicKey string, anyPort bool) error {
 		}
 		again := wgtypes.PeerConfig{PublicKey: p.PublicKey, Endpoint: p.Endpoint, AllowedIPs: p.AllowedIPs, ReplaceAllowedIPs: true}
 		again.PersistentKeepaliveInterval = new(p.PersistentKeepaliveInterval)
-		if given, ok := d.dialled[device+" "+publicKey]; ok {
-			again.Endpoint = net.UDPAddrFromAddrPort(given)
+		if !at.IsValid() {
+			at = d.dialled[device+" "+publicKey]
+		}
+		if at.IsValid() {
+			again.Endpoint = net.UDPAddrFromAddrPort(at)
+			d.dialled[device+" "+publicKey] = at
 		}
 		config := wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: p.PublicKey, Remove: true}, again}}
 		if anyPort {

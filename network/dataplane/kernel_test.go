@@ -6,6 +6,7 @@
 package dataplane_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func TestKernelBeforeUserspace(t *testing.T) {
 		{"made", func() {}},
 		{"the client begins anew with the server", func() {
 			var err error
-			client.Do(func() { err = client.plane.DialAnew("liqo-tunnel", client.in.Tunnel.PeerKey, true) })
+			client.Do(func() { err = client.plane.DialAnew("liqo-tunnel", client.in.Tunnel.PeerKey, netip.AddrPort{}, true) })
 			if err != nil {
 				t.Error(err)
 			}

@@ -301,6 +301,27 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error
 	return out, nil
 }
 
+// Here finds which of addresses are behind some devices of this host, and their Ethernet addresses as
+// far as they are known.
+func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][]string, error) {
+	neighbors, err := d.netlink.NeighList(0, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours: %w", err)
+	}
+	macs, out := reachable(neighbors), map[netip.Addr][]string{}
+	for _, a := range addrs {
+		routes, err := d.netlink.RouteGet(a.AsSlice())
+		if err != nil || len(routes) == 0 {
+			continue // not routed: it is not here
+		}
+		l, err := d.netlink.LinkByIndex(routes[0].LinkIndex)
+		if err == nil && slices.Contains(devices, l.Attrs().Name) {
+			out[a] = macs[a]
+		}
+	}
+	return out, nil
+}
+
 func (d *Dataplane) defaultUnderlay() (plan.Underlay, netip.Addr, error) {
 	routes, err := d.netlink.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -211,6 +211,9 @@ func (d *Dataplane) rules() ([]plan.Rule, error) {
 				continue
 			}
 			rule := plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family)}
+			if r.Table == plan.RouteTable && r.Invert && r.Mark != 0 {
+				rule.Unmarked = r.Mark
+			}
 			if r.Table != plan.RouteTable {
 				rule.Table, rule.From, rule.To, rule.In, rule.Out, rule.Mark = r.Table, prefix(r.Src), prefix(r.Dst), r.IifName, r.OifName, r.Mark
 			}
@@ -228,6 +231,9 @@ func rule(r *plan.Rule) *netlink.Rule {
 	}
 	if r.ICMP {
 		n.IPProto = icmp(n.Family)
+	}
+	if r.Unmarked != 0 {
+		n.Invert, n.Mark = true, r.Unmarked
 	}
 	if r.Table == 0 {
 		return n

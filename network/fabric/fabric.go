@@ -111,8 +111,13 @@ func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
 		outer[i] = g.Outer
 	}
 	ports, err := d.Ports(outer)
-	for i := range in.Gateways {
-		in.Gateways[i].Port = ports[outer[i]]
+	if err != nil {
+		return err
+	}
+	here, err := d.Here(outer, in.PodDevices)
+	for i, addr := range outer {
+		in.Gateways[i].Port = ports[addr]
+		in.Gateways[i].MACs, in.Gateways[i].Here = here[addr]
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	fs.IntVar(&f.MTU, "mtu", api.TunnelMTU, "MTU of the tunnel")
 	fs.IntSliceVar(&f.listenPorts, "listen-ports", nil, "port of the tunnel; each further port adds a tunnel")
 	fs.StringVar(&f.interfaceIP, "interface-ip", "", "address in the tunnel with its prefix length; empty means the default of the mode")
-	fs.StringVar(&f.EndpointAddress, "endpoint-address", "", "address or name of the server")
+	fs.StringSliceVar(&f.EndpointAddresses, "endpoint-address", nil, "addresses or names of the server, tried in turn while it does not answer")
 	fs.IntSliceVar(&f.endpointPorts, "endpoint-ports", nil, "port of the server; each further port adds a tunnel")
 	fs.DurationVar(&f.DNSCheckInterval, "dns-check-interval", 5*time.Minute, "time between two questions for the server's name")
 	fs.StringVar(&f.KeysDir, "keys-dir", api.GatewayKeysDir, "directory of the key pair")
@@ -125,10 +126,10 @@ func (f *flags) options() (Options, error) {
 		o.ListenPort = f.listenPorts[0]
 	}
 	if o.Server {
-		o.EndpointAddress, o.MoreListenPorts = "", f.listenPorts[1:]
+		o.EndpointAddresses, o.MoreListenPorts = nil, f.listenPorts[1:]
 		return o, nil
 	}
-	if o.EndpointAddress == "" || len(f.endpointPorts) == 0 {
+	if len(o.EndpointAddresses) == 0 || slices.Contains(o.EndpointAddresses, "") || len(f.endpointPorts) == 0 {
 		return o, errors.New("flags --endpoint-address and --endpoint-ports are needed by a client")
 	}
 	o.EndpointPort, o.MoreEndpointPorts = f.endpointPorts[0], f.endpointPorts[1:]

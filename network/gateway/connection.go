@@ -173,26 +173,41 @@ func (g *gateway) connection() *netv1beta1.Connection {
 // fits.
 func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit *plan.Fit, now time.Time) {
 	meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionGatewayRunning) // we do
+	if f := g.Failing(); f == nil {
+		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionProgrammed)
+	} else if now.Sub(f.Since) > plan.RefusedFor {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: netv1beta1.ConnectionProgrammed, Status: metav1.ConditionFalse, Reason: plan.ReasonKernelRefuses,
+			Message: fmt.Sprintf("the gateway's network cannot be made as wanted: %v; allow it on the node or in the pod's securityContext, it is tried again", f.Err),
+		})
+	}
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
 	if status.Value != netv1beta1.Connected {
 		ready.Reason, ready.Message = s.Verdict(now)
 		meta.SetStatusCondition(&status.Conditions, ready)
 		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionMTUFits)
+		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionPortsAnswer)
 		return
 	}
 	implementation := dataplane.Kernel
 	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
 	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, string(status.Value), "the peer's gateway answers; WireGuard runs in the "+implementation
 	meta.SetStatusCondition(&status.Conditions, ready)
-	if fit == nil {
-		return
+	add := func(what string, good bool, reason, message string) {
+		c := metav1.Condition{Type: what, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+		if good {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	c := metav1.Condition{Type: netv1beta1.ConnectionMTUFits, Status: metav1.ConditionFalse}
-	var fits bool
-	if fits, c.Reason, c.Message = fit.Verdict(); fits {
-		c.Status = metav1.ConditionTrue
+	if fit != nil {
+		fits, reason, message := fit.Verdict()
+		add(netv1beta1.ConnectionMTUFits, fits, reason, message)
 	}
-	meta.SetStatusCondition(&status.Conditions, c)
+	if len(g.further) > 0 && g.PingEnabled && now.Sub(s.Started) > plan.Evidence {
+		all, reason, message := plan.PortsVerdict(g.ports(g.silent(now)), g.TCP)
+		add(netv1beta1.ConnectionPortsAnswer, all, reason, message)
+	}
 }
 
 // logChange says why the connection is not as it was; a latency is no reason to say anything.

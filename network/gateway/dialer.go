@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,54 +32,137 @@ const (
 	suspectEvery = 200 * time.Millisecond
 )
 
-// dialer finds the server's address. It is empty on servers, to which the client comes.
+// dialer knows the server's address. It is empty on servers, to which the client comes.
 type dialer struct {
-	host  string
+	// hosts are addresses or names of the server. Each leads to it; the first is preferred.
+	hosts []string
 	port  int
 	every time.Duration
+	// lookup asks the DNS; again makes it be asked now.
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	again  chan struct{}
 
 	mu    sync.Mutex
-	at    time.Time // of the last answer of the DNS
-	found netip.AddrPort
+	turn  int        // of the host in use
+	found netip.Addr // its address; invalid while its name has none
 }
 
-// endpoint is where to dial; invalid when there is nothing to dial or no answer yet. A name is
-// asked for again when the interval is over; the last address stays when there is no answer.
-func (d *dialer) endpoint(ctx context.Context, now time.Time) netip.AddrPort {
-	if d.host == "" {
+func newDialer(o Options) *dialer {
+	d := &dialer{hosts: o.EndpointAddresses, port: o.EndpointPort, every: o.DNSCheckInterval, again: make(chan struct{}, 1)}
+	d.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	}
+	d.found = literal(d.host())
+	return d
+}
+
+// literal is the address a host is; invalid for a name.
+func literal(host string) netip.Addr {
+	a, _ := netip.ParseAddr(host)
+	return a.Unmap()
+}
+
+// host is the one in use, "" on servers.
+func (d *dialer) host() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.hosts) == 0 {
+		return ""
+	}
+	return d.hosts[d.turn]
+}
+
+// next turns to the next host, if there is one: a node that leads to the server may have failed with it.
+func (d *dialer) next() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.hosts) < 2 {
+		return
+	}
+	d.turn = (d.turn + 1) % len(d.hosts)
+	d.found = literal(d.hosts[d.turn])
+	notify(d.again)
+}
+
+// endpoint is where to dial; invalid when there is nothing to dial or no answer yet.
+func (d *dialer) endpoint() netip.AddrPort {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.found.IsValid() {
 		return netip.AddrPort{}
 	}
-	if a, err := netip.ParseAddr(d.host); err == nil {
-		return netip.AddrPortFrom(a.Unmap(), uint16(d.port))
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.found.IsValid() && now.Sub(d.at) < d.every {
-		return d.found
-	}
-	// 5 s: a look at the kernel waits for it.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", d.host)
-	if err != nil || len(addrs) == 0 {
-		klog.FromContext(ctx).Info("The name of the gateway server has no address", "name", d.host, "error", err)
-		return d.found
-	}
-	next := netip.AddrPortFrom(addrs[0].Unmap(), uint16(d.port))
-	for _, a := range addrs {
-		if a.Unmap() == d.found.Addr() {
-			next = d.found // a name with several addresses is no reason to move
-		}
-	}
-	d.found, d.at = next, now
-	return next
+	return netip.AddrPortFrom(d.found, uint16(d.port))
 }
 
-// forget makes the next endpoint ask the DNS again, and take another address when it has one.
-func (d *dialer) forget() {
+// named tells whether there is a name to ask for.
+func (d *dialer) named() bool {
+	return slices.ContainsFunc(d.hosts, func(host string) bool { return !literal(host).IsValid() })
+}
+
+// resolve asks for the name's address when the interval is over or it is asked to, and tells when it
+// changed; six is the family of the pod. The last address stays when there is no answer.
+func (d *dialer) resolve(ctx context.Context, six func() bool, changed func()) error {
+	for failing, wait := false, time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.again:
+		case <-time.After(wait):
+		}
+		host := d.host()
+		if literal(host).IsValid() {
+			wait = d.every
+			continue
+		}
+		asked, end := context.WithTimeout(ctx, 5*time.Second) // Go's resolver gives a server as long
+		addrs, err := d.lookup(asked, host)
+		end()
+		if failed := err != nil || len(addrs) == 0; failed {
+			if !failing && ctx.Err() == nil {
+				klog.FromContext(ctx).Info("The name of the gateway server has no address", "name", host, "error", err)
+			}
+			failing, wait = true, redialLate
+			continue
+		}
+		failing, wait = false, max(d.every, redialEager)
+		if d.take(host, addrs, six()) {
+			changed()
+		}
+	}
+}
+
+// take chooses among the addresses of a name: the one in use, for a name with several is no reason to
+// move, else the first of the pod's family, which can be reached, else the first.
+func (d *dialer) take(host string, addrs []netip.Addr, six bool) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.at = time.Time{}
+	if d.hosts[d.turn] != host {
+		return false // nobody asks for it any more
+	}
+	next := addrs[0].Unmap()
+	for _, a := range slices.Backward(addrs) {
+		if a.Unmap().Is6() == six {
+			next = a.Unmap()
+		}
+	}
+	for _, a := range addrs {
+		if a.Unmap() == d.found {
+			next = d.found
+		}
+	}
+	changed, d.found = next != d.found, next
+	return changed
+}
+
+// keepResolved keeps the address of a server that is known by name.
+func (g *gateway) keepResolved(ctx context.Context) error {
+	return g.dialer.resolve(ctx, func() (six bool) {
+		g.With(func(d *dataplane.Dataplane) {
+			_, own, _ := d.Underlay(g.PodIP)
+			six = own.Is6()
+		})
+		return six
+	}, g.Look)
 }
 
 // heard is what a client remembers of its tunnel and of its attempts to reach the server.
@@ -127,7 +211,7 @@ func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 
 // redial makes a client try the server anew when that is due: asked to by a server that hands over,
 // or unanswered – at the address its name has now and, when nothing at all came through the tunnel
-// for that time, from the beginning.
+// for that time, from the beginning; at its next address when that was tried before.
 func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 	wait, due := redialDue(now, asked, g.pinger.Health())
 	h.listen(g.traffic(), now)
@@ -135,19 +219,25 @@ func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 		return nil
 	}
 	if !asked && now.Sub(h.named) >= redialEager {
-		g.dialer.forget()
-		g.Look() // takes the address the name has now
+		notify(g.dialer.again)
 		h.named = now
 	}
 	if !asked && now.Sub(h.at) < wait {
 		return nil
 	}
+	if !asked && h.dialled.After(h.at) {
+		g.dialer.next()
+	}
 	h.dialled = now
 	key, _ := g.peer.Load().(string)
+	at := g.dialer.endpoint()
 	var err error
 	g.With(func(plane *dataplane.Dataplane) {
 		for n, device := range g.devices() {
-			err = errors.Join(err, plane.DialAnew(device, key, g.ListenPort == 0 || n > 0))
+			if n > 0 {
+				at = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1]))
+			}
+			err = errors.Join(err, plane.DialAnew(device, key, at, g.ListenPort == 0 || n > 0))
 		}
 	})
 	h.Traffic = dataplane.Traffic{} // the counters begin anew with the peer

@@ -52,6 +52,55 @@ func (w *world) believe(t *testing.T, key wgtypes.Key) {
 	}
 }
 
+// TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken.
+func TestRefusalsAreTold(t *testing.T) {
+	_, a, b := worlds(t)
+	a.trust(t, b)
+	a.Gateway.Serve(fmt.Sprintf(":%d", api.OverlayPort))
+	a.startGateway(t, b, true)
+	a.says(t, "the overlay's port is taken", netv1beta1.ConnectionProgrammed, plan.ReasonKernelRefuses)
+}
+
+// TestAPortFallsSilent: of two ports one is blocked. It is named, and connections take the other.
+func TestAPortFallsSilent(t *testing.T) {
+	internet, a, b := worlds(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	a.trust(t, b)
+	b.trust(t, a)
+	a.Node.NFT("table ip more { chain in { type nat hook prerouting priority dstnat; fib daddr type local udp dport 51841 dnat to 10.10.1.5; }; }")
+	more := func(o *gateway.Options) {
+		o.Ping.Interval = 500 * time.Millisecond
+		if o.Server {
+			o.MoreListenPorts = []int{51841}
+		} else {
+			o.MoreEndpointPorts = []int{51841}
+		}
+	}
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, more)
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, more)
+	b.Pod.Serve("10.10.1.2:80")
+	for _, c := range []struct{ claim, rule, reason string }{
+		{"both ports answer", "", plan.ReasonPortsAnswer},
+		{"the second port is blocked", "udp dport 51841 drop", plan.ReasonPortSilent},
+		{"the second port is open again", "", plan.ReasonPortsAnswer},
+	} {
+		internet.NFT("table ip fault {\nchain forward {\ntype filter hook forward priority 0\n}\n}\nflush chain ip fault forward")
+		if c.rule != "" {
+			internet.NFT("add rule ip fault forward " + c.rule)
+		}
+		for _, w := range []*world{a, b} {
+			w.says(t, c.claim, netv1beta1.ConnectionPortsAnswer, c.reason)
+		}
+		space.Eventually(t, c.claim+", connections", func() (err error) {
+			for i := 0; i < 20 && err == nil; i++ {
+				_, err = a.Pod.Asks("tcp", "", "10.71.1.2:80", 0)
+			}
+			return err
+		})
+	}
+}
+
 // TestFaultsAreNamed makes what keeps gateways apart, one fault after the other, and reads what each
 // side says.
 func TestFaultsAreNamed(t *testing.T) {
@@ -95,7 +144,10 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
 		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
-		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddress = "192.168.1.77" }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"another address of the server leads to it", func() {
+			dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77", a.NodeIP.String()} })
+		}, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
 		{"the server has another key of the client", func() { a.believe(t, stranger); dial(soon) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
 		{"the client has another key of the server", func() { a.believe(t, b.key); b.believe(t, stranger) }, plan.ReasonWrongKey, plan.ReasonNoAnswer, "Ready"},
 		{"both have the right keys", func() { b.believe(t, a.key) }, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},

@@ -42,9 +42,11 @@ type Options struct {
 	// Tunnel.
 	MTU, ListenPort int
 	// InterfaceIP is our address in the tunnel; invalid = the default of the mode.
-	InterfaceIP     netip.Prefix
-	EndpointAddress string
-	EndpointPort    int
+	InterfaceIP netip.Prefix
+	// EndpointAddresses of the server are IP addresses or DNS names; a client tries the next one while it
+	// gets no answer.
+	EndpointAddresses []string
+	EndpointPort      int
 	// MoreListenPorts of a server and MoreEndpointPorts of a client add a tunnel each.
 	MoreListenPorts, MoreEndpointPorts []int
 	DNSCheckInterval                   time.Duration
@@ -76,8 +78,10 @@ type gateway struct {
 	ips            *daemon.Objects[ipamv1alpha1.IP]
 
 	own    wgtypes.Key
-	dialer dialer
+	dialer *dialer
 	pinger *pinger
+	// further are those of the tunnels after the first, in their order.
+	further []*pinger
 	// peer is the public key of the peer in base64, "" = not known yet.
 	peer atomic.Value
 	// active tells whether this replica has its turn.
@@ -88,6 +92,8 @@ type gateway struct {
 	turned         chan struct{}
 	// other is the address of the pod that has the tunnel, or had it before us; nil = none was seen.
 	other atomic.Pointer[netip.Addr]
+	// remote is how the peer's CIDRs were seen at the last look.
+	remote []plan.Remap
 	// relays are those of a server that hands over; nil = none.
 	relays atomic.Pointer[[]plan.Relay]
 }
@@ -114,13 +120,17 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	own, other := o.addresses()
-	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: dialer{host: o.EndpointAddress, port: o.EndpointPort, every: o.DNSCheckInterval}}
+	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: newDialer(o)}
 	g.peer.Store("")
 	g.turned = make(chan struct{}, 1)
 	if !o.LeaderElection {
 		g.take(ctx, true)
 	}
 	g.pinger = newPinger(o, own.Addr(), other)
+	for n := range len(o.devices()) - 1 {
+		own, other := plan.FurtherEnds(own, other, n+1)
+		g.further = append(g.further, newPinger(o, own.Addr(), other))
+	}
 	g.Daemon = daemon.New(daemon.Role{
 		Name:           "gateway",
 		Sources:        g.watch(),
@@ -160,9 +170,18 @@ func (g *gateway) tasks(told context.Context) []daemon.Task {
 	tasks := []daemon.Task{g.keepConnection, g.keepHandingOver, g.returnMemory}
 	if g.PingEnabled {
 		tasks = append(tasks, g.pinger.run)
+		for _, p := range g.further {
+			tasks = append(tasks, p.run)
+		}
+		if len(g.further) > 0 {
+			tasks = append(tasks, g.keepSpread)
+		}
 	}
 	if !g.Server {
 		tasks = append(tasks, g.keepDialled)
+	}
+	if g.dialer.named() {
+		tasks = append(tasks, g.keepResolved)
 	}
 	if g.LeaderElection {
 		tasks = append(tasks, func(ctx context.Context) error { return g.takeTurns(ctx, told) })
@@ -188,9 +207,11 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	if err != nil {
 		return plan.State{}, false, err
 	}
+	in.Remote, in.Tunnel.Silent = g.remote, g.silent(time.Now())
 	in = g.objects().Input(in)
+	g.remote = in.Remote
 	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
-		g.pinger.begin()
+		g.begin()
 	}
 	g.lead(ctx, g.named(in.Self.Outer))
 	switch {
@@ -199,7 +220,7 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 			in.Relays = *relays
 		}
 	case g.leads.Load():
-		in.Tunnel.Endpoint = g.dialer.endpoint(ctx, time.Now())
+		in.Tunnel.Endpoint = g.dialer.endpoint()
 	default: // two that dial with one key would take the tunnel from each other
 		in.Tunnel.PeerKey = ""
 	}

@@ -243,7 +243,7 @@ func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, 
 	if server {
 		o.ListenPort = api.WireGuardPort
 	} else {
-		o.EndpointAddress, o.EndpointPort = peer.NodeIP.String(), api.WireGuardPort
+		o.EndpointAddresses, o.EndpointPort = []string{peer.NodeIP.String()}, api.WireGuardPort
 	}
 	for _, f := range more {
 		f(o)
@@ -296,9 +296,20 @@ func (w *world) describe(t *testing.T, pods, external string) {
 				Local:  &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
 				Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
 			},
-			Status: netv1beta1.ConfigurationStatus{Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{pods}, External: []string{external}}}},
+			Status: seenAs(1, external, pods),
 		},
 	)
+}
+
+// seenAs is what the controller says of a generation of a Configuration.
+func seenAs(generation int64, external string, pods ...string) netv1beta1.ConfigurationStatus {
+	return netv1beta1.ConfigurationStatus{
+		Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pods, External: []string{external}}},
+		Conditions: []metav1.Condition{{
+			Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonNetworkCIDRsConfigured,
+			ObservedGeneration: generation, LastTransitionTime: metav1.Now(),
+		}},
+	}
 }
 
 func gatewayPod(name string) *corev1.Pod {
@@ -388,10 +399,13 @@ func TestPeering(t *testing.T) {
 	})
 
 	// A gateway that is away shows as Error and comes back by itself.
+	measures(t, b.Gateway, connected+"1")
 	server.kill()
 	b.waitFor(t, netv1beta1.ConnectionError)
+	measures(t, b.Gateway, connected+"0")
 	a.startGateway(t, b, true)
 	b.waitFor(t, netv1beta1.Connected)
+	measures(t, b.Gateway, connected+"1")
 	a.waitFor(t, netv1beta1.Connected)
 	if _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil {
 		t.Errorf("pod to pod after a restart: %v", err)
@@ -402,8 +416,8 @@ func TestPeering(t *testing.T) {
 		t.Fatal(err)
 	}
 	space.Eventually(t, "removal", func() error {
-		for _, what := range []string{"link", "rule", "route show table all"} {
-			if out := b.Node.IP(what); strings.Contains(out, "liqo") || strings.Contains(out, "6091") {
+		for _, what := range []string{"link", "rule", "route show table all", "neigh show nud permanent"} {
+			if out := b.Node.IP(what); strings.Contains(out, "liqo") || strings.Contains(out, "6091") || strings.Contains(out, "PERMANENT") {
 				return fmt.Errorf("%s", out)
 			}
 		}
@@ -412,6 +426,123 @@ func TestPeering(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// announces changes the pod CIDRs of both sides in a Configuration, as one write.
+func (w *world) announces(t *testing.T, local, remote []string) (generation int64) {
+	t.Helper()
+	c := w.configuration(t)
+	c.Spec.Local.CIDR.Pod, c.Spec.Remote.CIDR.Pod = local, remote
+	if err := w.client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return c.Generation
+}
+
+// grants writes the status of a generation of the Configuration, as the controller does.
+func (w *world) grants(t *testing.T, generation int64, external string, pods ...string) {
+	t.Helper()
+	c := w.configuration(t)
+	c.Status = seenAs(generation, external, pods...)
+	if err := w.client.Status().Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) configuration(t *testing.T) *netv1beta1.Configuration {
+	t.Helper()
+	c := &netv1beta1.Configuration{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// rules waits until those of a gateway name an address.
+func rules(t *testing.T, gateway *space.Space, address string) (text string) {
+	t.Helper()
+	space.Eventually(t, "rules with "+address, func() error {
+		if text = gateway.Run("", "nft", "list", "table", "inet", plan.NFTable); !strings.Contains(text, address) {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return text
+}
+
+// echo opens a connection to a pod that says back what it hears.
+func echo(t *testing.T, from, to *space.Space, listen, dial string) (says func(what string)) {
+	t.Helper()
+	var l net.Listener
+	var err error
+	to.Do(func() { l, err = net.Listen("tcp", listen) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(c, c)
+		}
+	}()
+	var c net.Conn
+	space.Eventually(t, dial, func() error {
+		from.Do(func() { c, err = net.DialTimeout("tcp", dial, time.Second) })
+		return err
+	})
+	t.Cleanup(func() { c.Close() })
+	return func(what string) {
+		t.Helper()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.Write([]byte("hello"))
+		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+			t.Errorf("%s: the connection ended: %v", what, err)
+		}
+	}
+}
+
+// TestPodCIDRsChange: a pod CIDR of the peer that is added is reached once it is granted, one that never is
+// harms nobody, and one that is replaced is not taken for the former while the controller is away. A
+// connection that was there goes on.
+func TestPodCIDRsChange(t *testing.T) {
+	_, a, b := worlds(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	a.trust(t, b)
+	b.trust(t, a)
+	a.startGateway(t, b, true)
+	b.startGateway(t, a, false)
+	b.waitFor(t, netv1beta1.Connected)
+	says := echo(t, a.Pod, b.Pod, "10.10.1.2:81", "10.71.1.2:81")
+	b.Pod.Serve("10.10.1.2:80")
+	gap := a.gap(t, "10.71.1.2:80", func() {
+		says("at first")
+		const external = "10.73.0.0/16"
+		appended := []string{"10.10.0.0/16", "10.20.0.0/16"}
+		generation := a.announces(t, []string{"10.10.0.0/16", "10.41.0.0/16"}, appended)
+		rules(t, a.Gateway, "10.41.0.0/16")
+		says("a CIDR is added")
+		a.grants(t, generation, external, "10.71.0.0/16")
+		generation = a.announces(t, []string{"10.10.0.0/16", "10.42.0.0/16"}, appended)
+		rules(t, a.Gateway, "10.42.0.0/16")
+		a.grants(t, generation, external, "10.71.0.0/16")
+		says("the added CIDR is not granted")
+		a.grants(t, generation, external, "10.71.0.0/16", "10.75.0.0/16")
+		rules(t, a.Gateway, "10.75.0.0")
+		says("the added CIDR is granted")
+		a.announces(t, []string{"10.10.0.0/16", "10.43.0.0/16"}, []string{"10.10.0.0/16", "10.30.0.0/16"})
+		if text := rules(t, a.Gateway, "10.43.0.0/16"); strings.Contains(text, "10.30.0.0") {
+			t.Errorf("a replaced CIDR has the view of the former:\n%s", text)
+		}
+		says("the added CIDR is replaced")
+	})
+	if gap > planned {
+		t.Errorf("the longest gap is %v, more than %v", gap, planned)
+	}
 }
 
 // lead does what controller and kube-proxy do when a pod is ready: nodes are led to it, and so is
@@ -577,20 +708,42 @@ func TestGatewaysAreReplaced(t *testing.T) {
 func ready(t *testing.T, pod *space.Space) {
 	t.Helper()
 	space.Eventually(t, "ready", func() error {
-		var c net.Conn
-		var err error
-		pod.Do(func() { c, err = net.Dial("tcp", "127.0.0.1:8083") })
-		if err != nil {
-			return err
+		text, err := get(pod, ":8083", "/readyz")
+		if err == nil && !strings.Contains(text, " 200 ") {
+			err = fmt.Errorf("it says %s", text)
 		}
-		defer c.Close()
-		io.WriteString(c, "GET /readyz HTTP/1.0\r\n\r\n")
-		if text, _ := io.ReadAll(c); !strings.Contains(string(text), " 200 ") {
-			return fmt.Errorf("it says %s", text)
-		}
-		return nil
+		return err
 	})
 }
+
+// get is what a process in a pod answers over HTTP.
+func get(pod *space.Space, port, path string) (string, error) {
+	var c net.Conn
+	var err error
+	pod.Do(func() { c, err = net.Dial("tcp", "127.0.0.1"+port) })
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	io.WriteString(c, "GET "+path+" HTTP/1.0\r\n\r\n")
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
+
+// measures waits until a gateway's metrics have a line.
+func measures(t *testing.T, pod *space.Space, line string) {
+	t.Helper()
+	space.Eventually(t, line, func() error {
+		text, err := get(pod, ":8082", "/metrics")
+		if err == nil && !strings.Contains(text, line+"\n") {
+			err = fmt.Errorf("%s has other metrics:\n%s", pod.Name, text)
+		}
+		return err
+	})
+}
+
+// connected is the metric that alerts look at.
+const connected = `liqo_peer_is_connected{driver="wireguard",cluster_id="far"} `
 
 // TestReplicasTakeTurns: of two replicas of a server nodes and client are led to the one with the
 // lease, and the other follows when it is told to end or falls silent.
@@ -614,6 +767,10 @@ func TestReplicasTakeTurns(t *testing.T) {
 	ready(t, second)
 	b.startGateway(t, a, false)
 	b.waitFor(t, netv1beta1.Connected)
+	measures(t, a.Gateway, connected+"1")
+	if text, err := get(second, ":8082", "/metrics"); err != nil || strings.Contains(text, "liqo_peer_") {
+		t.Errorf("a replica without the tunnel tells of it: error %v\n%s", err, text)
+	}
 	b.Pod.Serve("10.10.1.2:80")
 	const to = "10.71.1.2:80"
 	space.Eventually(t, "pod to pod", func() error { _, err := a.Pod.Asks("udp", "", to, 10); return err })

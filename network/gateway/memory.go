@@ -46,13 +46,20 @@ func (g *gateway) returnMemory(ctx context.Context) error {
 
 // carried is what passed the tunnel so far, in bytes.
 func (g *gateway) carried() int64 {
-	t := g.traffic()
-	return t.Received + t.Sent
+	var all int64
+	for n := range g.devices() {
+		t := g.trafficOf(n)
+		all += t.Received + t.Sent
+	}
+	return all
 }
 
-// traffic is what passed the tunnel so far; the zero value without a tunnel or a peer.
-func (g *gateway) traffic() (t dataplane.Traffic) {
+// traffic is what passed the first tunnel so far.
+func (g *gateway) traffic() dataplane.Traffic { return g.trafficOf(0) }
+
+// trafficOf is what passed the n-th tunnel so far; the zero value without a tunnel or a peer.
+func (g *gateway) trafficOf(n int) (t dataplane.Traffic) {
 	key, _ := g.peer.Load().(string)
-	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(0), key) })
+	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(n), key) })
 	return t
 }

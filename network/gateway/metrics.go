@@ -6,25 +6,30 @@
 package gateway
 
 import (
+	"time"
+
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/dataplane"
 )
 
-// metrics are those of the tunnel, read when they are asked for.
+// metrics are those of the tunnel, read when they are asked for. A replica that has not the tunnel has
+// none: its zeros would look like a connection that is lost.
 func (g *gateway) metrics() []daemon.Metric {
+	if !g.leads.Load() {
+		return nil
+	}
 	var traffic dataplane.Traffic
 	var implementation string
-	key, _ := g.peer.Load().(string)
-	g.With(func(d *dataplane.Dataplane) {
-		implementation = d.Implementation(api.TunnelInterface(0))
-		// Without a tunnel the counters are zero.
-		traffic, _ = d.Traffic(api.TunnelInterface(0), key)
-	})
+	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
+	for n := range g.devices() {
+		t := g.trafficOf(n)
+		traffic.Received, traffic.Sent = traffic.Received+t.Received, traffic.Sent+t.Sent
+	}
 	h := g.pinger.Health()
 	connected := 0.0
-	if h.Connection(h.Answered, netv1beta1.Connecting, g.Ping) == netv1beta1.Connected {
+	if h.Connection(time.Now(), netv1beta1.Connecting, g.Ping) == netv1beta1.Connected {
 		connected = 1
 	}
 	labels := daemon.Label("driver", "wireguard") + "," + daemon.Label("cluster_id", g.RemoteClusterID)

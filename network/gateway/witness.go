@@ -87,7 +87,7 @@ func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
 		}
 	}
 	w.traffic, w.calls = traffic, calls
-	s.Namespace, s.Name, s.Server, s.TCP, s.Host, s.Port, s.Pings = g.Namespace, g.Name, g.Server, g.TCP, g.EndpointAddress, g.EndpointPort, g.PingEnabled
+	s.Namespace, s.Name, s.Server, s.TCP, s.Host, s.Port, s.Pings = g.Namespace, g.Name, g.Server, g.TCP, g.dialer.host(), g.EndpointPort, g.PingEnabled
 	if g.Server {
 		s.Port = g.ListenPort
 	}
@@ -103,7 +103,7 @@ func (w *witness) measured() *plan.Fit {
 
 // serverAt is where a client dials; without an address while the server's name has none.
 func (g *gateway) serverAt(t dataplane.Traffic) netip.AddrPort {
-	if a, err := netip.ParseAddr(g.EndpointAddress); err == nil {
+	if a, err := netip.ParseAddr(g.dialer.host()); err == nil {
 		return netip.AddrPortFrom(a.Unmap(), uint16(g.EndpointPort))
 	}
 	return t.Endpoint

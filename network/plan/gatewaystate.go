@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -60,6 +61,8 @@ type TunnelInput struct {
 	// Listen and Dial are ports of further tunnels beside the first, of the same peer and the same
 	// transport: a server listens on each of Listen, a client dials each of Dial.
 	Listen, Dial []int
+	// Silent are the numbers of tunnels in which the peer does not answer; the first is 0.
+	Silent []int
 	// TCP carries the tunnel over TCP in place of UDP.
 	TCP bool
 	// PublicKey is our own and PeerKey the peer's, in base64; an empty PeerKey = not known yet.
@@ -127,13 +130,9 @@ func (in GatewayStateInput) device() string {
 	return api.TunnelInterface(0)
 }
 
-// ends are our addresses in the tunnels and the peer's: those of a further tunnel are 4 higher.
+// ends are our addresses in the tunnels and the peer's.
 func (in GatewayStateInput) ends(n int) (own netip.Prefix, peer netip.Addr) {
-	own, peer = in.Tunnel.Address, in.Tunnel.PeerAddress
-	for range 4 * n {
-		own, peer = netip.PrefixFrom(own.Addr().Next(), own.Bits()), peer.Next()
-	}
-	return own, peer
+	return FurtherEnds(in.Tunnel.Address, in.Tunnel.PeerAddress, n)
 }
 
 // addTunnel adds the n-th tunnel and, once its key is known, the peer: it may use the addresses it
@@ -173,17 +172,29 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 }
 
 // spread shares connections out among several tunnels: each keeps to one, by its addresses and
-// ports. The kernel's own way, several next hops and a hash, needs a setting that only the node can
+// ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way, several next hops and a hash, needs a setting that only the node can
 // make (fib_multipath_hash_policy). A mark chooses the tunnel; without one it is the first.
 func (in GatewayStateInput) spread() chain {
 	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
 	if in.tunnels() == 1 {
 		return c
 	}
+	var use []string
+	for n := range in.tunnels() {
+		if !slices.Contains(in.Tunnel.Silent, n) {
+			use = append(use, fmt.Sprintf("%d : 0x%08x", len(use), n))
+		}
+	}
+	among := ""
+	if len(use) == 0 || len(use) == in.tunnels() {
+		use = make([]string, in.tunnels())
+	} else {
+		among = " map { " + strings.Join(use, ", ") + " }"
+	}
 	for _, f := range families() {
 		if to, ok := f.match("daddr", in.views()); ok {
-			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th sport . th dport mod %d seed 0x%x",
-				api.OverlayInterface, to, f.name, f.name, in.tunnels(), OverlayVNI))
+			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th sport . th dport mod %d seed 0x%x%s",
+				api.OverlayInterface, to, f.name, f.name, len(use), OverlayVNI, among))
 		}
 	}
 	return c

@@ -41,6 +41,10 @@ type Member struct {
 	Overlay netip.Addr
 	// Port takes its frames past a bridge of this host; the zero value = there is none to pass.
 	Port Port
+	// Here tells that it is a pod of this node; MACs are its Ethernet addresses then, none = not heard
+	// of yet.
+	Here bool
+	MACs []string
 	// CIDRs are what lies behind it: the pods of a node, the peer of a gateway as seen here.
 	CIDRs []netip.Prefix
 	// MTU of the way through it, in bytes; 0 = that of the overlay device.

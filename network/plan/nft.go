@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"net/netip"
@@ -19,10 +20,10 @@ import (
 // NFTable is the table that holds all our rules, in the family inet. Those of users have their own.
 const NFTable = "liqo"
 
-// chain is a base chain.
+// chain is one of a table.
 type chain struct {
 	name string
-	// base is what follows "type".
+	// base is what follows "type"; "" = others jump there.
 	base  string
 	drop  bool
 	rules []string
@@ -46,7 +47,10 @@ func written(family, name string, chains []chain) string {
 		if c.drop {
 			policy = "drop"
 		}
-		fmt.Fprintf(&b, "%s\tchain %s {\n\t\ttype %s; policy %s;\n", separator, c.name, c.base, policy)
+		fmt.Fprintf(&b, "%s\tchain %s {\n", separator, c.name)
+		if c.base != "" {
+			fmt.Fprintf(&b, "\t\ttype %s; policy %s;\n", c.base, policy)
+		}
 		for _, r := range c.rules {
 			fmt.Fprintf(&b, "\t\t%s\n", r)
 		}
@@ -106,19 +110,22 @@ func set(list []netip.Prefix) string {
 
 // quotedSet prints names in the order of nft: as numbers whose last letter weighs most.
 func quotedSet(names []string) string {
-	weight := func(name string) string {
-		b := []byte(name)
-		slices.Reverse(b)
-		return string(b)
-	}
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(weight(a), weight(b)))
+		return cmp.Or(cmp.Compare(len(a), len(b)), compareReversed(a, b))
 	})
 	words := make([]string, len(names))
 	for i, n := range names {
 		words[i] = strconv.Quote(n)
 	}
 	return braced(words)
+}
+
+// compareReversed compares by the last bytes first.
+func compareReversed(a, b string) int {
+	x, y := []byte(a), []byte(b)
+	slices.Reverse(x)
+	slices.Reverse(y)
+	return bytes.Compare(x, y)
 }
 
 func braced(words []string) string {

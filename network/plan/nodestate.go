@@ -4,8 +4,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/liqo-go/liqo/api"
@@ -45,44 +47,19 @@ func NodeState(in NodeStateInput) State {
 		priority = in.RulePriority
 	}
 	s.Rules = rulesFor(s.Routes, priority, false)
-	s.Table = table(in.arriving(), unmarked(), in.leaving(s.Addresses))
+	for i := range s.Rules {
+		s.Rules[i].Unmarked = transportMark
+	}
+	s.Table = table(in.arriving(), in.frames(), in.outer(), unmarked(), in.leaving(s.Addresses))
 	return s.Sorted()
 }
 
-// arriving keeps pods from the overlay and peers from the node.
-//
-// The overlay takes frames from any outer address, because some CNIs masquerade what gateways
-// send to nodes; so the node on which a pod runs stops the pod: by its address, and by the device it
-// comes in by, as it may forge addresses. What comes out of the overlay for
+// arriving keeps peers from the node. What comes out of the overlay for
 // an address of the node is an answer, a target of an IP object or a ping: never a new connection
 // to a port of the node. It is judged after connection tracking (−200) and before kube-proxy's
 // DNAT (−100), which would turn a node port into a pod.
 func (in NodeStateInput) arriving() chain {
 	c := chain{name: "arriving", base: "filter hook prerouting priority mangle"}
-	var gateways, members []netip.Addr
-	for _, g := range in.Gateways {
-		if g.Outer.IsValid() {
-			gateways = append(gateways, g.Outer)
-		}
-	}
-	members = append(append(members, gateways...), in.Nodes...)
-	for _, f := range families() {
-		pods, some := f.match("saddr", in.Self.CIDRs)
-		to, any := f.match("daddr", hosts(members))
-		if !some || !any {
-			continue
-		}
-		but, ok := f.match("saddr !=", hosts(gateways))
-		if ok {
-			pods += " " + but
-		} else {
-			but = ""
-		}
-		c.add(fmt.Sprintf("udp dport %d %s %s drop", in.Port, pods, to))
-		if len(in.PodDevices) > 0 {
-			c.add(fmt.Sprintf("udp dport %d iifname %s%s %s drop", in.Port, quotedSet(in.PodDevices), strings.TrimSuffix(" "+but, " "), to))
-		}
-	}
 	c.add(fmt.Sprintf("iifname != %q accept", api.OverlayInterface), "ct state established,related accept")
 	for _, f := range families() {
 		if to, ok := f.match("daddr", hosts(in.Exposed)); ok {
@@ -91,6 +68,107 @@ func (in NodeStateInput) arriving() chain {
 	}
 	c.add("fib daddr type local icmp type echo-request accept", "fib daddr type local drop")
 	return c
+}
+
+// frames keeps ordinary pods, and peers, from the overlay, which takes frames from any outer address,
+// because some CNIs masquerade what gateways send to nodes. So the node on which a pod runs stops the
+// pod: by its address, and by the device it comes in by, as it may forge addresses; of what comes in
+// there a gateway is known by its MAC address too. The socket of the overlay is bound to all addresses, but
+// no member sends to others than the outer ones.
+func (in NodeStateInput) frames() chain {
+	c := chain{name: "frames"}
+	var gateways, members, unheard []netip.Addr
+	var heard []station
+	for _, g := range in.Gateways {
+		if !g.Outer.IsValid() {
+			continue
+		}
+		gateways = append(gateways, g.Outer)
+		if g.Here && len(g.MACs) == 0 {
+			unheard = append(unheard, g.Outer)
+		}
+		for _, mac := range g.MACs {
+			heard = append(heard, station{g.Outer, mac})
+		}
+	}
+	members = slices.Concat(gateways, in.Nodes)
+	devices := quotedSet(append([]string{api.OverlayInterface}, in.PodDevices...))
+	for _, f := range families() {
+		to, some := f.match("daddr", hosts(members))
+		if !some {
+			continue
+		}
+		others, _ := f.match("daddr !=", hosts(members))
+		c.add(others + " fib daddr type != unicast drop")
+		if pods, ok := f.match("saddr", in.Self.CIDRs); ok {
+			c.add(words(pods, f.but(gateways), to, "drop"))
+		}
+		c.add(words("iifname "+devices, to, f.but(unheard), f.butStations(heard), "drop"))
+	}
+	return c
+}
+
+// transportMark is on what gateways send to addresses of peers by their own device: what tunnels are made
+// of. On flat networks the peers' nodes have such addresses, and the overlay would lead back to the gateway.
+// Its bits are none of kube-proxy's (0xc000), Cilium's (0x0f00), AWS's (0x80), or Calico's (0xffff0000).
+const transportMark = 0x3000
+
+// outer is about what carries the overlay and tunnels, after kube-proxy's NAT (−100): a Service may lead
+// pods to the overlay's port of a node, and the client's address may be behind that of a node.
+func (in NodeStateInput) outer() chain {
+	c := chain{name: "outer", base: "filter hook prerouting priority dstnat + 10"}
+	c.add(fmt.Sprintf("udp dport %d jump frames", in.Port))
+	var gateways []netip.Addr
+	var peers []netip.Prefix
+	for _, g := range in.Gateways {
+		if g.Outer.IsValid() {
+			gateways, peers = append(gateways, g.Outer), append(peers, g.CIDRs...)
+		}
+	}
+	for _, f := range families() {
+		from, some := f.match("saddr", hosts(gateways))
+		if to, any := f.match("daddr", peers); some && any {
+			c.add(fmt.Sprintf("%s %s meta mark set 0x%08x", from, to, transportMark))
+		}
+	}
+	return c
+}
+
+// station is an address on an Ethernet.
+type station struct {
+	addr netip.Addr
+	mac  string
+}
+
+// but leaves out sources, butStations sources on an Ethernet; "" = none of the family.
+func (f family) but(sources []netip.Addr) string {
+	text, ok := f.match("saddr !=", hosts(sources))
+	if !ok {
+		return ""
+	}
+	return text
+}
+
+func (f family) butStations(list []station) string {
+	list = slices.DeleteFunc(slices.Clone(list), func(s station) bool { return s.addr.Is6() != f.six })
+	if len(list) == 0 {
+		return ""
+	}
+	// In the order of nft: as numbers whose last byte weighs most.
+	slices.SortFunc(list, func(a, b station) int {
+		return cmp.Or(compareReversed(a.mac, b.mac), compareReversed(string(a.addr.AsSlice()), string(b.addr.AsSlice())))
+	})
+	list = slices.Compact(list)
+	elements := make([]string, len(list))
+	for i, s := range list {
+		elements[i] = fmt.Sprintf("%s . %s", s.addr, s.mac)
+	}
+	return fmt.Sprintf("%s saddr . ether saddr != { %s }", f.name, strings.Join(elements, ", "))
+}
+
+// words joins those that are not empty.
+func words(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(w string) bool { return w == "" }), " ")
 }
 
 // unmarked takes the mark off what enters the overlay. The frame around a packet inherits its

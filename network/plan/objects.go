@@ -4,11 +4,13 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,8 +29,9 @@ type GatewayObjects struct {
 	Gateway types.NamespacedName
 	// Peer is the ID of the cluster it leads to.
 	Peer string
-	// Configurations and PublicKeys are those of the peer in the gateway's namespace; the first
-	// of each by name counts.
+	// Configurations and PublicKeys are those of the peer in the gateway's namespace; the oldest of
+	// each counts, as for the controllers, of Configurations among those with a status: they give none
+	// to another one.
 	Configurations []netv1beta1.Configuration
 	PublicKeys     []netv1beta1.PublicKey
 	// Fabrics, Nodes and IPs are all of the cluster.
@@ -38,7 +41,7 @@ type GatewayObjects struct {
 }
 
 // Input adds what the objects say to what the process knows: the addresses of its pod and of the
-// tunnel, its own key and the peer's endpoint.
+// tunnel, its own key and the peer's endpoint, and as Remote what stood before.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	for _, f := range alive(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
@@ -60,23 +63,39 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		peers, limited := ip.Annotations[api.AnnotationPeers]
 		return limited && !slices.Contains(strings.Split(peers, ","), o.Peer)
 	}))
-	if c := firstByName(o.Configurations); c != nil {
-		in.Pods, in.External, in.Remote = addressSpaces(c)
+	stood := in.Remote
+	in.Remote = nil
+	if c := o.configuration(); c != nil {
+		in.Pods, in.External, in.Remote = addressSpaces(c, stood)
 	}
-	if k := firstByName(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+	if k := oldest(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return in
 }
 
-// addressSpaces reads what both sides announced. A list of the peer that is not granted as a
-// whole is left out: its entries belong together by their places.
-func addressSpaces(c *netv1beta1.Configuration) (pods, external []netip.Prefix, remote []Remap) {
+// configuration is the one that counts; nil = there is none.
+func (o GatewayObjects) configuration() *netv1beta1.Configuration {
+	granted := slices.DeleteFunc(slices.Clone(o.Configurations), func(c netv1beta1.Configuration) bool { return c.Status.Remote == nil })
+	return cmp.Or(oldest(granted), oldest(o.Configurations))
+}
+
+// addressSpaces reads what both sides announced. The status lists how the peer's CIDRs are seen here, in
+// their order, and ends before the first that is not granted. While it is about a former spec, what
+// stood stays: a CIDR that was replaced would be taken for the one before.
+func addressSpaces(c *netv1beta1.Configuration, stood []Remap) (pods, external []netip.Prefix, remote []Remap) {
 	if c.Spec.Local != nil {
 		pods, external = parsePrefixes(c.Spec.Local.CIDR.Pod), parsePrefixes(c.Spec.Local.CIDR.External)
 	}
 	if c.Spec.Remote == nil || c.Status.Remote == nil {
 		return pods, external, nil
+	}
+	about := int64(0)
+	if seen := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured); seen != nil {
+		about = seen.ObservedGeneration
+	}
+	if about != c.Generation {
+		return pods, external, stood
 	}
 	real, view := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
 	return pods, external, append(remaps(real.Pod, view.Pod), remaps(real.External, view.External)...)
@@ -84,11 +103,8 @@ func addressSpaces(c *netv1beta1.Configuration) (pods, external []netip.Prefix, 
 
 func remaps(real, view []string) []Remap {
 	r, v := parsePrefixes(real), parsePrefixes(view)
-	if len(r) != len(v) {
-		return nil
-	}
 	var out []Remap
-	for i := range r {
+	for i := range min(len(r), len(v)) {
 		if r[i].Bits() == v[i].Bits() && is6(r[i]) == is6(v[i]) {
 			out = append(out, Remap{Real: r[i], View: v[i]})
 		}
@@ -160,7 +176,8 @@ func alive[T any, P interface {
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return P(&x).GetDeletionTimestamp() != nil })
 }
 
-func firstByName[T any, P interface {
+// oldest is the one made first, by name among those of one second; nil = there is none.
+func oldest[T any, P interface {
 	*T
 	metav1.Object
 }](list []T) P {
@@ -168,7 +185,10 @@ func firstByName[T any, P interface {
 	if len(list) == 0 {
 		return nil
 	}
-	return new(slices.MinFunc(list, func(a, b T) int { return strings.Compare(P(&a).GetName(), P(&b).GetName()) }))
+	return new(slices.MinFunc(list, func(a, b T) int {
+		made := P(&a).GetCreationTimestamp().Compare(P(&b).GetCreationTimestamp().Time)
+		return cmp.Or(made, strings.Compare(P(&a).GetName(), P(&b).GetName()))
+	}))
 }
 
 func parseAddr(text string) netip.Addr {
@@ -193,4 +213,12 @@ func TunnelAddresses(server bool) (own netip.Prefix, peer netip.Addr) {
 		return netip.PrefixFrom(s, api.TunnelPrefixLength), c
 	}
 	return netip.PrefixFrom(c, api.TunnelPrefixLength), s
+}
+
+// FurtherEnds are the addresses in the n-th tunnel, by those in the first: each is 4 higher.
+func FurtherEnds(own netip.Prefix, peer netip.Addr, n int) (netip.Prefix, netip.Addr) {
+	for range 4 * n {
+		own, peer = netip.PrefixFrom(own.Addr().Next(), own.Bits()), peer.Next()
+	}
+	return own, peer
 }

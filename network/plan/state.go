@@ -143,6 +143,8 @@ type Rule struct {
 	Forwarded bool
 	// ICMP leaves out all others.
 	ICMP bool
+	// Unmarked leaves out packets with this mark; 0 = none.
+	Unmarked uint32
 	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only there.
 	Table int
 	// From and To are addresses, In and Out devices, Mark is a packet's; zero = any.
@@ -267,6 +269,9 @@ func (r Rule) String() string {
 	}
 	if r.Forwarded {
 		from = "not from all iif lo"
+	}
+	if r.Unmarked != 0 {
+		from = fmt.Sprintf("not from all fwmark %#x", r.Unmarked)
 	}
 	if r.From.IsValid() {
 		from = "from " + r.From.String()

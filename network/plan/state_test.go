@@ -41,8 +41,12 @@ type process struct {
 	TCP bool
 	// PodDevices are a node's.
 	PodDevices []string
+	// Here are the gateways on the node, with their Ethernet addresses.
+	Here map[string][]string
 	// Listen are ports of further tunnels.
 	Listen []int
+	// Silent are numbers of tunnels.
+	Silent []int
 	// MTU of the device of the pod or node.
 	MTU int
 }
@@ -119,11 +123,14 @@ func ownState(p process, world []runtime.Object) State {
 		if !ready {
 			return State{Table: "not ready\n"}
 		}
+		for i, g := range in.Gateways {
+			in.Gateways[i].MACs, in.Gateways[i].Here = p.Here[g.Outer.String()]
+		}
 		return NodeState(in)
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen,
+		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840

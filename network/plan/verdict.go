@@ -46,6 +46,33 @@ const (
 	ReasonMTUsDiffer = "MTUsDiffer"
 )
 
+const (
+	// ReasonKernelRefuses: the gateway's network is not as wanted. Allow what the message says.
+	ReasonKernelRefuses = "KernelRefuses"
+	// RefusedFor is how long that lasts before it is told: a device may vanish between two steps.
+	RefusedFor = 3 * time.Second
+)
+
+// Reasons of PortsAnswer.
+const (
+	ReasonPortsAnswer = "PortsAnswer"
+	// ReasonPortSilent: nothing comes back on a port. Open it on the way.
+	ReasonPortSilent = "PortSilent"
+)
+
+// PortsVerdict tells whether all ports answer, and what to do if not.
+func PortsVerdict(silent []int, tcp bool) (all bool, reason, message string) {
+	if len(silent) == 0 {
+		return true, ReasonPortsAnswer, "the peer's gateway answers on all ports"
+	}
+	words := make([]string, len(silent))
+	for i, port := range silent {
+		words[i] = fmt.Sprint(port)
+	}
+	return false, ReasonPortSilent, fmt.Sprintf("the peer's gateway does not answer on %s port %s, so the others carry everything: open it in the firewalls and security groups of both sides, and compare the ports of both gateways",
+		Sight{TCP: tcp}.transport(), strings.Join(words, ", "))
+}
+
 // Sight is what a gateway sees of its peer. Times are when something was last seen; zero = never.
 type Sight struct {
 	Health

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -285,15 +286,19 @@ func (s *Space) Hears(source string) bool {
 	return s.heard[source]
 }
 
-// Written is what the kernel reports as changed while f runs: links, addresses, routes, rules and
-// nft tables, as the monitors of their tools print it. Each of the two monitors gets a run of f.
+// resolved are neighbours and forwarding entries the kernel learns and forgets by itself.
+var resolved = regexp.MustCompile(`(?m)^.*\b(REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|NOARP) *\n`)
+
+// Written is what the kernel reports as changed while f runs: links, addresses, routes, rules, neighbours
+// and forwarding entries that somebody wrote, and nft tables, as the monitors of their tools print it.
+// Each of the two monitors gets a run of f.
 func (s *Space) Written(f func()) string {
 	s.t.Helper()
 	var out strings.Builder
-	for _, monitor := range [][]string{{"ip", "monitor", "link", "address", "route", "rule"}, {"nft", "monitor"}} {
+	for _, monitor := range [][]string{{"ip", "monitor", "link", "address", "route", "rule", "neigh"}, {"nft", "monitor"}} {
 		out.WriteString(s.written(monitor, f))
 	}
-	return out.String()
+	return resolved.ReplaceAllString(out.String(), "")
 }
 
 // written runs one monitor. What lies between two marks is what f did.

@@ -142,12 +142,25 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 			continue // a host name (FQDN slices) or a home pod
 		}
 		external, ok := v.External[addr]
+		if !ok && v.external(addr) {
+			continue // of the Service that an IP object asked for
+		}
 		if !ok {
 			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it, so its endpoint is left out", text)
 		}
 		out[i] = external.String()
 	}
 	return out, nil
+}
+
+// external tells whether peers know an IP object under this address.
+func (v View) external(addr netip.Addr) bool {
+	for _, known := range v.External {
+		if known == addr {
+			return true
+		}
+	}
+	return false
 }
 
 func atHome(pods []netip.Prefix, addr netip.Addr) bool {

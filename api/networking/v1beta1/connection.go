@@ -26,6 +26,14 @@ const ConnectionMTUFits = "MTUFits"
 // gateway has no ready pod. It says what the pods lack. The controller writes it.
 const ConnectionGatewayRunning = "GatewayRunning"
 
+// ConnectionProgrammed is the condition that is False while the kernel refuses what the gateway wants of
+// it; it is absent otherwise.
+const ConnectionProgrammed = "Programmed"
+
+// ConnectionPortsAnswer is the condition that tells, where a tunnel has several ports, whether the peer
+// answers on all of them. While it does not on one, the others carry everything.
+const ConnectionPortsAnswer = "PortsAnswer"
+
 // ConnectionStatusValue is the state of a tunnel. The schema has no enum for it.
 type ConnectionStatusValue string
 

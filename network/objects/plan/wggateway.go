@@ -89,7 +89,7 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 	plan, conditions := w.plan(root.Status.Conditions)
 	plan.Objects = append(plan.Objects, w.service(root.Spec.Service, api.GatewayResourceName(root.Name)))
 	internal := w.internalEndpoint()
-	endpoint := serverEndpoint(in.Service, in.entry(internal))
+	endpoint := serverEndpoint(in.Service, in.entries(internal))
 	if plan.State == ctl.Ready && endpoint == nil {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
@@ -412,23 +412,43 @@ func ready(p *corev1.Pod) bool {
 	})
 }
 
-// entry is the node clients enter by, where the Service has node ports: the one they were told
-// before, while it is ready, for every node leads to the active pod and a client that is to dial
-// another address is made anew; else the active pod's. Nil when there is none.
-func (in WgServerInput) entry(active *netv1beta1.InternalGatewayEndpoint) *corev1.Node {
-	var running *corev1.Node
-	last := in.Root.Status.Endpoint
+// furtherEntries is how many nodes beside its own a server is reached by.
+const furtherEntries = 2
+
+// entries are where clients enter when the Service has node ports: at the node of the active pod and,
+// where every node leads to it, at two more, should that fail. What they were told before stays while
+// those nodes exist and one of them is ready, for a client that is to dial another address is made anew.
+func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []string {
 	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
-	for i := range in.Nodes {
-		n := &in.Nodes[i]
-		if anywhere && last != nil && nodeReady(n) && slices.Equal(entryAddresses(n), last.Addresses) {
-			return n
+	var known, alive, own, others []string
+	further := 0
+	nodes := slices.DeleteFunc(slices.Clone(in.Nodes), func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
+	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := range nodes {
+		n := &nodes[i]
+		addresses := entryAddresses(n)
+		known = append(known, addresses...)
+		if nodeReady(n) {
+			alive = append(alive, addresses...)
 		}
-		if active != nil && n.Name == active.Node {
-			running = n
+		switch {
+		case active != nil && n.Name == active.Node:
+			own = addresses
+		case anywhere && nodeReady(n) && further < furtherEntries:
+			others = append(others, addresses...)
+			further++
 		}
 	}
-	return running
+	if last := in.Root.Status.Endpoint; anywhere && last != nil {
+		gone := slices.ContainsFunc(last.Addresses, func(a string) bool { return !slices.Contains(known, a) })
+		if !gone && slices.ContainsFunc(last.Addresses, func(a string) bool { return slices.Contains(alive, a) }) {
+			return last.Addresses
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return append(own, others...)
 }
 
 // nodeReady reports whether a node does not say that it is not.
@@ -446,9 +466,9 @@ func entryAddresses(n *corev1.Node) []string {
 	return nodeAddresses(n, corev1.NodeInternalIP)
 }
 
-// serverEndpoint is where clients outside the cluster reach a Service, node ports at one node; nil
-// while that is unknown.
-func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointStatus {
+// serverEndpoint is where clients outside the cluster reach a Service, node ports at the addresses given;
+// nil while that is unknown.
+func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointStatus {
 	if s == nil || len(s.Spec.Ports) == 0 {
 		return nil
 	}
@@ -457,9 +477,7 @@ func serverEndpoint(s *corev1.Service, node *corev1.Node) *netv1beta1.EndpointSt
 	switch s.Spec.Type {
 	case corev1.ServiceTypeNodePort:
 		port = func(p corev1.ServicePort) int32 { return p.NodePort }
-		if node != nil {
-			e.Addresses = entryAddresses(node)
-		}
+		e.Addresses = entries
 	case corev1.ServiceTypeLoadBalancer:
 		for _, ingress := range s.Status.LoadBalancer.Ingress {
 			e.Addresses = append(e.Addresses, cmp.Or(ingress.IP, ingress.Hostname))
