@@ -24,6 +24,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -225,6 +226,8 @@ func TestPeersCannot(t *testing.T) {
 	p := startProvider(t)
 	rome := p.as(t, "rome", "liqo.io")
 	peering := p.as(t, identities()[2].user)
+	account := p.as(t, "system:serviceaccount:liqo-tenant-rome:rome-by-hand")
+	p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "system:serviceaccount:liqo-tenant-rome:rome-by-hand")
 	copied := func(name string, change func(labels map[string]string)) *authv1beta1.ResourceSlice {
 		labels := map[string]string{
 			api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
@@ -245,7 +248,9 @@ func TestPeersCannot(t *testing.T) {
 	// The policies are in force a moment after they were made; until then nothing can be told.
 	p.until(t, "the policies are in force", func() bool {
 		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
-			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil
+			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil &&
+			peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) != nil &&
+			peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) != nil
 	})
 	for object, patch := range map[client.Object]string{
 		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
@@ -262,6 +267,11 @@ func TestPeersCannot(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&cordoned.ObjectMeta, api.AnnotationCordon, api.True)
 	if err := p.Update(t.Context(), cordoned); err != nil {
 		t.Fatalf("the provider cannot cordon: %v", err)
+	}
+	for _, honest := range []client.Object{secret(api.LabelNonce, nil), gatewayOf("rome")} {
+		if err := peering.Create(t.Context(), honest); err != nil {
+			t.Fatalf("an honest peering user is refused: %v", err)
+		}
 	}
 	larger := cordoned.DeepCopy()
 	larger.Spec.Class = "gold"
@@ -324,11 +334,75 @@ func TestPeersCannot(t *testing.T) {
 			return rome.Create(t.Context(), one)
 		}},
 		{"end its own drain", "the provider decides on spec.tenantCondition", func() error { return peering.Update(t.Context(), active(tenant)) }},
+		{"end its own drain with a new Tenant", "the provider has cordoned or drained", func() error { return peering.Delete(t.Context(), tenant) }},
+		{"need no proof", "the provider decides on spec.authzPolicy", func() error {
+			lax := active(tenant)
+			lax.ObjectMeta, lax.Spec.AuthzPolicy = metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "lax"}, authv1beta1.AuthzTolerateNoHandshake
+			return peering.Create(t.Context(), lax)
+		}},
+		{"choose the challenge", "ask for a nonce, not choose it", func() error {
+			return peering.Create(t.Context(), secret(api.LabelNonce, map[string]string{api.NonceField: "mine"}))
+		}},
+		{"have the provider sign", "may not have this cluster sign", func() error {
+			return peering.Create(t.Context(), secret(api.LabelSignedNonce, map[string]string{api.NonceField: "a handshake with another cluster"}))
+		}},
+		{"make a kubeconfig of the provider", "may not have this cluster sign for it or enter a provider", func() error {
+			return peering.Create(t.Context(), secret(api.LabelIdentityType, map[string]string{api.KubeconfigField: "{}"}))
+		}},
+		{"become a process of the provider", "may not have the token", func() error {
+			token := secret("any", nil)
+			token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
+			return peering.Create(t.Context(), token)
+		}},
+		{"make a gateway of another cluster", "may only set up its own network", func() error { return peering.Create(t.Context(), gatewayOf("oslo")) }},
+		{"turn its gateway into another cluster's", "may only set up its own network", func() error {
+			mine := gatewayOf("rome")
+			if err := peering.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil {
+				return err
+			}
+			mine.Labels = gatewayOf("oslo").Labels
+			return peering.Update(t.Context(), mine)
+		}},
+		{"say which ranges another cluster has", "may only set up its own network", func() error {
+			return peering.Create(t.Context(), &netv1beta1.Configuration{ObjectMeta: gatewayOf("oslo").ObjectMeta})
+		}},
+		{"give another cluster's key", "may only set up its own network", func() error {
+			return peering.Create(t.Context(), &netv1beta1.PublicKey{ObjectMeta: gatewayOf("oslo").ObjectMeta})
+		}},
+		{"reach any address of the provider", "cannot create resource \"ips\"", func() error {
+			return peering.Create(t.Context(), &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "metadata"}, Spec: ipamv1alpha1.IPSpec{IP: "169.254.169.254"}})
+		}},
+		{"make a wish of this cluster as a ServiceAccount", "only make copies", func() error {
+			return account.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
+		}},
+		{"uncordon itself as a ServiceAccount", "can't change the liqo.io/cordon annotation", func() error {
+			one := larger.DeepCopy()
+			one.Annotations = nil
+			return account.Update(t.Context(), one)
+		}},
+		{"choose the provider's template as a ServiceAccount", "only change spec.endpoint", func() error {
+			return merge(t, account, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
+		}},
 	} {
 		if err := attempt.try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), attempt.says) {
 			t.Errorf("a peer tries to %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
 		}
 	}
+}
+
+// secret carries a label of Liqo's in the tenant namespace of rome.
+func secret(label string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", GenerateName: "peers-", Labels: map[string]string{label: api.True}},
+		StringData: data,
+	}
+}
+
+// gatewayOf is one in the tenant namespace of rome.
+func gatewayOf(peer string) *netv1beta1.GatewayServer {
+	return &netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-rome", Name: "of-" + peer, Labels: map[string]string{api.LabelRemoteClusterID: peer},
+	}}
 }
 
 // merge patches a copy of an object.
