@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -235,6 +237,9 @@ func TestPeersCannot(t *testing.T) {
 		change(labels)
 		return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: labels}}
 	}
+	leaseOf := func(name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name}}
+	}
 	asIs := func(map[string]string) {}
 	slice, tenant := copied("big", asIs), &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},
@@ -250,7 +255,8 @@ func TestPeersCannot(t *testing.T) {
 		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
 			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil &&
 			peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) != nil &&
-			peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) != nil
+			peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) != nil &&
+			p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll) != nil
 	})
 	for object, patch := range map[client.Object]string{
 		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
@@ -285,6 +291,19 @@ func TestPeersCannot(t *testing.T) {
 			change(one)
 			return rome.Update(t.Context(), one)
 		}
+	}
+	gateway := p.as(t, identities()[3].user)
+	connectionOf := func(name string) *netv1beta1.Connection {
+		return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name}}
+	}
+	p.create(t, leaseOf("gw-other"), connectionOf("gw-other"))
+	for _, own := range []client.Object{leaseOf("gw-rome"), connectionOf("gw-rome")} {
+		if err := errors.Join(gateway.Create(t.Context(), own), gateway.Update(t.Context(), own)); err != nil {
+			t.Fatalf("a gateway cannot do its work: %v", err)
+		}
+	}
+	if err := gateway.Status().Patch(t.Context(), connectionOf("gw-rome"), connected); err != nil {
+		t.Fatalf("a gateway cannot do its work: %v", err)
 	}
 	for _, attempt := range []struct {
 		name, says string
@@ -372,6 +391,18 @@ func TestPeersCannot(t *testing.T) {
 		{"reach any address of the provider", "cannot create resource \"ips\"", func() error {
 			return peering.Create(t.Context(), &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "metadata"}, Spec: ipamv1alpha1.IPSpec{IP: "169.254.169.254"}})
 		}},
+		{"take a virtual kubelet's lead as a gateway", "only write its own lease", func() error { return gateway.Create(t.Context(), leaseOf("vk-rome")) }},
+		{"take another gateway's turn", "only write its own lease", func() error {
+			other := leaseOf("gw-other")
+			if err := gateway.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+				return err
+			}
+			return gateway.Update(t.Context(), other)
+		}},
+		{"make another gateway's Connection", "only write its own lease and Connection", func() error { return gateway.Create(t.Context(), connectionOf("gw-new")) }},
+		{"say how another gateway's Connection is", "only write its own lease and Connection", func() error {
+			return gateway.Status().Patch(t.Context(), connectionOf("gw-other"), connected)
+		}},
 		{"make a wish of this cluster as a ServiceAccount", "only make copies", func() error {
 			return account.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
 		}},
@@ -389,6 +420,9 @@ func TestPeersCannot(t *testing.T) {
 		}
 	}
 }
+
+// connected is what a gateway says of its Connection.
+var connected = client.RawPatch(types.MergePatchType, []byte(`{"status": {"value": "Connected"}}`))
 
 // secret carries a label of Liqo's in the tenant namespace of rome.
 func secret(label string, data map[string]string) *corev1.Secret {
