@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -45,15 +47,20 @@ type provider struct {
 type identity struct {
 	name, user string
 	groups     []string
+	// like is the one it has the same rights as.
+	like string
 }
 
 // identities are all kinds of them, and our own process that faces them.
 func identities() []identity {
 	return []identity{
-		{"control plane", "rome", []string{"liqo.io"}},
-		{"slice", api.ResourceSliceUserName("big", "rome"), []string{"rome"}},
-		{"peering user", "liqo-peer-user-rome-0123", nil},
-		{"gateway", "system:serviceaccount:liqo-tenant-rome:rome", nil},
+		{name: "control plane", user: "rome", groups: []string{"liqo.io"}},
+		{name: "slice", user: api.ResourceSliceUserName("big", "rome"), groups: []string{"rome"}},
+		{name: "peering user", user: "liqo-peer-user-rome-0123"},
+		{name: "gateway", user: "system:serviceaccount:liqo-tenant-rome:rome"},
+		{name: "second slice", user: api.ResourceSliceUserName("small", "rome"), groups: []string{"rome"}, like: "slice"},
+		{name: "control plane by hand", user: "rome-by-hand", like: "control plane"},
+		{name: "ServiceAccount by hand", user: "system:serviceaccount:liqo-tenant-rome:by-hand", like: "control plane"},
 	}
 }
 
@@ -62,7 +69,7 @@ func startProvider(t *testing.T) provider {
 	p := provider{Server: apitest.Start(t)}
 	p.Client = p.as(t, "")
 	for name, labels := range map[string]map[string]string{
-		"liqo": nil, "shop-rome": {api.LabelRemoteClusterID: "rome"},
+		"liqo": nil, "shop-rome": {api.LabelRemoteClusterID: "rome"}, "shop-oslo": {api.LabelRemoteClusterID: "oslo"},
 		"liqo-tenant-rome": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"},
 		"liqo-tenant-oslo": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "oslo"},
 	} {
@@ -87,6 +94,12 @@ func startProvider(t *testing.T) provider {
 	p.bind(t, "liqo-tenant-oslo", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "oslo")
 	p.bind(t, "shop-rome", "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.GroupKind, "rome")
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "rome")
+	p.bind(t, "shop-oslo", "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.GroupKind, "oslo")
+	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "oslo")
+	p.bind(t, "liqo-tenant-oslo", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, "liqo-peer-user-oslo-0123")
+	for _, byHand := range all[5:] {
+		p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, byHand.user)
+	}
 	p.bind(t, "liqo-tenant-rome", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, all[2].user)
 	p.bind(t, "liqo", "Role", "liqo-peering-user-liqo-ns", rbacv1.UserKind, all[2].user)
 	p.bind(t, "", "ClusterRole", api.ClusterRoleGateway, rbacv1.UserKind, all[3].user)
@@ -130,8 +143,9 @@ func (p provider) as(t *testing.T, user string, groups ...string) client.Client 
 	return c
 }
 
-// TestRightsOfPeers asks the API server what each identity may do in every namespace, and compares
-// the answer with a table that people have reviewed: each line ends with the reason.
+// TestRightsOfPeers tries every verb on every resource in every namespace as each identity, and compares
+// what is allowed with a table that people have reviewed: each line ends with the reason. Identities of
+// a kind have the same rights, whoever made them.
 func TestRightsOfPeers(t *testing.T) {
 	const table = "testdata/rights-of-peers.txt"
 	p := startProvider(t)
@@ -145,8 +159,17 @@ func TestRightsOfPeers(t *testing.T) {
 		why[strings.TrimRight(right, " ")] = reason
 	}
 	var out strings.Builder
+	rights, anybody := map[string][]string{}, p.tryAll(t, identity{user: "stranger"}, []string{"", elsewhere})
 	for _, who := range identities() {
-		for _, right := range p.rights(t, who) {
+		rights[who.name] = p.rights(t, who, anybody)
+		if who.like != "" {
+			like := strings.ReplaceAll(strings.Join(rights[who.like], "\n"), who.like+":", who.name+":")
+			if diff := cmp.Diff(like, strings.Join(rights[who.name], "\n")); diff != "" {
+				t.Errorf("the rights of a %s are not those of a %s (-want +got):\n%s", who.name, who.like, diff)
+			}
+			continue
+		}
+		for _, right := range rights[who.name] {
 			reason := why[right]
 			if reason == "" {
 				t.Errorf("nobody has said in %s why this is allowed: %s", table, right)
@@ -166,58 +189,147 @@ func TestRightsOfPeers(t *testing.T) {
 // elsewhere has nothing bound in it: what is allowed there is allowed everywhere.
 const elsewhere = "elsewhere"
 
+// places are the namespaces of the world, and none, for what lies in none.
+var places = []string{"", elsewhere, "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-oslo", "shop-rome"}
+
 // rights lists what an identity may do and Kubernetes does not allow everybody who is known: one
-// line per resource and namespace.
-func (p provider) rights(t *testing.T, who identity) []string {
+// line per resource and namespace. What it may do in any namespace is told once.
+func (p provider) rights(t *testing.T, who identity, anybody map[attempt][]string) []string {
 	t.Helper()
-	anybody, everywhere := p.rules(t, identity{user: "stranger"}, elsewhere), p.rules(t, who, elsewhere)
+	where := places
+	if who.like != "" { // the places of its consumer suffice
+		where = []string{"", elsewhere, "liqo-tenant-rome", "shop-rome"}
+	}
+	mine := p.tryAll(t, who, where)
 	var out []string
-	for _, namespace := range []string{elsewhere, "default", "kube-system", "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-rome"} {
-		for resource, verbs := range p.rules(t, who, namespace) {
-			where, known := namespace, everywhere[resource]
-			if namespace == elsewhere {
-				where, known = "everywhere", anybody[resource]
-			}
-			if slices.Equal(verbs, known) {
-				continue
-			}
-			out = append(out, fmt.Sprintf("%s: %s: %s: %s", who.name, where, resource, strings.Join(verbs, " ")))
+	for a, verbs := range mine {
+		where, known := a.namespace, mine[attempt{elsewhere, a.resource}]
+		if where == "" || where == elsewhere {
+			where, known = "everywhere", anybody[a]
+		}
+		if !slices.Equal(verbs, known) {
+			out = append(out, fmt.Sprintf("%s: %s: %s: %s", who.name, where, a.resource, strings.Join(verbs, " ")))
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// rules are the verbs allowed on each resource in a namespace, as the API server itself tells.
-func (p provider) rules(t *testing.T, who identity, namespace string) map[string][]string {
+// attempt is on a resource in a namespace, "" for none.
+type attempt struct {
+	namespace string
+	resource
+}
+
+// resource is a kind as roles name it, or a part of one.
+type resource struct{ group, name, part string }
+
+func (r resource) String() string {
+	text := r.name
+	if r.part != "" {
+		text += "/" + r.part
+	}
+	if r.group != "" {
+		text += " of " + r.group
+	}
+	return text
+}
+
+// tryAll asks the API server about every verb on every resource in some places, and returns the verbs
+// that are allowed.
+func (p provider) tryAll(t *testing.T, who identity, places []string) map[attempt][]string {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	if err := p.as(t, who.user, who.groups...).Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
-	if review.Status.Incomplete {
-		t.Fatalf("the rules of %s in %s are not complete: %s", who.user, namespace, review.Status.EvaluationError)
-	}
-	out := map[string][]string{}
-	allow := func(name string, verbs []string) {
-		out[name] = slices.Compact(slices.Sorted(slices.Values(append(out[name], verbs...))))
-	}
-	for _, rule := range review.Status.ResourceRules {
-		for _, group := range rule.APIGroups {
-			for _, name := range rule.Resources {
-				if group != "" {
-					name += " of " + group
-				}
-				if len(rule.ResourceNames) > 0 {
-					name += " named " + strings.Join(rule.ResourceNames, ", ")
-				}
-				allow(name, rule.Verbs)
+	out := map[attempt][]string{}
+	var (
+		mu     sync.Mutex
+		askers sync.WaitGroup
+		turn   = make(chan struct{}, 8) // more than the machine of a test has cores
+	)
+	for r, served := range p.resources(t) {
+		for _, place := range places {
+			if (place != "") != served.Namespaced && r.name != "namespaces" { // each of which lies in itself
+				continue
 			}
+			askers.Go(func() {
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				allowed := p.try(t, who, attempt{place, r}, served.Verbs)
+				mu.Lock()
+				defer mu.Unlock()
+				if len(allowed) > 0 {
+					out[attempt{place, r}] = allowed
+				}
+			})
 		}
 	}
-	for _, rule := range review.Status.NonResourceRules {
-		for _, url := range rule.NonResourceURLs {
-			allow(url, rule.Verbs)
+	askers.Wait()
+	return out
+}
+
+// try asks the API server about the verbs of one resource in one place.
+func (p provider) try(t *testing.T, who identity, a attempt, verbs []string) (allowed []string) {
+	t.Helper()
+	for _, verb := range verbs {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.user, Groups: append([]string{"system:authenticated"}, who.groups...),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: a.namespace, Verb: verb, Group: a.group, Version: "*", Resource: a.name, Subresource: a.part,
+			},
+		}}
+		if err := p.Create(t.Context(), review); err != nil {
+			t.Error(err)
+		}
+		if review.Status.Allowed {
+			allowed = append(allowed, verb)
+		}
+	}
+	return allowed
+}
+
+// resources are those the API server has, with the verbs it serves, those by which rights are had beside
+// requests, and those that only the roles of the chart name.
+func (p provider) resources(t *testing.T) map[resource]metav1.APIResource {
+	t.Helper()
+	impersonate, bind := []string{"impersonate"}, []string{"bind", "escalate"}
+	out := map[resource]metav1.APIResource{
+		{"", "users", ""}: {Verbs: impersonate}, {"", "groups", ""}: {Verbs: impersonate},
+		{"certificates.k8s.io", "signers", ""}: {Verbs: []string{"approve", "attest", "sign"}},
+	}
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(p.Config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		group, _, _ := strings.Cut(list.GroupVersion, "/")
+		if list.GroupVersion == "v1" {
+			group = ""
+		}
+		for _, r := range list.APIResources {
+			name, part, _ := strings.Cut(r.Name, "/")
+			switch r.Name {
+			case "roles", "clusterroles":
+				r.Verbs = append(r.Verbs, bind...)
+			case "serviceaccounts":
+				r.Verbs = append(r.Verbs, impersonate...)
+			}
+			slices.Sort(r.Verbs)
+			out[resource{group, name, part}] = r
+		}
+	}
+	var roles rbacv1.ClusterRoleList
+	if err := p.List(t.Context(), &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range roles.Items {
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, name := range rule.Resources {
+					name, part, _ := strings.Cut(name, "/")
+					if _, known := out[resource{group, name, part}]; !known {
+						out[resource{group, name, part}] = metav1.APIResource{Namespaced: true, Verbs: rule.Verbs}
+					}
+				}
+			}
 		}
 	}
 	return out
@@ -228,8 +340,7 @@ func TestPeersCannot(t *testing.T) {
 	p := startProvider(t)
 	rome := p.as(t, "rome", "liqo.io")
 	peering := p.as(t, identities()[2].user)
-	account := p.as(t, "system:serviceaccount:liqo-tenant-rome:rome-by-hand")
-	p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "system:serviceaccount:liqo-tenant-rome:rome-by-hand")
+	account := p.as(t, identities()[6].user)
 	copied := func(name string, change func(labels map[string]string)) *authv1beta1.ResourceSlice {
 		labels := map[string]string{
 			api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
