@@ -341,13 +341,13 @@ func roles(t *testing.T) []byte {
 	var out []string
 	for _, object := range decode(t, []byte(rel.Manifest)) {
 		peeringUser := object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser
-		if peeringUser || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
-			api.ClusterRoleVirtualKubeletRemoteClusterWide, "liqo-peer-copies", "liqo-peer-parameters", "liqo-peer-tenants"}, object.GetName()) {
+		if peeringUser || strings.HasPrefix(object.GetName(), "liqo-peer-") || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
+			api.ClusterRoleVirtualKubeletRemoteClusterWide}, object.GetName()) {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 11 {
-		t.Fatalf("%d roles and policies of others, want 11", len(out))
+	if len(out) != 15 {
+		t.Fatalf("%d roles and policies of others, want 15", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }

@@ -4,26 +4,31 @@
 package deploy_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -42,15 +47,20 @@ type provider struct {
 type identity struct {
 	name, user string
 	groups     []string
+	// like is the one it has the same rights as.
+	like string
 }
 
 // identities are all kinds of them, and our own process that faces them.
 func identities() []identity {
 	return []identity{
-		{"control plane", "rome", []string{"liqo.io"}},
-		{"slice", api.ResourceSliceUserName("big", "rome"), []string{"rome"}},
-		{"peering user", "liqo-peer-user-rome-0123", nil},
-		{"gateway", "system:serviceaccount:liqo-tenant-rome:rome", nil},
+		{name: "control plane", user: "rome", groups: []string{"liqo.io"}},
+		{name: "slice", user: api.ResourceSliceUserName("big", "rome"), groups: []string{"rome"}},
+		{name: "peering user", user: "liqo-peer-user-rome-0123"},
+		{name: "gateway", user: "system:serviceaccount:liqo-tenant-rome:rome"},
+		{name: "second slice", user: api.ResourceSliceUserName("small", "rome"), groups: []string{"rome"}, like: "slice"},
+		{name: "control plane by hand", user: "rome-by-hand", like: "control plane"},
+		{name: "ServiceAccount by hand", user: "system:serviceaccount:liqo-tenant-rome:by-hand", like: "control plane"},
 	}
 }
 
@@ -59,7 +69,7 @@ func startProvider(t *testing.T) provider {
 	p := provider{Server: apitest.Start(t)}
 	p.Client = p.as(t, "")
 	for name, labels := range map[string]map[string]string{
-		"liqo": nil, "shop-rome": {api.LabelRemoteClusterID: "rome"},
+		"liqo": nil, "shop-rome": {api.LabelRemoteClusterID: "rome"}, "shop-oslo": {api.LabelRemoteClusterID: "oslo"},
 		"liqo-tenant-rome": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"},
 		"liqo-tenant-oslo": {api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "oslo"},
 	} {
@@ -84,6 +94,12 @@ func startProvider(t *testing.T) provider {
 	p.bind(t, "liqo-tenant-oslo", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, "oslo")
 	p.bind(t, "shop-rome", "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.GroupKind, "rome")
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "rome")
+	p.bind(t, "shop-oslo", "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.GroupKind, "oslo")
+	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletRemoteClusterWide, rbacv1.GroupKind, "oslo")
+	p.bind(t, "liqo-tenant-oslo", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, "liqo-peer-user-oslo-0123")
+	for _, byHand := range all[5:] {
+		p.bind(t, "liqo-tenant-rome", "ClusterRole", api.ClusterRoleRemoteControlPlane, rbacv1.UserKind, byHand.user)
+	}
 	p.bind(t, "liqo-tenant-rome", "ClusterRole", "liqo-peering-user-tenant-ns", rbacv1.UserKind, all[2].user)
 	p.bind(t, "liqo", "Role", "liqo-peering-user-liqo-ns", rbacv1.UserKind, all[2].user)
 	p.bind(t, "", "ClusterRole", api.ClusterRoleGateway, rbacv1.UserKind, all[3].user)
@@ -127,8 +143,9 @@ func (p provider) as(t *testing.T, user string, groups ...string) client.Client 
 	return c
 }
 
-// TestRightsOfPeers asks the API server what each identity may do in every namespace, and compares
-// the answer with a table that people have reviewed: each line ends with the reason.
+// TestRightsOfPeers tries every verb on every resource in every namespace as each identity, and compares
+// what is allowed with a table that people have reviewed: each line ends with the reason. Identities of
+// a kind have the same rights, whoever made them.
 func TestRightsOfPeers(t *testing.T) {
 	const table = "testdata/rights-of-peers.txt"
 	p := startProvider(t)
@@ -142,8 +159,17 @@ func TestRightsOfPeers(t *testing.T) {
 		why[strings.TrimRight(right, " ")] = reason
 	}
 	var out strings.Builder
+	rights, anybody := map[string][]string{}, p.tryAll(t, identity{user: "stranger"}, []string{"", elsewhere})
 	for _, who := range identities() {
-		for _, right := range p.rights(t, who) {
+		rights[who.name] = p.rights(t, who, anybody)
+		if who.like != "" {
+			like := strings.ReplaceAll(strings.Join(rights[who.like], "\n"), who.like+":", who.name+":")
+			if diff := cmp.Diff(like, strings.Join(rights[who.name], "\n")); diff != "" {
+				t.Errorf("the rights of a %s are not those of a %s (-want +got):\n%s", who.name, who.like, diff)
+			}
+			continue
+		}
+		for _, right := range rights[who.name] {
 			reason := why[right]
 			if reason == "" {
 				t.Errorf("nobody has said in %s why this is allowed: %s", table, right)
@@ -163,58 +189,147 @@ func TestRightsOfPeers(t *testing.T) {
 // elsewhere has nothing bound in it: what is allowed there is allowed everywhere.
 const elsewhere = "elsewhere"
 
+// places are the namespaces of the world, and none, for what lies in none.
+var places = []string{"", elsewhere, "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-oslo", "shop-rome"}
+
 // rights lists what an identity may do and Kubernetes does not allow everybody who is known: one
-// line per resource and namespace.
-func (p provider) rights(t *testing.T, who identity) []string {
+// line per resource and namespace. What it may do in any namespace is told once.
+func (p provider) rights(t *testing.T, who identity, anybody map[attempt][]string) []string {
 	t.Helper()
-	anybody, everywhere := p.rules(t, identity{user: "stranger"}, elsewhere), p.rules(t, who, elsewhere)
+	where := places
+	if who.like != "" { // the places of its consumer suffice
+		where = []string{"", elsewhere, "liqo-tenant-rome", "shop-rome"}
+	}
+	mine := p.tryAll(t, who, where)
 	var out []string
-	for _, namespace := range []string{elsewhere, "default", "kube-system", "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-rome"} {
-		for resource, verbs := range p.rules(t, who, namespace) {
-			where, known := namespace, everywhere[resource]
-			if namespace == elsewhere {
-				where, known = "everywhere", anybody[resource]
-			}
-			if slices.Equal(verbs, known) {
-				continue
-			}
-			out = append(out, fmt.Sprintf("%s: %s: %s: %s", who.name, where, resource, strings.Join(verbs, " ")))
+	for a, verbs := range mine {
+		where, known := a.namespace, mine[attempt{elsewhere, a.resource}]
+		if where == "" || where == elsewhere {
+			where, known = "everywhere", anybody[a]
+		}
+		if !slices.Equal(verbs, known) {
+			out = append(out, fmt.Sprintf("%s: %s: %s: %s", who.name, where, a.resource, strings.Join(verbs, " ")))
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// rules are the verbs allowed on each resource in a namespace, as the API server itself tells.
-func (p provider) rules(t *testing.T, who identity, namespace string) map[string][]string {
+// attempt is on a resource in a namespace, "" for none.
+type attempt struct {
+	namespace string
+	resource
+}
+
+// resource is a kind as roles name it, or a part of one.
+type resource struct{ group, name, part string }
+
+func (r resource) String() string {
+	text := r.name
+	if r.part != "" {
+		text += "/" + r.part
+	}
+	if r.group != "" {
+		text += " of " + r.group
+	}
+	return text
+}
+
+// tryAll asks the API server about every verb on every resource in some places, and returns the verbs
+// that are allowed.
+func (p provider) tryAll(t *testing.T, who identity, places []string) map[attempt][]string {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	if err := p.as(t, who.user, who.groups...).Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
-	if review.Status.Incomplete {
-		t.Fatalf("the rules of %s in %s are not complete: %s", who.user, namespace, review.Status.EvaluationError)
-	}
-	out := map[string][]string{}
-	allow := func(name string, verbs []string) {
-		out[name] = slices.Compact(slices.Sorted(slices.Values(append(out[name], verbs...))))
-	}
-	for _, rule := range review.Status.ResourceRules {
-		for _, group := range rule.APIGroups {
-			for _, name := range rule.Resources {
-				if group != "" {
-					name += " of " + group
-				}
-				if len(rule.ResourceNames) > 0 {
-					name += " named " + strings.Join(rule.ResourceNames, ", ")
-				}
-				allow(name, rule.Verbs)
+	out := map[attempt][]string{}
+	var (
+		mu     sync.Mutex
+		askers sync.WaitGroup
+		turn   = make(chan struct{}, 8) // more than the machine of a test has cores
+	)
+	for r, served := range p.resources(t) {
+		for _, place := range places {
+			if (place != "") != served.Namespaced && r.name != "namespaces" { // each of which lies in itself
+				continue
 			}
+			askers.Go(func() {
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				allowed := p.try(t, who, attempt{place, r}, served.Verbs)
+				mu.Lock()
+				defer mu.Unlock()
+				if len(allowed) > 0 {
+					out[attempt{place, r}] = allowed
+				}
+			})
 		}
 	}
-	for _, rule := range review.Status.NonResourceRules {
-		for _, url := range rule.NonResourceURLs {
-			allow(url, rule.Verbs)
+	askers.Wait()
+	return out
+}
+
+// try asks the API server about the verbs of one resource in one place.
+func (p provider) try(t *testing.T, who identity, a attempt, verbs []string) (allowed []string) {
+	t.Helper()
+	for _, verb := range verbs {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.user, Groups: append([]string{"system:authenticated"}, who.groups...),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: a.namespace, Verb: verb, Group: a.group, Version: "*", Resource: a.name, Subresource: a.part,
+			},
+		}}
+		if err := p.Create(t.Context(), review); err != nil {
+			t.Error(err)
+		}
+		if review.Status.Allowed {
+			allowed = append(allowed, verb)
+		}
+	}
+	return allowed
+}
+
+// resources are those the API server has, with the verbs it serves, those by which rights are had beside
+// requests, and those that only the roles of the chart name.
+func (p provider) resources(t *testing.T) map[resource]metav1.APIResource {
+	t.Helper()
+	impersonate, bind := []string{"impersonate"}, []string{"bind", "escalate"}
+	out := map[resource]metav1.APIResource{
+		{"", "users", ""}: {Verbs: impersonate}, {"", "groups", ""}: {Verbs: impersonate},
+		{"certificates.k8s.io", "signers", ""}: {Verbs: []string{"approve", "attest", "sign"}},
+	}
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(p.Config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		group, _, _ := strings.Cut(list.GroupVersion, "/")
+		if list.GroupVersion == "v1" {
+			group = ""
+		}
+		for _, r := range list.APIResources {
+			name, part, _ := strings.Cut(r.Name, "/")
+			switch r.Name {
+			case "roles", "clusterroles":
+				r.Verbs = append(r.Verbs, bind...)
+			case "serviceaccounts":
+				r.Verbs = append(r.Verbs, impersonate...)
+			}
+			slices.Sort(r.Verbs)
+			out[resource{group, name, part}] = r
+		}
+	}
+	var roles rbacv1.ClusterRoleList
+	if err := p.List(t.Context(), &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range roles.Items {
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, name := range rule.Resources {
+					name, part, _ := strings.Cut(name, "/")
+					if _, known := out[resource{group, name, part}]; !known {
+						out[resource{group, name, part}] = metav1.APIResource{Namespaced: true, Verbs: rule.Verbs}
+					}
+				}
+			}
 		}
 	}
 	return out
@@ -225,12 +340,16 @@ func TestPeersCannot(t *testing.T) {
 	p := startProvider(t)
 	rome := p.as(t, "rome", "liqo.io")
 	peering := p.as(t, identities()[2].user)
+	account := p.as(t, identities()[6].user)
 	copied := func(name string, change func(labels map[string]string)) *authv1beta1.ResourceSlice {
 		labels := map[string]string{
 			api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
 		}
 		change(labels)
 		return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: labels}}
+	}
+	leaseOf := func(name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name}}
 	}
 	asIs := func(map[string]string) {}
 	slice, tenant := copied("big", asIs), &authv1beta1.Tenant{
@@ -245,7 +364,10 @@ func TestPeersCannot(t *testing.T) {
 	// The policies are in force a moment after they were made; until then nothing can be told.
 	p.until(t, "the policies are in force", func() bool {
 		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
-			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil
+			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil &&
+			peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) != nil &&
+			peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) != nil &&
+			p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll) != nil
 	})
 	for object, patch := range map[client.Object]string{
 		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
@@ -263,6 +385,11 @@ func TestPeersCannot(t *testing.T) {
 	if err := p.Update(t.Context(), cordoned); err != nil {
 		t.Fatalf("the provider cannot cordon: %v", err)
 	}
+	for _, honest := range []client.Object{secret(api.LabelNonce, nil), gatewayOf("rome")} {
+		if err := peering.Create(t.Context(), honest); err != nil {
+			t.Fatalf("an honest peering user is refused: %v", err)
+		}
+	}
 	larger := cordoned.DeepCopy()
 	larger.Spec.Class = "gold"
 	if err := rome.Update(t.Context(), larger); err != nil {
@@ -275,6 +402,19 @@ func TestPeersCannot(t *testing.T) {
 			change(one)
 			return rome.Update(t.Context(), one)
 		}
+	}
+	gateway := p.as(t, identities()[3].user)
+	connectionOf := func(name string) *netv1beta1.Connection {
+		return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name}}
+	}
+	p.create(t, leaseOf("gw-other"), connectionOf("gw-other"))
+	for _, own := range []client.Object{leaseOf("gw-rome"), connectionOf("gw-rome")} {
+		if err := errors.Join(gateway.Create(t.Context(), own), gateway.Update(t.Context(), own)); err != nil {
+			t.Fatalf("a gateway cannot do its work: %v", err)
+		}
+	}
+	if err := gateway.Status().Patch(t.Context(), connectionOf("gw-rome"), connected); err != nil {
+		t.Fatalf("a gateway cannot do its work: %v", err)
 	}
 	for _, attempt := range []struct {
 		name, says string
@@ -324,11 +464,90 @@ func TestPeersCannot(t *testing.T) {
 			return rome.Create(t.Context(), one)
 		}},
 		{"end its own drain", "the provider decides on spec.tenantCondition", func() error { return peering.Update(t.Context(), active(tenant)) }},
+		{"end its own drain with a new Tenant", "the provider has cordoned or drained", func() error { return peering.Delete(t.Context(), tenant) }},
+		{"need no proof", "the provider decides on spec.authzPolicy", func() error {
+			lax := active(tenant)
+			lax.ObjectMeta, lax.Spec.AuthzPolicy = metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "lax"}, authv1beta1.AuthzTolerateNoHandshake
+			return peering.Create(t.Context(), lax)
+		}},
+		{"choose the challenge", "ask for a nonce, not choose it", func() error {
+			return peering.Create(t.Context(), secret(api.LabelNonce, map[string]string{api.NonceField: "mine"}))
+		}},
+		{"have the provider sign", "may not have this cluster sign", func() error {
+			return peering.Create(t.Context(), secret(api.LabelSignedNonce, map[string]string{api.NonceField: "a handshake with another cluster"}))
+		}},
+		{"make a kubeconfig of the provider", "may not have this cluster sign for it or enter a provider", func() error {
+			return peering.Create(t.Context(), secret(api.LabelIdentityType, map[string]string{api.KubeconfigField: "{}"}))
+		}},
+		{"become a process of the provider", "may not have the token", func() error {
+			token := secret("any", nil)
+			token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
+			return peering.Create(t.Context(), token)
+		}},
+		{"make a gateway of another cluster", "may only set up its own network", func() error { return peering.Create(t.Context(), gatewayOf("oslo")) }},
+		{"turn its gateway into another cluster's", "may only set up its own network", func() error {
+			mine := gatewayOf("rome")
+			if err := peering.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil {
+				return err
+			}
+			mine.Labels = gatewayOf("oslo").Labels
+			return peering.Update(t.Context(), mine)
+		}},
+		{"say which ranges another cluster has", "may only set up its own network", func() error {
+			return peering.Create(t.Context(), &netv1beta1.Configuration{ObjectMeta: gatewayOf("oslo").ObjectMeta})
+		}},
+		{"give another cluster's key", "may only set up its own network", func() error {
+			return peering.Create(t.Context(), &netv1beta1.PublicKey{ObjectMeta: gatewayOf("oslo").ObjectMeta})
+		}},
+		{"reach any address of the provider", "cannot create resource \"ips\"", func() error {
+			return peering.Create(t.Context(), &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "metadata"}, Spec: ipamv1alpha1.IPSpec{IP: "169.254.169.254"}})
+		}},
+		{"take a virtual kubelet's lead as a gateway", "only write its own lease", func() error { return gateway.Create(t.Context(), leaseOf("vk-rome")) }},
+		{"take another gateway's turn", "only write its own lease", func() error {
+			other := leaseOf("gw-other")
+			if err := gateway.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+				return err
+			}
+			return gateway.Update(t.Context(), other)
+		}},
+		{"make another gateway's Connection", "only write its own lease and Connection", func() error { return gateway.Create(t.Context(), connectionOf("gw-new")) }},
+		{"say how another gateway's Connection is", "only write its own lease and Connection", func() error {
+			return gateway.Status().Patch(t.Context(), connectionOf("gw-other"), connected)
+		}},
+		{"make a wish of this cluster as a ServiceAccount", "only make copies", func() error {
+			return account.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
+		}},
+		{"uncordon itself as a ServiceAccount", "can't change the liqo.io/cordon annotation", func() error {
+			one := larger.DeepCopy()
+			one.Annotations = nil
+			return account.Update(t.Context(), one)
+		}},
+		{"choose the provider's template as a ServiceAccount", "only change spec.endpoint", func() error {
+			return merge(t, account, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
+		}},
 	} {
 		if err := attempt.try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), attempt.says) {
 			t.Errorf("a peer tries to %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
 		}
 	}
+}
+
+// connected is what a gateway says of its Connection.
+var connected = client.RawPatch(types.MergePatchType, []byte(`{"status": {"value": "Connected"}}`))
+
+// secret carries a label of Liqo's in the tenant namespace of rome.
+func secret(label string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", GenerateName: "peers-", Labels: map[string]string{label: api.True}},
+		StringData: data,
+	}
+}
+
+// gatewayOf is one in the tenant namespace of rome.
+func gatewayOf(peer string) *netv1beta1.GatewayServer {
+	return &netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-rome", Name: "of-" + peer, Labels: map[string]string{api.LabelRemoteClusterID: peer},
+	}}
 }
 
 // merge patches a copy of an object.

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,18 +19,24 @@ import (
 	randv2 "math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2/textlogger"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -58,7 +65,7 @@ func TestHandshake(t *testing.T) {
 	milan, rome := startCluster(t, "milan"), startCluster(t, "rome")
 	go signer(t.Context(), t, rome)
 
-	// Nonce at rome, signed at milan. A nonce that was read never changes again.
+	// Nonce at rome, signed at milan.
 	rome.create(t, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
 	nonce := rome.field(t, atRome, api.NonceSecret, api.NonceField)
 	milan.create(t, tenantNamespace(atMilan, "rome"), secret(atMilan, api.SignedNonceSecret, api.LabelSignedNonce, nonce))
@@ -85,6 +92,8 @@ func TestHandshake(t *testing.T) {
 	milan.create(t, control)
 	milan.field(t, atMilan, api.KubeconfigSecretName(control.Name), api.KubeconfigField)
 	renewed(t, milan, rome, control, tenant)
+	authenticatedAgain(t, milan, rome, tenant, nonce)
+	drained(t, rome, tenant)
 
 	// A slice: asked at milan, carried to rome, answered, carried back.
 	slice := &authv1beta1.ResourceSlice{
@@ -112,6 +121,9 @@ func TestHandshake(t *testing.T) {
 	// Nobody gets a certificate by labelling a request of their own.
 	stranger := strangersRequest(t, rome, tenant.Spec.CSR)
 
+	tellsNoSecret(t, milan)
+	tellsNoSecret(t, rome)
+
 	// Unpeer.
 	milan.delete(t, slice)
 	milan.gone(t, node, slice)
@@ -130,8 +142,149 @@ func TestHandshake(t *testing.T) {
 	if err := rome.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil || len(stranger.Status.Conditions) > 0 {
 		t.Errorf("the stranger's request was decided: %v %v", stranger.Status.Conditions, err)
 	}
-	if again := rome.field(t, atRome, api.NonceSecret, api.NonceField); string(again) != string(nonce) {
-		t.Error("the nonce changed")
+	replayed(t, rome, tenant, nonce)
+}
+
+// authenticatedAgain: the nonce serves once, and so does the next; who holds the key goes on.
+func authenticatedAgain(t *testing.T, milan, rome cluster, tenant *authv1beta1.Tenant, before []byte) {
+	t.Helper()
+	challenge := secret(atRome, api.NonceSecret, api.LabelNonce, nil)
+	for range 2 {
+		rome.until(t, "there is a fresh nonce", challenge, func() bool {
+			return len(challenge.Data[api.NonceField]) > 0 && !bytes.Equal(challenge.Data[api.NonceField], before)
+		})
+		before = challenge.Data[api.NonceField]
+		answer := secret(atMilan, api.SignedNonceSecret, api.LabelSignedNonce, before)
+		milan.delete(t, answer)
+		milan.create(t, answer)
+		patch := client.MergeFrom(tenant.DeepCopy())
+		tenant.Spec.Signature = milan.field(t, atMilan, api.SignedNonceSecret, api.SignedNonceField)
+		if err := rome.Patch(t.Context(), tenant, patch); err != nil {
+			t.Fatal(err)
+		}
+		rome.until(t, "the tenant is Ready again", tenant, func() bool {
+			return tenant.Status.AuthParams != nil && meta.IsStatusConditionTrue(tenant.Status.Conditions, "Ready")
+		})
+	}
+}
+
+// drained: the consumer may spoil what it writes of its Tenant, and loses its rights all the same. They
+// come back.
+func drained(t *testing.T, rome cluster, tenant *authv1beta1.Tenant) {
+	t.Helper()
+	bindings := []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.BindingRemoteControlPlane}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: api.ClusterWideBindingName(api.ClusterRoleVirtualKubeletRemoteClusterWide, "milan")}},
+	}
+	honest := tenant.Spec.CSR
+	set := func(request []byte, condition authv1beta1.TenantCondition) {
+		patch := client.MergeFrom(tenant.DeepCopy())
+		tenant.Spec.CSR, tenant.Spec.TenantCondition = request, condition
+		if err := rome.Patch(t.Context(), tenant, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, binding := range bindings {
+		rome.until(t, "the tenant has its rights", binding, func() bool { return true })
+	}
+	set([]byte("garbage"), authv1beta1.TenantDrained)
+	rome.gone(t, bindings...)
+	set(honest, authv1beta1.TenantActive)
+	for _, binding := range bindings {
+		rome.until(t, "the tenant has its rights again", binding, func() bool { return true })
+	}
+}
+
+// tellsNoSecret: what is in the Secrets of a cluster, but for what is public, is in no log, event or
+// condition. A fifth of the writes has failed, so errors are among the logs.
+func tellsNoSecret(t *testing.T, c cluster) {
+	t.Helper()
+	c.logged.mu.Lock()
+	told := map[string][]byte{"the logs": bytes.Clone(c.logged.text.Bytes())}
+	c.logged.mu.Unlock()
+	for _, list := range []client.ObjectList{
+		&eventsv1.EventList{}, &authv1beta1.TenantList{}, &authv1beta1.IdentityList{}, &authv1beta1.ResourceSliceList{},
+		&offv1beta1.VirtualNodeList{}, &certificatesv1.CertificateSigningRequestList{},
+	} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		items, _ := must(runtime.DefaultUnstructuredConverter.ToUnstructured(list))["items"].([]any)
+		for _, item := range items {
+			name := fmt.Sprintf("%T", list)
+			if conditions, ok, _ := unstructured.NestedFieldNoCopy(item.(map[string]any), "status", "conditions"); ok {
+				item = conditions
+			} else if _, events := list.(*eventsv1.EventList); !events {
+				continue
+			}
+			told[name] = append(told[name], must(json.Marshal(item))...)
+		}
+	}
+	var secrets corev1.SecretList
+	if err := c.List(t.Context(), &secrets); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, secret := range secrets.Items {
+		for _, field := range []string{api.PrivateKeyField, api.KubeconfigField, api.NonceField, api.SignedNonceField} {
+			value := secret.Data[field]
+			if len(value) == 0 {
+				continue
+			}
+			seen++
+			for where, text := range told {
+				for _, form := range forms(value) {
+					if at := bytes.Index(text, form); at >= 0 {
+						line := text[bytes.LastIndexByte(text[:at], '\n')+1:]
+						t.Errorf("%s of secret %s is in %s: %.200s", field, secret.Name, where, line)
+					}
+				}
+			}
+		}
+	}
+	if seen < 2 || len(told["the logs"]) == 0 {
+		t.Errorf("%d secrets to look for in %d bytes of logs: the test looks at the wrong place", seen, len(told["the logs"]))
+	}
+}
+
+// forms are those in which a value may be told: as it is, in base64, and its first line that holds
+// more than the frame of a PEM block; of a kubeconfig, the key.
+func forms(value []byte) [][]byte {
+	out := [][]byte{value, []byte(base64.StdEncoding.EncodeToString(value))}
+	if _, after, ok := bytes.Cut(value, []byte("client-key-data: ")); ok {
+		key, _, _ := bytes.Cut(after, []byte("\n"))
+		return append(out, key)
+	}
+	if block, _ := pem.Decode(value); block != nil {
+		out = append(out, bytes.Split(value, []byte("\n"))[1])
+	}
+	return out
+}
+
+// replayed: a Tenant of former days, which anybody may have kept, admits nobody, and its user is told.
+func replayed(t *testing.T, rome cluster, tenant *authv1beta1.Tenant, nonce []byte) {
+	t.Helper()
+	if again := rome.field(t, atRome, api.NonceSecret, api.NonceField); bytes.Equal(again, nonce) {
+		t.Error("the nonce serves twice")
+	}
+	replay := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"}, Spec: tenant.Spec}
+	rome.create(t, replay)
+	rome.until(t, "the replay is refused", replay, func() bool {
+		stalled := meta.FindStatusCondition(replay.Status.Conditions, "Stalled")
+		return stalled != nil && stalled.Reason == plan.ReasonSignatureVerificationFailed
+	})
+	if replay.Status.AuthParams != nil {
+		t.Error("the replay got credentials")
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var told eventsv1.EventList
+		err := rome.List(ctx, &told, client.InNamespace(atRome))
+		return slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.UID == replay.UID && e.Reason == plan.ReasonSignatureVerificationFailed && e.Type == corev1.EventTypeWarning
+		}), err
+	})
+	if err != nil {
+		t.Errorf("no event tells of the replay: %v", err)
 	}
 }
 
@@ -164,16 +317,32 @@ func renewed(t *testing.T, milan, rome cluster, control *authv1beta1.Identity, t
 type cluster struct {
 	client.Client
 	server *apitest.Server
+	logged *lines
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
 }
 
 func startCluster(t *testing.T, id string) cluster {
 	t.Helper()
 	server := apitest.Start(t)
-	c := cluster{must(client.New(server.Config, client.Options{Scheme: scheme.New()})), server}
+	c := cluster{must(client.New(server.Config, client.Options{Scheme: scheme.New()})), server, &lines{}}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
 	config := c.asController(t)
 	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt} }
-	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(c.logged), textlogger.Verbosity(7))), // at 8 client-go begins to log bodies of requests
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ type keyPair struct{ Options }
 // Register adds the creation to the manager; only the leader does it.
 func (k keyPair) Register(mgr manager.Manager) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		ctx = log.IntoContext(ctx, mgr.GetLogger())
 		err := wait.PollUntilContextCancel(ctx, keyRetry, true, func(ctx context.Context) (bool, error) {
 			if err := k.ensure(ctx, mgr.GetAPIReader(), mgr.GetClient()); err != nil {
 				log.FromContext(ctx).Error(err, "cluster key pair")

@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
@@ -19,14 +21,23 @@ import (
 // nonces fills nonce Secrets, on either side of the handshake.
 func (o Options) nonces() ctl.Registrar {
 	return ctl.Controller[*corev1.Secret, plan.NonceInput]{
-		Name:    "nonce",
-		Watches: []ctl.Watch{{Kind: &corev1.Secret{}, Map: o.keyed(&corev1.SecretList{}, client.HasLabels{api.LabelSignedNonce})}},
-		Gather:  o.gatherNonce,
-		Plan:    plan.Nonce,
+		Name: "nonce",
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Secret{}, Map: o.keyed(&corev1.SecretList{}, client.HasLabels{api.LabelSignedNonce})},
+			{Kind: &authv1beta1.Tenant{}, Map: challenges},
+		},
+		Gather: o.gatherNonce,
+		Plan:   plan.Nonce,
 	}
 }
 
+// challenges maps a Tenant to the nonces of its namespace.
+func challenges(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	return roots(ctx, r, &corev1.SecretList{}, client.InNamespace(obj.GetNamespace()), client.HasLabels{api.LabelNonce})
+}
+
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
 func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Secret) (plan.NonceInput, error) {
@@ -51,6 +62,11 @@ func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Sec
 		in.PrivateKey, err = o.privateKey(ctx, r)
 		return in, err
 	}
+	var tenants authv1beta1.TenantList
+	if err := r.List(ctx, &tenants, client.InNamespace(root.Namespace)); err != nil {
+		return in, fmt.Errorf("list tenants in %s: %w", root.Namespace, err)
+	}
+	in.Tenants = tenants.Items
 	in.Random = make([]byte, plan.NonceSize)
 	_, err = rand.Read(in.Random)
 	return in, err

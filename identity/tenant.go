@@ -6,6 +6,7 @@ package identity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -72,8 +73,13 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 	if in.ControlPlaneBinding, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
 		return in, err
 	}
+	var nonces corev1.SecretList
+	if err := r.List(ctx, &nonces, client.InNamespace(root.Namespace), client.MatchingLabels{api.LabelNonce: "true"}); err != nil {
+		return in, fmt.Errorf("list nonces: %w", err)
+	}
+	in.Nonces = slices.DeleteFunc(nonces.Items, func(s corev1.Secret) bool { return len(s.Data[api.NonceField]) == 0 })
 	if !plan.Issued(root) {
-		if err := gatherProof(ctx, r, &in); err != nil {
+		if err := gatherBindings(ctx, r, &in); err != nil {
 			return in, err
 		}
 	}
@@ -88,18 +94,9 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 	return in, err
 }
 
-// gatherProof reads what matters until a certificate is issued: the nonces, and, from the API
-// server, everybody's bindings.
-func gatherProof(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
-	var secrets corev1.SecretList
-	if err := r.List(ctx, &secrets, client.InNamespace(in.Root.Namespace), client.MatchingLabels{api.LabelNonce: "true"}); err != nil {
-		return fmt.Errorf("list nonces: %w", err)
-	}
-	for _, secret := range secrets.Items {
-		if nonce := secret.Data[api.NonceField]; len(nonce) > 0 {
-			in.Nonces = append(in.Nonces, nonce)
-		}
-	}
+// gatherBindings reads what matters until a certificate is issued: from the API server, everybody's
+// bindings.
+func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Live.List(ctx, &bindings); err != nil {
 		return fmt.Errorf("list role bindings: %w", err)

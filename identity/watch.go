@@ -93,7 +93,7 @@ func boundTenants(ctx context.Context, r client.Reader, obj client.Object) []rec
 			names[s.Name] = true
 		}
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && obj.GetNamespace() == "" {
 		return nil
 	}
 	return tenantsWhere(ctx, r, func(t *authv1beta1.Tenant) bool {

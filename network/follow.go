@@ -86,7 +86,8 @@ func (f *follower) Register(mgr manager.Manager) error {
 	}
 	f.mapper = mapper
 	b := builder.ControllerManagedBy(mgr).Named("follow").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.IsControlPlane))).
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(f.secretsIn)).
 		WatchesRawSource(source.Channel(f.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{SkipNameValidation: new(true)})
 	for _, kind := range parameters() {
@@ -108,7 +109,11 @@ func (f *follower) secretsOf(_ context.Context, obj client.Object) []reconcile.R
 	return out
 }
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+func (f *follower) secretsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return remote.SecretsIn(ctx, f.home, namespace)
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients;configurations;publickeies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayclients;configurations;publickeies,verbs=patch
 
@@ -119,7 +124,12 @@ func (f *follower) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !found || secret.DeletionTimestamp != nil || !remote.IsControlPlane(secret) {
+	if found && secret.DeletionTimestamp == nil {
+		if found, err = remote.IsControlPlane(ctx, f.home, secret); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if !found || secret.DeletionTimestamp != nil {
 		f.halt(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}

@@ -115,13 +115,15 @@ func (s *summary) gather(ctx context.Context, r ctl.Reader, root *corev1beta1.Fo
 	}
 	in.Namespaces, in.Configurations, in.Connections = namespaces.Items, configurations.Items, connections.Items
 	in.GatewayServers, in.GatewayClients = servers.Items, clients.Items
-	in.Tenants, in.Identities, in.Secrets = tenants.Items, identities.Items, secrets.Items
+	in.Tenants, in.Identities, in.Secrets = tenants.Items, identities.Items, plan.Kubeconfigs(secrets.Items, namespaces.Items)
 	in.VirtualNodes, in.Nodes = virtualNodes.Items, nodes.Items
 	if err := deployments(ctx, r, &in); err != nil {
 		return in, err
 	}
 	if len(in.Secrets) > 0 {
 		in.Probe, in.ProbeAfter = s.prober.look(ctx, root.Name, in.Secrets[0].Data[api.KubeconfigField])
+	} else {
+		s.prober.forget(root.Name)
 	}
 	return in, nil
 }

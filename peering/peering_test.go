@@ -42,13 +42,23 @@ const (
 func TestForeignClusterFollows(t *testing.T) {
 	server := apitest.Start(t)
 	c := start(t, server)
+	// A Secret that somebody keeps elsewhere in the peer's name is not believed.
+	forged := identitySecret("forged", kubeconfig(t, server.Config, unreachable))
+	create(t, c, forged)
 	configuration := &netv1beta1.Configuration{ObjectMeta: meta("rome")}
 	create(t, c, configuration)
 	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	until(t, c, "networking is enabled", peer, func() bool { return peer.Status.Modules != nil && peer.Status.Modules.Networking.Enabled })
 
-	secret := &corev1.Secret{ObjectMeta: meta("cplane"), Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, server.Config, server.Config.Host)}}
-	secret.Labels[api.LabelIdentityType] = string(authv1beta1.IdentityControlPlane)
+	if peer.Status.Role != corev1beta1.RoleUnknown {
+		t.Errorf("a Secret outside of the tenant namespace gives role %s", peer.Status.Role)
+	}
+
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Labels: meta("").Labels}}
+	tenant.Labels[api.LabelTenantNamespace] = api.True
+	secret := identitySecret("cplane", kubeconfig(t, server.Config, server.Config.Host))
+	secret.Namespace = tenant.Name
+	create(t, c, tenant)
 	create(t, c, secret)
 	until(t, c, "its API server answers", peer, func() bool { return apiServer(peer) == corev1beta1.ConditionEstablished })
 	if peer.Status.Role != corev1beta1.RoleProvider || peer.Status.APIServerURL != server.Config.Host {
@@ -107,6 +117,12 @@ func start(t *testing.T, server *apitest.Server) client.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+func identitySecret(name string, kubeconfig []byte) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: meta(name), Data: map[string][]byte{api.KubeconfigField: kubeconfig}}
+	secret.Labels[api.LabelIdentityType] = string(authv1beta1.IdentityControlPlane)
+	return secret
 }
 
 func meta(name string) metav1.ObjectMeta {

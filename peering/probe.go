@@ -71,6 +71,13 @@ func (p *prober) look(ctx context.Context, id string, kubeconfig []byte) (*plan.
 	return peer.outcome, max(time.Until(peer.started.Add(p.interval)), probeSoon)
 }
 
+// forget drops a peer that this cluster has no kubeconfig for any more.
+func (p *prober) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.peers, id)
+}
+
 // newProbed starts anew with other credentials; the last outcome stands until the next one.
 func newProbed(kubeconfig []byte, before *probed) *probed {
 	peer := &probed{kubeconfig: bytes.Clone(kubeconfig)}

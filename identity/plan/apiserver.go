@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
@@ -30,8 +31,12 @@ func (a APIServer) params(certificate []byte, proxy string) *authv1beta1.AuthPar
 	return &authv1beta1.AuthParams{CA: a.CA, APIServer: a.Address, SignedCRT: certificate, ProxyURL: proxy}
 }
 
-// ControlPlaneNode tells whether a node is said to run the API server.
+// ControlPlaneNode tells whether a node is said to run the API server. A virtual node, whose labels come
+// from a provider, does not.
 func ControlPlaneNode(node client.Object) bool {
+	if node.GetLabels()[api.LabelType] == api.TypeVirtualNode {
+		return false
+	}
 	for _, role := range []string{"control-plane", "master", "controlplane"} {
 		if _, ok := node.GetLabels()["node-role.kubernetes.io/"+role]; ok {
 			return true

@@ -5,7 +5,10 @@ package plan
 
 import (
 	"cmp"
+	"crypto"
+	"maps"
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,17 +100,20 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, label, value)
 	}
 	filled.Spec.ConsumerClusterID, filled.Spec.ProviderClusterID = in.ClusterID, peer
-	if len(filled.Spec.CSR) > 0 {
-		return filled, ctl.Verdict{}
-	}
 	key, err := ParsePrivateKey(in.PrivateKey)
-	if err == nil {
+	if err == nil && !in.requestedWith(key) {
 		filled.Spec.CSR, err = NewRequest(key, SliceSubject(in.Root.Name, in.ClusterID))
 	}
 	if err != nil {
 		return nil, ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret).Verdict
 	}
 	return filled, ctl.Verdict{}
+}
+
+// requestedWith tells whether the request is there and about the cluster's key of today.
+func (in AskedSlice) requestedWith(key crypto.Signer) bool {
+	asked, err := CheckRequest(in.Root.Spec.CSR, SliceSubject(in.Root.Name, in.ClusterID))
+	return err == nil && sameKey(asked, key.Public())
 }
 
 // use turns the answer into objects; without an acceptance it adds and removes nothing.
@@ -151,6 +157,18 @@ func (in AskedSlice) wantsNode() bool {
 	return ok && value != "false"
 }
 
+// harmless are the labels that a provider may give to a node of this cluster: not those by which a
+// node is trusted here (KEP-279, node restriction), or taken for the machine it is on.
+func harmless(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return domain == "node-role.kubernetes.io" || strings.HasSuffix(domain, "node-restriction.kubernetes.io") ||
+			key == corev1.LabelHostname || key == "kubernetes.io/role"
+	})
+	return out
+}
+
 func (in AskedSlice) labels() map[string]string {
 	return map[string]string{
 		api.LabelRemoteClusterID: in.Root.Spec.ProviderClusterID, api.LabelResourceSliceName: in.Root.Name,
@@ -175,7 +193,7 @@ func (in AskedSlice) virtualNode() *offv1beta1.VirtualNode {
 		ClusterID:           root.Spec.ProviderClusterID,
 		KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name))},
 		ResourceQuota:       corev1.ResourceQuotaSpec{Hard: granted.Resources.DeepCopy()},
-		Labels:              granted.NodeLabels,
+		Labels:              harmless(granted.NodeLabels),
 		StorageClasses:      granted.StorageClasses,
 		IngressClasses:      granted.IngressClasses,
 		LoadBalancerClasses: granted.LoadBalancerClasses,

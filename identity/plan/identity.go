@@ -55,6 +55,8 @@ func Identity(in IdentityInput) ctl.Plan {
 		return ctl.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
 	case params.AWSConfig != nil:
 		return ctl.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
+	case own == nil && root.Spec.Type == authv1beta1.IdentityResourceSlice:
+		return ctl.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key of today; the ResourceSlice asks the provider for another one")
 	case own == nil:
 		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key; generate a Tenant here and an Identity from it on the provider")
 	}

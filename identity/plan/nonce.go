@@ -5,10 +5,12 @@ package plan
 
 import (
 	"encoding/base64"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
@@ -21,21 +23,24 @@ type NonceInput struct {
 	Root *corev1.Secret
 	// Tenant tells that Root lies in a tenant namespace.
 	Tenant bool
+	// Tenants are those of Root's namespace.
+	Tenants []authv1beta1.Tenant
 	// Random is NonceSize fresh random bytes.
 	Random []byte
 	// PrivateKey is the cluster's key (PEM), nil while there is none.
 	PrivateKey []byte
 }
 
-// Nonce fills the challenge a provider made, and the answer a consumer gives. Neither is ever
-// changed once there: the other side may have read it.
+// Nonce fills the challenge a provider made, and the answer a consumer gives. An answer is never
+// changed once there, and a challenge only when a Tenant was admitted with it: it serves once, so
+// that a Tenant of former days, which others may have kept, admits nobody.
 func Nonce(in NonceInput) ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !in.Tenant {
 		return ctl.Plan{}
 	}
 	switch {
-	case root.Labels[api.LabelNonce] == "true" && len(root.Data[api.NonceField]) == 0:
+	case root.Labels[api.LabelNonce] == "true" && (len(root.Data[api.NonceField]) == 0 || in.spent()):
 		return fillSecret(root, api.NonceField, []byte(base64.StdEncoding.EncodeToString(in.Random)))
 	case root.Labels[api.LabelSignedNonce] == "true" && len(root.Data[api.NonceField]) > 0 && len(root.Data[api.SignedNonceField]) == 0:
 		return signedNonce(in)
@@ -43,7 +48,20 @@ func Nonce(in NonceInput) ctl.Plan {
 	return ctl.Plan{}
 }
 
+// spent tells that a Tenant was admitted with the challenge.
+func (in NonceInput) spent() bool {
+	return slices.ContainsFunc(in.Tenants, func(t authv1beta1.Tenant) bool {
+		return Issued(&t) && answers(&t, in.Root.Data[api.NonceField])
+	})
+}
+
+// signedNonce signs what can be a challenge and nothing else: the key also proves who this cluster is
+// where others choose what is to be signed, as in TLS.
 func signedNonce(in NonceInput) ctl.Plan {
+	if random, err := base64.StdEncoding.DecodeString(string(in.Root.Data[api.NonceField])); err != nil || len(random) != NonceSize {
+		return ctl.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
+			api.NonceField, NonceSize)
+	}
 	if len(in.PrivateKey) == 0 {
 		return ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace")
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -114,7 +115,8 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 	case *corev1.Secret:
 		return plan.Nonce(plan.NonceInput{
 			Root: root, Tenant: namespaceOf(objects).Labels[api.LabelTenantNamespace] == "true",
-			Random: bytes.Repeat([]byte{7}, plan.NonceSize), PrivateKey: keys.private("milan"),
+			Tenants: values[*authv1beta1.Tenant](objects),
+			Random:  bytes.Repeat([]byte{7}, plan.NonceSize), PrivateKey: keys.private("milan"),
 		})
 	case *authv1beta1.Tenant:
 		in := plan.TenantInput{
@@ -123,9 +125,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 			Maps: values[*offv1beta1.NamespaceMap](objects), RoleBindings: values[*rbacv1.RoleBinding](objects),
 			ClusterRoleBindings: values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
 		}
-		for _, secret := range values[*corev1.Secret](objects) {
-			in.Nonces = append(in.Nonces, secret.Data[api.NonceField])
-		}
+		in.Nonces = values[*corev1.Secret](objects)
 		for _, binding := range values[*rbacv1.RoleBinding](objects) {
 			if binding.Name == api.BindingRemoteControlPlane {
 				in.ControlPlaneBinding = &binding
@@ -253,7 +253,7 @@ func documents(t *testing.T, archive *txtar.Archive) ([]client.Object, known) {
 	made.private("milan")
 	var text bytes.Buffer
 	parsed, err := template.New("story").Funcs(template.FuncMap{
-		"public": made.public, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode,
+		"public": made.public, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode, "nonce": nonce,
 	}).Parse(string(archive.Files[0].Data))
 	if err == nil {
 		err = parsed.Execute(&text, nil)
@@ -283,6 +283,12 @@ func (k known) note(call string, data []byte) string {
 }
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// nonce is made of its name.
+func nonce(name string) string {
+	sum := sha512.Sum512([]byte(name))
+	return encode(string(sum[:]))
+}
 
 // key is made of its name: stories must not change from run to run.
 func key(name string) crypto.Signer {

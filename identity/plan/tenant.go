@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -25,8 +26,8 @@ type TenantInput struct {
 	Namespace *corev1.Namespace
 	// Tenants are all Tenants of the cluster, Root among them.
 	Tenants []authv1beta1.Tenant
-	// Nonces are the challenges made in Root's namespace.
-	Nonces [][]byte
+	// Nonces are the Secrets with the challenges made in Root's namespace.
+	Nonces []corev1.Secret
 	// RoleBindings and ClusterRoleBindings are all of the cluster, when Root has no
 	// certificate yet; later they do not matter.
 	RoleBindings        []rbacv1.RoleBinding
@@ -49,10 +50,22 @@ type TenantInput struct {
 func Tenant(in TenantInput) ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{Delete: in.replicated()}
+		return ctl.Plan{Delete: append(in.replicated(), in.signed()...)}
 	}
 	if v := in.place(); v.State != ctl.Ready {
 		return ctl.Plan{Verdict: v}
+	}
+	if root.Spec.TenantCondition == authv1beta1.TenantDrained {
+		return in.drained(in.admitted())
+	}
+	return in.admitted()
+}
+
+// admitted is what a Tenant in its place gets.
+func (in TenantInput) admitted() ctl.Plan {
+	root := in.Root
+	if label := root.Labels[api.LabelRemoteClusterID]; label != "" && label != root.Spec.ClusterID {
+		return ctl.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, root.Spec.ClusterID)
 	}
 	if root.Labels[api.LabelRemoteClusterID] == "" {
 		filled := root.DeepCopy()
@@ -78,9 +91,6 @@ func (in TenantInput) place() ctl.Verdict {
 		return ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
 			namespace.Labels[api.LabelRemoteClusterID], id).Verdict
 	}
-	if label := in.Root.Labels[api.LabelRemoteClusterID]; label != "" && label != id {
-		return ctl.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, id).Verdict
-	}
 	for i := range in.Tenants {
 		if other := &in.Tenants[i]; other.UID != in.Root.UID && older(other, in.Root) &&
 			(other.Namespace == in.Root.Namespace || other.Spec.ClusterID == id) {
@@ -99,15 +109,34 @@ func (in TenantInput) tolerated() ctl.Plan {
 			return ctl.Plan{Verdict: v}
 		}
 	}
-	plan := ctl.Plan{Status: &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}}}
-	if in.Root.Spec.TenantCondition != authv1beta1.TenantDrained {
-		plan.Objects = []client.Object{in.clusterBinding()}
-		return plan
+	return ctl.Plan{
+		Status:  &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}},
+		Objects: []client.Object{in.clusterBinding()},
 	}
-	if in.ControlPlaneBinding != nil && !ours(in.ControlPlaneBinding) {
-		return ctl.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", api.BindingRemoteControlPlane)
+}
+
+// drained takes from a plan what the consumer works with. It does so whatever else the Tenant lacks:
+// a consumer may write most of it, and must not keep what it has by spoiling it.
+func (in TenantInput) drained(plan ctl.Plan) ctl.Plan {
+	for i := range in.RoleBindings {
+		if b := &in.RoleBindings[i]; !ours(b) && in.byHand(b) {
+			return ctl.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", b.Name)
+		}
 	}
+	plan.Objects = slices.DeleteFunc(plan.Objects, func(obj client.Object) bool {
+		switch obj.(type) {
+		case *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
+			return true
+		}
+		return false
+	})
 	plan.Delete = in.replicated()
+	if plan.State != ctl.Ready { // which prunes nothing
+		plan.Delete = append(plan.Delete, in.clusterBinding())
+		if in.ControlPlaneBinding != nil && ours(in.ControlPlaneBinding) {
+			plan.Delete = append(plan.Delete, in.ControlPlaneBinding)
+		}
+	}
 	return plan
 }
 
@@ -149,14 +178,28 @@ func (in TenantInput) prove() ctl.Verdict {
 	if len(in.Nonces) == 0 {
 		return ctl.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID).Verdict
 	}
-	public, err := ParsePublicKey(in.Root.Spec.PublicKey)
-	for _, nonce := range in.Nonces {
-		if err == nil && Verify(public, nonce, in.Root.Spec.Signature) == nil {
-			return in.unbound()
-		}
+	if len(in.signed()) > 0 {
+		return in.unbound()
 	}
 	return ctl.Block(ReasonSignatureVerificationFailed,
-		"spec.signature does not match the nonce of this namespace; create the Tenant again with 'liqoctl generate tenant' on the consumer").Verdict
+		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with 'liqoctl generate tenant' on the consumer").Verdict
+}
+
+// signed are the challenges that the Tenant answers: one at most, unless somebody made them alike.
+func (in TenantInput) signed() []client.Object {
+	var out []client.Object
+	for i := range in.Nonces {
+		if answers(in.Root, in.Nonces[i].Data[api.NonceField]) {
+			out = append(out, &in.Nonces[i])
+		}
+	}
+	return out
+}
+
+// answers tells whether a Tenant holds the signature of a challenge.
+func answers(t *authv1beta1.Tenant, nonce []byte) bool {
+	public, err := ParsePublicKey(t.Spec.PublicKey)
+	return err == nil && len(nonce) > 0 && Verify(public, nonce, t.Spec.Signature) == nil
 }
 
 // unbound checks that no binding of others names the consumer, but the one that a user makes by
@@ -195,7 +238,7 @@ func (in TenantInput) names(subjects []rbacv1.Subject) bool {
 	return false
 }
 
-// grant issues the certificate and binds the roles, or, drained, takes the bindings away.
+// grant issues the certificate and binds the roles.
 func (in TenantInput) grant() ctl.Plan {
 	root := in.Root
 	issue := Issue{
@@ -213,10 +256,6 @@ func (in TenantInput) grant() ctl.Plan {
 	plan.Status = &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
 		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(got.certificate, root.Spec.ProxyURL),
 	}}
-	if root.Spec.TenantCondition == authv1beta1.TenantDrained {
-		plan.Delete = in.replicated()
-		return plan
-	}
 	plan.Objects = append(plan.Objects, in.controlPlaneBinding(), in.clusterBinding())
 	return plan
 }

@@ -4,15 +4,49 @@
 package remote
 
 import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
-// IsControlPlane says whether a Secret holds the kubeconfig by which this cluster's control plane
-// enters a provider.
-func IsControlPlane(secret client.Object) bool {
+// Labelled says whether a Secret calls itself the kubeconfig by which this cluster's control plane
+// enters a provider. Anybody who may write Secrets can say so: ask IsControlPlane before it is used.
+func Labelled(secret client.Object) bool {
 	l := secret.GetLabels()
 	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
+}
+
+// IsControlPlane says whether a Secret holds such a kubeconfig: it must lie in the tenant namespace
+// of the peer it names. The namespaces that peers fill, and those of users, are none.
+func IsControlPlane(ctx context.Context, r client.Reader, secret client.Object) (bool, error) {
+	if !Labelled(secret) {
+		return false, nil
+	}
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKey{Name: secret.GetNamespace()}, &namespace); err != nil {
+		return false, fmt.Errorf("get namespace %s: %w", secret.GetNamespace(), err)
+	}
+	return namespace.Labels[api.LabelTenantNamespace] == api.True &&
+		namespace.Labels[api.LabelRemoteClusterID] == secret.GetLabels()[api.LabelRemoteClusterID], nil
+}
+
+// SecretsIn leads from a Namespace, whose labels may have changed, to its control-plane Secrets.
+func SecretsIn(ctx context.Context, r client.Reader, namespace client.Object) []reconcile.Request {
+	var secrets corev1.SecretList
+	if err := r.List(ctx, &secrets, client.InNamespace(namespace.GetName()),
+		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}); err != nil {
+		log.FromContext(ctx).Error(err, "list control-plane secrets", "namespace", namespace.GetName())
+	}
+	var out []reconcile.Request
+	for i := range secrets.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
+	}
+	return out
 }

@@ -39,6 +39,8 @@ type election struct {
 	gateway string
 	// identity is the replica's.
 	identity string
+	// owners are the lease's: it goes with the gateway.
+	owners []metav1.OwnerReference
 	times    LeaseTimes
 
 	// last is the lease as last seen, the zero value when it is not known; since is when it became
@@ -54,7 +56,10 @@ func (e *election) name() string { return api.GatewayResourceName(e.gateway) }
 // that is told to end lets go of the lease, so that nobody has to wait for it, and keeps its turn until
 // another has it.
 func (g *gateway) takeTurns(ctx, told context.Context) error {
-	e := &election{client: g.client.Coordination, namespace: g.Namespace, gateway: g.Name, identity: g.PodName, times: g.Lease}
+	e := &election{
+		client: g.client.Coordination, namespace: g.Namespace, gateway: g.Name, identity: g.PodName, times: g.Lease,
+		owners: g.connection().OwnerReferences,
+	}
 	for failing := false; told.Err() == nil; e.await(told) {
 		holder, err := e.attempt(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
@@ -119,6 +124,7 @@ func (e *election) write(ctx context.Context, now time.Time) error {
 	lease.Namespace, lease.Name = e.namespace, e.name()
 	// The controller watches leases with these labels and marks the holder.
 	lease.Labels = map[string]string{api.LabelGatewayName: e.gateway, api.LabelNetworkingComponent: api.GatewayComponent}
+	lease.OwnerReferences = e.owners
 	e.hold(&lease.Spec, now)
 	request := e.request(e.client.Post())
 	if lease.ResourceVersion != "" {

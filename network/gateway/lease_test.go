@@ -28,8 +28,10 @@ func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *ele
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &election{client: client.Coordination, namespace: "tenant", gateway: "peer", identity: name, times: times}
+	return &election{client: client.Coordination, namespace: "tenant", gateway: "peer", identity: name, times: times, owners: gatewayOwner}
 }
+
+var gatewayOwner = []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "peer", UID: "of-peer"}}
 
 // TestOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
 // go, and after the lease's duration when it falls silent.
@@ -78,6 +80,9 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 	holds(b, "a")
 	if n := *b.last.Spec.LeaseTransitions; n != 2 {
 		t.Errorf("%d transitions, want 2", n)
+	}
+	if diff := cmp.Diff(gatewayOwner, b.last.OwnerReferences); diff != "" {
+		t.Errorf("the lease does not go with its gateway (-want +got):\n%s", diff)
 	}
 	want := map[string]string{"networking.liqo.io/gateway-name": "peer", "networking.liqo.io/component": "gateway"}
 	if diff := cmp.Diff(want, b.last.Labels); diff != "" || b.last.Name != "gw-peer" {

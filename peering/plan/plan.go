@@ -8,6 +8,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Input struct {
 	GatewayClients []netv1beta1.GatewayClient
 	Tenants        []authv1beta1.Tenant
 	Identities     []authv1beta1.Identity
-	// Secrets are the kubeconfigs of this cluster's control plane at the peer.
+	// Secrets are the kubeconfigs of this cluster's control plane at the peer, as Kubeconfigs gives them.
 	Secrets      []corev1.Secret
 	VirtualNodes []offv1beta1.VirtualNode
 	// Nodes are the virtual nodes of the peer.
@@ -104,6 +105,18 @@ func (in Input) status() corev1beta1.ForeignClusterStatus {
 	return status
 }
 
+// Kubeconfigs are the Secrets with a control plane's kubeconfig that lie in a tenant namespace of the
+// peer: what lies elsewhere was put there by users, or by peers. Those of Identities come first.
+func Kubeconfigs(secrets []corev1.Secret, tenantNamespaces []corev1.Namespace) []corev1.Secret {
+	out := slices.DeleteFunc(slices.Clone(secrets), func(s corev1.Secret) bool {
+		return !slices.ContainsFunc(tenantNamespaces, func(n corev1.Namespace) bool { return n.Name == s.Namespace })
+	})
+	slices.SortFunc(out, func(a, b corev1.Secret) int {
+		return cmp.Or(len(b.OwnerReferences)-len(a.OwnerReferences), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
 // role is what the peer is to this cluster.
 func (in Input) role() corev1beta1.Role {
 	consumer := len(in.Tenants) > 0
@@ -128,7 +141,7 @@ func (in Input) tenantNamespace() *corev1beta1.TenantNamespace {
 		}
 	}
 	for _, secret := range in.Secrets {
-		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" {
+		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" && names.Remote == "" {
 			names.Remote = remote
 		}
 	}

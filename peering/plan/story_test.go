@@ -160,6 +160,7 @@ func input(t *testing.T, documents string) plan.Input {
 			t.Fatalf("no place for %T", obj)
 		}
 	}
+	in.Secrets = plan.Kubeconfigs(in.Secrets, in.Namespaces)
 	for name := range in.Deployments {
 		if !slices.Contains(plan.Workloads(in), name) {
 			t.Errorf("the Deployment %s of the story is not asked for", name)

@@ -80,7 +80,8 @@ func (r *replicator) Register(mgr manager.Manager) error {
 	}
 	r.client, r.mgr, r.home = mgr.GetClient(), mgr, home
 	b := builder.ControllerManagedBy(mgr).Named("replication").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.IsControlPlane))).
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.secretsInside)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
 		WithOptions(controller.Options{SkipNameValidation: new(true)})
 	for _, kind := range r.kinds("", "") {
@@ -103,6 +104,10 @@ func (r *replicator) secretsIn(_ context.Context, obj client.Object) []reconcile
 	return r.running(func(key types.NamespacedName, _ *peer) bool { return key.Namespace == obj.GetNamespace() })
 }
 
+func (r *replicator) secretsInside(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return remote.SecretsIn(ctx, r.client, namespace)
+}
+
 func (r *replicator) running(want func(types.NamespacedName, *peer) bool) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,19 +121,28 @@ func (r *replicator) running(want func(types.NamespacedName, *peer) bool) []reco
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
 // Reconcile brings the engine of one Secret in line with it.
 func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, req.NamespacedName, secret)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !remote.IsControlPlane(secret):
+	case apierrors.IsNotFound(err):
 		r.halt(req.NamespacedName)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get secret %s: %w", req, err)
 	case secret.DeletionTimestamp != nil:
 		return reconcile.Result{}, r.finish(ctx, secret)
+	}
+	enters, err := remote.IsControlPlane(ctx, r.client, secret)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !enters {
+		r.halt(req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, r.ensure(ctx, secret)
 }

@@ -62,19 +62,12 @@ func TestSlicesAreReplicated(t *testing.T) {
 	rome, milan := apitest.Start(t), apitest.Start(t)
 	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
 	ctx := t.Context()
-	create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	create(t, home, tenantNamespace(tenant, "milan"))
 	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	var logged lines
 	run(t, rome.Config, &logged)
 
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "cplane-secret", Namespace: tenant,
-			Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: "milan"},
-			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: remoteTenant},
-		},
-		Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, milan.Config)},
-	}
+	secret := identitySecret(t, tenant, "milan", milan.Config)
 	slice := sliceTo("milan", "mypool")
 	create(t, home, slice)
 	create(t, home, secret)
@@ -153,20 +146,13 @@ func TestSlicesAreReplicated(t *testing.T) {
 func TestDeadPeerHoldsNothing(t *testing.T) {
 	rome := apitest.Start(t)
 	home, ctx := clientOf(t, rome.Config), t.Context()
-	create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	create(t, home, tenantNamespace(tenant, "milan"))
 	run(t, rome.Config, &lines{})
 	slice := sliceTo("milan", "mypool")
 	slice.Finalizers = []string{api.FinalizerReplicated}
 	create(t, home, slice)
 	nowhere := &rest.Config{Host: "https://127.0.0.1:1"} // port 1: nobody listens
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "cplane-secret", Namespace: tenant,
-			Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: "milan"},
-			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: remoteTenant},
-		},
-		Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, nowhere)},
-	}
+	secret := identitySecret(t, tenant, "milan", nowhere)
 	create(t, home, secret)
 	eventually(t, func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
@@ -217,7 +203,7 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 	maps := map[string]*offv1beta1.NamespaceMap{}
 	for _, peer := range []string{"milan", "turin"} {
 		namespace := "liqo-tenant-" + peer
-		create(t, home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		create(t, home, tenantNamespace(namespace, peer))
 		create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "at-" + peer}})
 		create(t, home, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -254,6 +240,58 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 	must(t, home.Get(ctx, client.ObjectKeyFromObject(maps["milan"]), maps["milan"]))
 	if now := maps["milan"]; now.ResourceVersion != before {
 		t.Errorf("the map for milan was written when nobody asked for it: %+v", now.Status)
+	}
+}
+
+// TestOnlyATenantNamespaceHoldsAnIdentity: whoever may write Secrets elsewhere, or is another peer,
+// starts nothing in a peer's name. Labels may come after the Secret.
+func TestOnlyATenantNamespaceHoldsAnIdentity(t *testing.T) {
+	rome := apitest.Start(t)
+	home, ctx := clientOf(t, rome.Config), t.Context()
+	run(t, rome.Config, &lines{})
+	nowhere := &rest.Config{Host: "https://127.0.0.1:1"} // port 1: nobody listens
+	offloaded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-oslo", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
+	late := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	var secrets []*corev1.Secret
+	for _, namespace := range []*corev1.Namespace{offloaded, tenantNamespace("liqo-tenant-oslo", "oslo"), late} {
+		secret := identitySecret(t, namespace.Name, "milan", nowhere)
+		create(t, home, namespace)
+		create(t, home, secret)
+		secrets = append(secrets, secret)
+	}
+	late.Labels = tenantNamespace(tenant, "milan").Labels
+	must(t, home.Update(ctx, late))
+	eventually(t, func() error {
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(secrets[2]), secrets[2]))
+		if len(secrets[2].Finalizers) == 0 {
+			return errors.New("replication has not begun")
+		}
+		return nil
+	})
+	for _, secret := range secrets[:2] {
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+		if len(secret.Finalizers) > 0 {
+			t.Errorf("secret %s/%s counts as the identity at milan", secret.Namespace, secret.Name)
+		}
+	}
+}
+
+func tenantNamespace(name, peer string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer,
+	}}}
+}
+
+// identitySecret is what the control plane enters a peer with.
+func identitySecret(t *testing.T, namespace, peer string, server *rest.Config) *corev1.Secret {
+	t.Helper()
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cplane-secret", Namespace: namespace,
+			Labels:      map[string]string{api.LabelIdentityType: "ControlPlane", api.LabelRemoteClusterID: peer},
+			Annotations: map[string]string{api.AnnotationRemoteTenantNamespace: remoteTenant},
+		},
+		Data: map[string][]byte{api.KubeconfigField: kubeconfig(t, server)},
 	}
 }
 

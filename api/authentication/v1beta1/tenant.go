@@ -80,6 +80,7 @@ type TenantStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=tenants,singular=tenant,categories=liqo,shortName=tn
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.clusterID) || has(self.spec) && has(self.spec.clusterID)",message="ClusterID is immutable"
 // +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.spec.tenantCondition`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Tenant struct {
