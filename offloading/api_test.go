@@ -376,6 +376,8 @@ func TestProvider(t *testing.T) {
 	k.isNotTaken(t, foreign)
 	k.followsItsShadow(t, &pods.Items[1])
 	k.comesBack(t, &pods.Items[2])
+	k.comesBackAfterADrain(t, &pods.Items[3])
+	k.runsOnce(t, consumer, quota, shadow("job", "1"))
 	k.endProvider(t, nsmap)
 }
 
@@ -469,14 +471,86 @@ func (k cluster) comesBack(t *testing.T, pod *corev1.Pod) {
 	if err := k.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	k.hasPhase(t, pod, corev1.PodRunning)
+}
+
+// drain ends a pod as a drain and the kubelet of its node do: a deletion with grace, the phase
+// of its containers, the end.
+func (k cluster) drain(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	ctx := t.Context()
+	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if err := k.SubResource("binding").Create(ctx, pod, bind); err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
+		if err := k.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"`+phase+`"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if phase == corev1.PodRunning {
+			k.hasPhase(t, pod, phase)
+			if err := k.Delete(ctx, pod, client.GracePeriodSeconds(60)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := k.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hasPhase waits until the ShadowPod of a pod says its phase.
+func (k cluster) hasPhase(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
+	t.Helper()
 	shadow := &offloadingv1beta1.ShadowPod{}
 	k.until(t, "phase", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
-		if err == nil && shadow.Status.Phase != corev1.PodRunning {
+		if err == nil && shadow.Status.Phase != phase {
 			err = fmt.Errorf("phase %q", shadow.Status.Phase)
 		}
 		return err
 	})
+}
+
+// comesBackAfterADrain: what a kubelet reports of a pod that is removed is not its end.
+func (k cluster) comesBackAfterADrain(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	before := pod.UID
+	k.drain(t, pod)
+	k.until(t, "pod again", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.UID == before {
+			err = fmt.Errorf("the same pod")
+		}
+		return err
+	})
+}
+
+// runsOnce: a pod that runs to its end is not made anew after it had a node, also when nobody
+// could see how it ended.
+func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadingv1beta1.Quota, job *offloadingv1beta1.ShadowPod) {
+	t.Helper()
+	ctx := t.Context()
+	quota.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("11")
+	if err := k.Update(ctx, quota); err != nil {
+		t.Fatal(err)
+	}
+	job.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever
+	k.until(t, "room for the job", func(ctx context.Context) error { return consumer.Create(ctx, job) })
+	pod := &corev1.Pod{}
+	k.until(t, "pod of the job", func(ctx context.Context) error { return k.Get(ctx, client.ObjectKeyFromObject(job), pod) })
+	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if err := k.SubResource("binding").Create(ctx, pod, bind); err != nil {
+		t.Fatal(err)
+	}
+	k.hasPhase(t, pod, corev1.PodPending)
+	if err := k.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	k.hasPhase(t, pod, corev1.PodFailed)
+	if err := k.Get(ctx, client.ObjectKeyFromObject(job), pod); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod of a job was made anew: %v", err)
+	}
 }
 
 // endProvider takes the map back: only the namespace made for it goes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -54,6 +55,11 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		return in, nil
 	}
 	in.Pod = nil // somebody else's; the create will tell
+	if plan.RunsToEnd(root) {
+		if err := confirmAbsence(ctx, r, &in); err != nil || in.Pod != nil {
+			return in, err
+		}
+	}
 	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
 		return in, err
 	}
@@ -61,6 +67,24 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		in.Refusal, err = quota.admit(ctx, r, root)
 	}
 	return in, err
+}
+
+// confirmAbsence asks the API server whether a pod that must not run twice has vanished or was
+// never made: of its phase and of the pod itself the cache may each be late.
+func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) error {
+	root, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &offloadingv1beta1.ShadowPod{})
+	if err != nil || root == nil || root.UID != in.Root.UID {
+		return err
+	}
+	in.Root.Status = root.Status
+	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
+		return nil // no pod of it was seen; the create tells of one
+	}
+	pod, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
+	if err == nil && pod != nil && metav1.IsControlledBy(pod, root) {
+		in.Pod = pod
+	}
+	return err
 }
 
 // configurationOf is the mapping of a peer's addresses, nil when the clusters are not networked.
