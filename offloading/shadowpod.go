@@ -73,8 +73,12 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 // never made: of its phase and of the pod itself the cache may each be late.
 func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) error {
 	root, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &offloadingv1beta1.ShadowPod{})
-	if err != nil || root == nil || root.UID != in.Root.UID {
+	if err != nil {
 		return err
+	}
+	if root == nil || root.UID != in.Root.UID {
+		in.Root.Status.Phase = corev1.PodFailed // it is gone; nothing is made for it any more
+		return nil
 	}
 	in.Root.Status = root.Status
 	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
