@@ -365,6 +365,11 @@ func TestProvider(t *testing.T) {
 	if err := consumer.Create(ctx, strange); !apierrors.IsForbidden(err) {
 		t.Errorf("pod of another origin: %v", err)
 	}
+	bold := shadow("bold", "0")
+	bold.Spec.Pod.HostNetwork = true
+	if err := consumer.Create(ctx, bold); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "hostNetwork is not granted to pods of consumers") {
+		t.Errorf("pod on the host's network: %v", err)
+	}
 	pods := &corev1.PodList{}
 	k.until(t, "pods", func(ctx context.Context) error {
 		err := k.List(ctx, pods, client.InNamespace("demo-turin"))

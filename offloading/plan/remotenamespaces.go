@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -27,6 +28,8 @@ type RemoteNamespacesInput struct {
 	Tenant corev1.Namespace
 	// Namespaces are the cluster's, by name: at least those the map wishes and those made for it.
 	Namespaces map[string]corev1.Namespace
+	// PodSecurity is the Pod Security level of namespaces that have none; empty sets none.
+	PodSecurity string
 }
 
 // RemoteNamespaces plans the namespaces a consumer's map asks for, each with the binding that
@@ -97,14 +100,20 @@ func (in RemoteNamespacesInput) objects(origin, local, remote string) []client.O
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletRemote},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
 	}
-	if exists && ns.Labels[api.LabelRemoteClusterID] == origin && ns.Annotations[api.AnnotationOriginalName] == local {
+	if exists && ns.Labels[api.LabelRemoteClusterID] == origin && ns.Annotations[api.AnnotationOriginalName] == local &&
+		(ns.Labels[podSecurityLabel] != "" || in.PodSecurity == "") {
 		return []client.Object{binding}
 	}
 	return []client.Object{in.namespace(origin, local, remote), binding}
 }
 
+// podSecurityLabel is the level of pods the API server admits to a namespace:
+// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+// namespace is a wished namespace. A Pod Security level somebody chose for it stays.
 func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   remote,
 		Labels: map[string]string{api.LabelRemoteClusterID: origin},
 		Annotations: map[string]string{
@@ -112,6 +121,10 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 			api.AnnotationOriginalName:          local,
 		},
 	}}
+	if level := cmp.Or(in.Namespaces[remote].Labels[podSecurityLabel], in.PodSecurity); level != "" {
+		ns.Labels[podSecurityLabel] = level
+	}
+	return ns
 }
 
 // unwished are the namespaces made for this map that it no longer names. They are reported as

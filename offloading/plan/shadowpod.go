@@ -45,7 +45,7 @@ type ShadowPodInput struct {
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
 //	absent    Pending, Running   yes               Failed as status
-//	absent    other              –                 pod, unless the quota refuses it
+//	absent    other              –                 pod, unless it asks too much or the quota refuses it
 //	another's any                –                 waits until the former ShadowPod's pod is gone
 //	present   any                yes               its metadata, and its phase once it has a node
 //	present   any                no                its metadata, and its phase once it is settled
@@ -58,6 +58,8 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return ctl.Plan{}
 	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
 		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
+	case in.Pod == nil && presumption(&in.Root.Spec.Pod) != "":
+		return ctl.Block("PodForbidden", "%s; make the pod without it", presumption(&in.Root.Spec.Pod))
 	case in.Pod == nil && in.Refusal != "":
 		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
 		p.After = quotaInterval
@@ -175,7 +177,7 @@ func ShadowPodRefusal(in ShadowPodChange) string {
 	case origin != in.Origin:
 		return "origin Cluster ID label differs from the cluster this namespace belongs to"
 	case in.Old == nil:
-		return ""
+		return presumption(&in.New.Spec.Pod)
 	case creator == "":
 		return "missing creator label"
 	case creator != in.Old.Labels[api.LabelCreatorUser]:
@@ -184,6 +186,25 @@ func ShadowPodRefusal(in ShadowPodChange) string {
 		return "origin Cluster ID label cannot be modified"
 	case !equality.Semantic.DeepEqual(fixed(in.Old.Spec.Pod), fixed(in.New.Spec.Pod)):
 		return "only images, activeDeadlineSeconds and tolerations of the pod can be modified"
+	}
+	return ""
+}
+
+// presumption says what a pod asks for that is not a consumer's to have: the host it runs on, a
+// place past the scheduler, precedence over the pods of others. Virtual kubelets never ask for it.
+// What else a host must be kept from is refused by the Pod Security level of the namespace.
+func presumption(spec *corev1.PodSpec) string {
+	switch {
+	case spec.HostNetwork:
+		return "hostNetwork is not granted to pods of consumers"
+	case spec.HostPID:
+		return "hostPID is not granted to pods of consumers"
+	case spec.HostIPC:
+		return "hostIPC is not granted to pods of consumers"
+	case spec.NodeName != "":
+		return "nodeName is not granted to pods of consumers"
+	case spec.PriorityClassName != "" || spec.Priority != nil && *spec.Priority != 0:
+		return "priority is not granted to pods of consumers"
 	}
 	return ""
 }

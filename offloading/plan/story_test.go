@@ -141,7 +141,7 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 }
 
 func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.Object) plan.RemoteNamespacesInput {
-	in := plan.RemoteNamespacesInput{Root: root, Namespaces: map[string]corev1.Namespace{}}
+	in := plan.RemoteNamespacesInput{Root: root, PodSecurity: "baseline", Namespaces: map[string]corev1.Namespace{}}
 	for _, ns := range values[*corev1.Namespace](rest) {
 		in.Namespaces[ns.Name] = ns
 	}
