@@ -265,12 +265,19 @@ func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, er
 		if err := c.Get(ctx, client.ObjectKeyFromObject(node), node); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 			return nil, c.describe("read", node, err)
 		}
-		if nodeReady(node) {
+		if nodeReady(node) || v.Spec.CreateNode != nil && !*v.Spec.CreateNode && kubeletRuns(&v) {
 			info.Status = healthy
 		}
 		out = append(out, info)
 	}
 	return out, nil
+}
+
+// kubeletRuns is all there is of a virtual node without a Node.
+func kubeletRuns(v *offv1beta1.VirtualNode) bool {
+	return slices.ContainsFunc(v.Status.Conditions, func(c offv1beta1.VirtualNodeCondition) bool {
+		return c.Type == offv1beta1.VirtualKubeletCondition && c.Status == offv1beta1.VirtualNodeRunning
+	})
 }
 
 func nodeReady(node *corev1.Node) bool {

@@ -33,7 +33,7 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Owns:      []client.Object{&rbacv1.RoleBinding{}},
 		Watches:   []ctl.Watch{{Kind: &corev1.Namespace{}, Map: mapsWishing}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
-			in := plan.RemoteNamespacesInput{Root: root, PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{}}
+			in := plan.RemoteNamespacesInput{Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{}}
 			var list corev1.NamespaceList
 			if err := r.List(ctx, &list); err != nil {
 				return in, fmt.Errorf("list namespaces: %w", err)

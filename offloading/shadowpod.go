@@ -28,15 +28,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 
 // shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
-// quota decides one after the other. Conditions would cost a write a pod, so they are left out.
+// quota decides one after the other.
 func shadowPod(o Options, quota *ledger) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
-		Name:    "shadowpod",
-		Owns:    []client.Object{&corev1.Pod{}},
-		Creates: []client.Object{&corev1.Pod{}},
-		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
-		Quiet:   true,
-		Workers: workersOr(o.ShadowPodWorkers, 10),
+		Name:     "shadowpod",
+		Owns:     []client.Object{&corev1.Pod{}},
+		Creates:  []client.Object{&corev1.Pod{}},
+		Watches:  []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
+		Numerous: true,
+		Workers:  workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
 			return gatherShadowPod(ctx, r, root, o, quota)
 		},
