@@ -65,6 +65,7 @@ type controllerFlags struct {
 	pingInterval, pingTimeout        time.Duration
 	gatewayClusterRole               string
 	leaderElection                   bool
+	leaseDuration                    time.Duration
 	metricsAddress, healthAddress    string
 	webhookPort                      int
 	enforceResources, nodeFailure    bool
@@ -111,6 +112,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
 	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways")
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
+	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease, "time after which another replica follows one that fell silent; 2 s or more")
 	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
@@ -181,6 +183,10 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	return nil
 }
 
+// standardLease is how long the leader of a Kubernetes component is waited for. It renews every 2 s and
+// gives up after 10 s; these follow in proportion.
+const standardLease = 15 * time.Second
+
 // manager limits what the caches hold: of pods that are not ours where they are, the data of Secrets
 // that concern Liqo, and of leases who holds those of gateways.
 func (f *controllerFlags) manager() manager.Options {
@@ -190,6 +196,9 @@ func (f *controllerFlags) manager() manager.Options {
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
 		HealthProbeBindAddress:        f.healthAddress,
 		LeaderElection:                f.leaderElection,
+		LeaseDuration:                 new(f.leaseDuration),
+		RenewDeadline:                 new(f.leaseDuration * 10 / 15),
+		RetryPeriod:                   new(f.leaseDuration * 2 / 15),
 		LeaderElectionID:              "liqo-controller-manager",
 		LeaderElectionNamespace:       f.liqoNamespace,
 		LeaderElectionReleaseOnCancel: true,

@@ -21,7 +21,7 @@ type fault struct {
 
 // gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
 // then with two, while pods of both clusters talk. Established connections survive. A node that was
-// killed takes minutes to come back, so that is not in usual runs.
+// killed takes minutes to come back, so nodes are lost in full runs only.
 func gatewaysAreReplaced(t *testing.T) {
 	one := []fault{
 		{"the server's pod is deleted", 3 * time.Second, deleteGateway(milan)},
@@ -33,18 +33,20 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the server's pod is killed", 3 * time.Second, deleteGateway(milan, "--grace-period=0", "--force")},
 		{"the client's pod is killed", 3 * time.Second, deleteGateway(rome, "--grace-period=0", "--force")},
 	}
+	two = append(two, fault{"the consumer's API server is away", 1500 * time.Millisecond, freezeAPIServer(rome)})
 	if *soak {
-		two = append(two, fault{"the client's node is killed", 6 * time.Second, killGatewayNode(rome)})
+		two = append(two,
+			fault{"the server's node is drained", 1500 * time.Millisecond, drainGatewayNode(milan)},
+			fault{"the client's node is drained", 1500 * time.Millisecond, drainGatewayNode(rome)},
+			fault{"the client's node is killed, with the controller", 6 * time.Second, killGatewayNode(rome)},
+			fault{"the server's node is killed, with the controller", 6 * time.Second, killGatewayNode(milan)})
 	}
 	for _, f := range one {
-		f.measure(t)
+		t.Run(f.claim, f.measure)
 	}
 	replicate(t, 2)
 	for _, f := range two {
-		f.measure(t)
-	}
-	if *soak {
-		rome.startNodes(t)
+		t.Run(f.claim, f.measure)
 	}
 	replicate(t, 1)
 }
@@ -134,10 +136,11 @@ func source(t *testing.T) (node, target string) {
 func connected(t *testing.T) (stays func(claim string)) {
 	t.Helper()
 	node, target := source(t)
-	pod := rome.kubectl(t, "get", "pods", "-l", "app=probe", "--field-selector", "spec.nodeName="+rome.name+"-"+node, "-o", "jsonpath={.items[0].metadata.name}")
 	result := make(chan string, 1)
 	go func() {
-		out, _, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "exec", pod, "--", "/echo", "tcp", "-n", "0", "-i", "50ms", "-timeout", "30s", target+":9000")
+		// Not by kubectl, whose stream goes with the API server.
+		out, err := testbed("exec", rome.name, node, "--", "sh", "-c",
+			`exec nsenter -t "$(pgrep -o -x -f /echo)" -n -m /echo tcp -n 0 -i 50ms -timeout 30s `+target+":9000")
 		result <- fmt.Sprintf("%s%v", out, err)
 	}()
 	return func(claim string) {
@@ -197,35 +200,98 @@ func rollGateways(c cluster) func(*testing.T) {
 	}
 }
 
+// killGatewayNode crashes the node of the gateway that has the tunnel and of the controller that acts.
 func killGatewayNode(c cluster) func(*testing.T) {
 	return func(t *testing.T) {
 		before := activeGateway(t, c)
-		if out, err := testbed("node", "stop", c.name, strings.TrimPrefix(before.node, c.name+"-")); err != nil {
+		c.controllerOn(t, before.node)
+		node := strings.TrimPrefix(before.node, c.name+"-")
+		if out, err := testbed("node", "stop", c.name, node); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
+		// The next fault needs the node, and its pods.
+		t.Cleanup(func() { c.startNode(t, node) })
 		replaced(t, c, before)
 	}
 }
 
-// startNodes starts what was killed and waits until the pods are back.
-func (c cluster) startNodes(t *testing.T) {
-	t.Helper()
-	for _, node := range []string{"n1", "n2"} {
-		if out, err := testbed("node", "start", c.name, node); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+func drainGatewayNode(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		before := activeGateway(t, c)
+		t.Cleanup(func() {
+			c.kubectl(t, "uncordon", before.node)
+			c.rolled(t)
+		})
+		c.kubectl(t, "drain", before.node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+		replaced(t, c, before)
+	}
+}
+
+// freezeAPIServer stops the API server in the middle of everything, so that nobody is even refused:
+// longer than any lease lasts, five minutes in full.
+func freezeAPIServer(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		away := 45 * time.Second
+		if *soak {
+			away = 5 * time.Minute
+		}
+		signal := func(name string) {
+			if out, err := testbed("kill", "--signal", name, c.name, "cp", "kube-apiserver"); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+		before := activeGateway(t, c)
+		signal("STOP")
+		time.Sleep(away)
+		signal("CONT")
+		eventually(t, "the API server answers", func() (string, bool) {
+			out, err := c.ask("get", "--raw", "/readyz")
+			return out, err == nil
+		})
+		c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		if now := activeGateway(t, c); now.name != before.name {
+			t.Errorf("the tunnel moved from %s to %s", before.name, now.name)
 		}
 	}
-	c.kubectl(t, "wait", "node", c.name+"-n1", c.name+"-n2", "--for=condition=Ready", "--timeout=90s")
+}
+
+// controllerOn makes the replica of the controller on a node the one that acts.
+func (c cluster) controllerOn(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, "the controller acts on "+node, func() (string, bool) {
+		holder, err := c.ask("-n", "liqo", "get", "lease", "liqo-controller-manager", "-o", "jsonpath={.spec.holderIdentity}")
+		pod, _, _ := strings.Cut(holder, "_")
+		if err != nil || pod == "" {
+			return holder, false
+		}
+		at, err := c.ask("-n", "liqo", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+		if err == nil && at != node {
+			_, err = c.ask("-n", "liqo", "delete", "pod", pod)
+			return pod + " acts on " + at, false
+		}
+		return at, err == nil
+	})
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+}
+
+// startNode starts what was killed and waits until the pods are back.
+func (c cluster) startNode(t *testing.T, node string) {
+	t.Helper()
+	if out, err := testbed("node", "start", c.name, node); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.kubectl(t, "wait", "node", c.name+"-"+node, "--for=condition=Ready", "--timeout=90s")
 	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
 	c.rolled(t)
 }
 
-// replicate gives the gateways of both clusters a number of replicas, through the chart.
+// replicate gives the gateways of both clusters, and their controllers, a number of replicas.
 func replicate(t *testing.T, replicas int) {
 	t.Helper()
 	for _, c := range []cluster{rome, milan} {
 		c.must(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
-			"--api-server-url", c.api, "--set", "pullPolicy=Never", "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d", replicas))
+			"--api-server-url", c.api, "--set", "pullPolicy=Never", "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d,controllerManager.replicas=%[1]d", replicas))
 	}
 	for _, c := range []cluster{rome, milan} {
 		eventually(t, "gateways of "+c.name, func() (string, bool) {

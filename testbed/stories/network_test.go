@@ -398,3 +398,39 @@ func nothingIsWritten(t *testing.T) {
 		t.Errorf("%d places were watched; there are four nodes and two gateways at least", n)
 	}
 }
+
+// connectByTemplates connects with templates users start from, and by two ports: a second run of connect
+// changes the templates of gateways that exist.
+func connectByTemplates(t *testing.T) {
+	restored := nodesAsBefore(t)
+	files := []string{"two-replicas", "target-port"}
+	for _, c := range []cluster{rome, milan} {
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join(root, "examples", "networking", file+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.apply(t, strings.ReplaceAll(string(text), "imagePullPolicy: IfNotPresent", "imagePullPolicy: Never"))
+		}
+	}
+	with := func(server, client string, more ...string) {
+		t.Helper()
+		network(t, "connect", append([]string{"--server-service-type", "NodePort",
+			"--gw-server-template-name", "wireguard-server-" + server, "--gw-client-template-name", "wireguard-client-" + client}, more...)...)
+		reach(t)
+	}
+	with("target-port", "two-replicas", "--node-port", "30742")
+	if got := milan.kubectl(t, "-n", "liqo-tenant-rome", "get", "service", "gw-rome", "-o", "jsonpath={.spec.ports[0].targetPort}"); got != "51820" {
+		t.Errorf("the server's pods listen on port %s", got)
+	}
+	with("two-replicas", "two-replicas", "--server-port", "51840,51841", "--node-port", "30742,30743")
+	if got := rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}"); got != "2" {
+		t.Errorf("the client has %s ready replicas", got)
+	}
+	network(t, "reset", "--wait", "--skip-confirm")
+	for _, c := range []cluster{rome, milan} {
+		c.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates,wggatewayclienttemplates", "--field-selector",
+			"metadata.name!=wireguard-server,metadata.name!=wireguard-client")
+	}
+	restored()
+}

@@ -1,0 +1,144 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// guard drops what goes to a port of pods, where the category says: in gateways or on nodes.
+const guard = `
+apiVersion: networking.liqo.io/v1beta1
+kind: FirewallConfiguration
+metadata: {name: guard, namespace: liqo, labels: {networking.liqo.io/firewall-category: %s}}
+spec:
+  table:
+    name: guard
+    family: IPV4
+    chains:
+    - name: forward
+      type: filter
+      hook: forward
+      policy: accept
+      priority: 10
+      rules:
+        filterRules:
+        - name: no-tcp-9000
+          action: drop
+          match:
+          - {op: eq, proto: {value: tcp}}
+          - {op: eq, port: {value: "9000", position: dst}}
+`
+
+// usersRulesAct: a rule of milan's administrator keeps the peer from a port, in the gateways or on the
+// nodes; every host says that it has it, and nothing of it is left afterwards.
+func usersRulesAct(t *testing.T) {
+	restored := tables(t)
+	target := remapped(t, rome, milan, pods(t, milan, "probe", "{.status.podIP}"))[0]
+	source := pods(t, rome, "probe", "{.metadata.name}")[0]
+	reaches := func(want bool, port string, args ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("port %s is reached: %t", port, want), func() (string, bool) {
+			got, err := rome.ask(append([]string{"exec", source, "--", "/echo"}, args...)...)
+			return got, (err == nil) == want
+		})
+	}
+	tcp := []string{"tcp", "-n", "1", "-timeout", "1s", target + ":9000"}
+	reaches(true, "9000", tcp...)
+	for category, hosts := range map[string]int{"gateway": 1, "fabric": 2} {
+		milan.apply(t, fmt.Sprintf(guard, category))
+		reaches(false, "9000", tcp...)
+		reaches(true, "8080", "get", "-timeout", "2s", "http://"+target+":8080/")
+		eventually(t, fmt.Sprintf("%d hosts say that they have the rules of category %s", hosts, category), func() (string, bool) {
+			got, err := milan.ask("-n", "liqo", "get", "firewallconfigurations", "guard",
+				"-o", `jsonpath={range .status.conditions[*]}{.host}={.status} {end}`)
+			return got, err == nil && strings.Count(got, "=True") == hosts && !strings.Contains(got, "=False")
+		})
+		milan.kubectl(t, "-n", "liqo", "delete", "firewallconfigurations", "guard", "--timeout=30s")
+		reaches(true, "9000", tcp...)
+	}
+	restored()
+}
+
+// tables looks at the nft tables of milan's nodes, and returns a function that waits until they are the
+// same again.
+func tables(t *testing.T) (restored func()) {
+	look := func() (string, error) {
+		var all strings.Builder
+		for _, node := range []string{"n1", "n2"} {
+			out, err := testbed("exec", milan.name, node, "--", "nft", "list", "tables")
+			if err != nil {
+				return out, err
+			}
+			all.WriteString(out)
+		}
+		return all.String(), nil
+	}
+	before, err := look()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, before)
+	}
+	return func() {
+		t.Helper()
+		eventually(t, "milan's nodes have the tables\n"+before, func() (string, bool) {
+			now, err := look()
+			return now, err == nil && now == before
+		})
+	}
+}
+
+// outside is a host that is no pod of milan's: a node, which peers do not reach.
+const outside = `
+apiVersion: v1
+kind: Pod
+metadata: {name: outside, namespace: default}
+spec:
+  hostNetwork: true
+  nodeName: milan-n1
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":18080", -tcp, ":19000", -udp, ":19000"]}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: outside, namespace: default}
+spec: {ip: %s, masquerade: %t}
+`
+
+// externalHostIsReached: milan gives its peers an address for a host outside its pods. The host sees a
+// node of milan as who asks. Without the IP it is not reached.
+func externalHostIsReached(t *testing.T) {
+	host := nodeAddress(t, milan, "n1")
+	source := pods(t, rome, "probe", "{.metadata.name}")[0]
+	for _, masquerade := range []bool{true, false} {
+		milan.apply(t, fmt.Sprintf(outside, host, masquerade))
+		milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", "--timeout=60s")
+		own := eventually(t, "the address peers use", func() (string, bool) {
+			got, err := milan.ask("get", "ips.ipam.liqo.io", "outside", "-o", "jsonpath={.status.ip}")
+			return got, err == nil && got != ""
+		})
+		addr := external(t, rome, milan, own)
+		eventually(t, fmt.Sprintf("rome reaches the host by %s, masquerade %t", addr, masquerade), func() (string, bool) {
+			got, err := rome.ask("exec", source, "--", "/echo", "get", "-timeout", "2s", "http://"+addr+":18080/")
+			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ")
+		})
+		milan.kubectl(t, "delete", "ips.ipam.liqo.io", "outside", "--timeout=30s")
+		eventually(t, "the host is out of reach", func() (string, bool) {
+			got, err := rome.ask("exec", source, "--", "/echo", "get", "-timeout", "1s", "http://"+addr+":18080/")
+			return got, err != nil
+		})
+		milan.kubectl(t, "delete", "pod", "outside", "--timeout=60s")
+	}
+}
+
+// external is an address of the owner's external CIDR as another cluster sees it.
+func external(t *testing.T, viewer, owner cluster, addr string) string {
+	t.Helper()
+	view := viewer.kubectl(t, "get", "configurations", "-A", "-l", "liqo.io/remote-cluster-id="+owner.name,
+		"-o", "jsonpath={.items[0].status.remote.cidr.external[0]}")
+	head := strings.Join(strings.Split(view, ".")[:2], ".")
+	return head + "." + strings.Join(strings.Split(addr, ".")[2:], ".")
+}
