@@ -79,8 +79,10 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
 		return reconcile.Result{RequeueAfter: foreignInterval}, nil
 	}
-	if l.refusedFor(req.NamespacedName, err) > refusalSettles {
-		return reconcile.Result{RequeueAfter: refusedInterval}, nil
+	if refusal(err) {
+		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
+		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
+		return reconcile.Result{RequeueAfter: after}, nil
 	}
 	return reconcile.Result{RequeueAfter: plan.After}, err
 }
@@ -89,8 +91,8 @@ const (
 	// refusalTold is how long the API server must refuse before the user is told: of a namespace
 	// just made it refuses pods until its service account is there, for parts of a second.
 	refusalTold = time.Second
-	// refusalSettles is when a refusal is taken for lasting; until then back-off sets the pace.
-	refusalSettles = 10 * time.Second
+	// refusalRetry is the first time between two attempts; it doubles.
+	refusalRetry = 50 * time.Millisecond
 	// refusedInterval is how often a lasting refusal is tried again: no event tells when a quota
 	// has room or a policy has changed.
 	refusedInterval = 15 * time.Second
