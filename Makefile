@@ -70,6 +70,7 @@ bench: testbed-build image ## figures, as ratios in one run
 	go run ./testbed/bench
 
 soak: testbed-build image ## what usual runs try samples of, in full
+	go test -count=1 -timeout 30m -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	go test -count=1 -timeout 120m ./testbed/stories -soak
 	go test -count=1 -timeout 30m ./reflection -run Chaos -soak
 

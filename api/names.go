@@ -66,10 +66,11 @@ const (
 	IPAPIServerProxy    = "api-server-proxy"
 )
 
-const tenantNamespacePrefix = "liqo-tenant-"
+// TenantNamespacePrefix begins the names of tenant namespaces.
+const TenantNamespacePrefix = "liqo-tenant-"
 
 // maxClusterIDLength keeps TenantNamespace a DNS label: 51 = 63 − len("liqo-tenant-").
-const maxClusterIDLength = 63 - len(tenantNamespacePrefix)
+const maxClusterIDLength = 63 - len(TenantNamespacePrefix)
 
 // ClusterIDPattern is what a cluster ID looks like: a DNS label.
 const ClusterIDPattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -89,7 +90,7 @@ func ValidateClusterID(id string) error {
 
 // TenantNamespace names the namespace of the peering with a cluster. Users may choose
 // another name: find it by LabelTenantNamespace and LabelRemoteClusterID first.
-func TenantNamespace(remoteClusterID string) string { return tenantNamespacePrefix + remoteClusterID }
+func TenantNamespace(remoteClusterID string) string { return TenantNamespacePrefix + remoteClusterID }
 
 // RemoteNamespaceName names the remote namespace with the strategy DefaultName. It is not
 // shortened: a name over 63 characters cannot be created.

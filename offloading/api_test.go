@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,6 +38,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -45,6 +48,9 @@ import (
 type cluster struct {
 	client.Client
 	server *apitest.Server
+	port   int
+	// stop ends the controllers, before the test does.
+	stop func()
 }
 
 func start(t *testing.T) cluster {
@@ -54,12 +60,11 @@ func start(t *testing.T) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := cluster{c, server}
-	port := freePort(t)
+	k := cluster{Client: c, server: server, port: freePort(t)}
 	k.create(t, namespace("liqo", nil))
-	k.webhooks(t, port)
+	k.webhooks(t, k.port)
 	k.bind(t, "controller", "../deploy/liqo/files/rbac/controller.yaml")
-	run(t, server.ConfigFor("controller"), port)
+	k.stop = run(t, server.ConfigFor("controller"), k.port)
 	return k
 }
 
@@ -131,8 +136,8 @@ func (k cluster) webhooks(t *testing.T, port int) {
 	})
 }
 
-// run starts the room in a manager set up like that of the controller role.
-func run(t *testing.T, config *rest.Config, port int) {
+// run starts the room in a manager set up like that of the controller role, and returns how to end it.
+func run(t *testing.T, config *rest.Config, port int) func() {
 	t.Helper()
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -146,7 +151,7 @@ func run(t *testing.T, config *rest.Config, port int) {
 	for _, r := range offloading.Controllers(offloading.Options{
 		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true},
 		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName},
-		RuntimeClass:   api.RuntimeClassName, EnforceResources: true, WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
+		RuntimeClass:   api.RuntimeClassName, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
 	}) {
 		if err := r.Register(mgr); err != nil {
 			t.Fatal(err)
@@ -155,12 +160,14 @@ func run(t *testing.T, config *rest.Config, port int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("manager: %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func namespace(name string, set map[string]string) *corev1.Namespace {
@@ -334,13 +341,22 @@ func TestProvider(t *testing.T) {
 	nsmap := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Name: "milan", Namespace: "tenant-turin", Labels: map[string]string{api.LabelReplicated: api.True},
 	}}
-	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin", "bad": "kube-system"}
+	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin", "bad": "kube-system", "refused": "refused-turin"}
+	k.refuseNamespace(t, "refused-turin")
 	k.create(t, namespace("tenant-turin", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"}), quota, nsmap)
 	k.until(t, "mapping", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(nsmap), nsmap)
 		current := nsmap.Status.CurrentMapping
 		if err == nil && (current["demo"].Phase != offloadingv1beta1.NamespaceAccepted || current["bad"].Phase != offloadingv1beta1.NamespaceCreationLoopBackOff) {
 			err = fmt.Errorf("mapping %v", current)
+		}
+		return err
+	})
+	k.until(t, "the refusal of a namespace", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(nsmap), nsmap)
+		stalled := meta.FindStatusCondition(nsmap.Status.Conditions, ctl.ConditionStalled)
+		if err == nil && (stalled == nil || !strings.Contains(stalled.Message, "refused-turin") || !strings.Contains(stalled.Message, "not here")) {
+			err = fmt.Errorf("conditions %v", nsmap.Status.Conditions)
 		}
 		return err
 	})
@@ -365,6 +381,11 @@ func TestProvider(t *testing.T) {
 	if err := consumer.Create(ctx, strange); !apierrors.IsForbidden(err) {
 		t.Errorf("pod of another origin: %v", err)
 	}
+	bold := shadow("bold", "0")
+	bold.Spec.Pod.HostNetwork = true
+	if err := consumer.Create(ctx, bold); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "hostNetwork is not granted to pods of consumers") {
+		t.Errorf("pod on the host's network: %v", err)
+	}
 	pods := &corev1.PodList{}
 	k.until(t, "pods", func(ctx context.Context) error {
 		err := k.List(ctx, pods, client.InNamespace("demo-turin"))
@@ -374,9 +395,34 @@ func TestProvider(t *testing.T) {
 		return err
 	})
 	k.isNotTaken(t, foreign)
+	k.tellsRefusals(t, consumer, shadow("privileged", "0"))
 	k.followsItsShadow(t, &pods.Items[1])
 	k.comesBack(t, &pods.Items[2])
+	k.comesBackAfterADrain(t, &pods.Items[3])
+	k.runsOnce(t, consumer, quota, shadow("job", "1"))
 	k.endProvider(t, nsmap)
+}
+
+// refuseNamespace lets a policy of the cluster refuse a namespace.
+func (k cluster) refuseNamespace(t *testing.T, name string) {
+	t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "names"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{"CREATE"},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+		},
+	}}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "object.metadata.name != '" + name + "'", Message: "not here"}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "names"}}
+	binding.Spec.PolicyName, binding.Spec.ValidationActions = "names", []admissionregistrationv1.ValidationAction{"Deny"}
+	k.create(t, policy, binding)
+	k.until(t, "policy", func(ctx context.Context) error {
+		if err := k.Create(ctx, namespace(name, nil), client.DryRunAll); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("not yet in force: %w", err)
+		}
+		return nil
+	})
 }
 
 // isNotTaken: a pod made by somebody else stays as it was, the ShadowPod of its name says so, and
@@ -405,6 +451,53 @@ func (k cluster) isNotTaken(t *testing.T, foreign *corev1.Pod) {
 		err := k.Get(ctx, client.ObjectKeyFromObject(foreign), &now)
 		if err == nil && now.Labels[api.LabelManagedBy] == "" {
 			err = fmt.Errorf("still the foreign one")
+		}
+		return err
+	})
+}
+
+// tellsRefusals: what the API server refuses when the pod is made is told on the ShadowPod, in
+// time for home to show it within 5 s, and is tried again.
+func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *offloadingv1beta1.ShadowPod) {
+	t.Helper()
+	ctx := t.Context()
+	shadow.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	if err := consumer.Create(ctx, shadow); err != nil {
+		t.Fatal(err)
+	}
+	made := time.Now()
+	k.until(t, "event about the refusal", func(ctx context.Context) error {
+		var events eventsv1.EventList
+		err := k.List(ctx, &events, client.InNamespace(shadow.Namespace))
+		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "ApplyRefused" && e.Regarding.Name == shadow.Name && strings.Contains(e.Note, "violates PodSecurity")
+		}) {
+			err = fmt.Errorf("none among %d", len(events.Items))
+		}
+		return err
+	})
+	if took := time.Since(made); took > 4*time.Second {
+		t.Errorf("the refusal was told after %s", took)
+	}
+	k.until(t, "condition", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
+		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, ctl.ConditionStalled) {
+			err = fmt.Errorf("conditions %v", shadow.Status.Conditions)
+		}
+		return err
+	})
+	ns := namespace(shadow.Namespace, nil)
+	allow := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
+	if err := k.Patch(ctx, ns, allow); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "the pod once it is allowed", func(ctx context.Context) error {
+		return k.Get(ctx, client.ObjectKeyFromObject(shadow), &corev1.Pod{})
+	})
+	k.until(t, "condition after", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
+		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, ctl.ConditionReady) {
+			err = fmt.Errorf("conditions %v", shadow.Status.Conditions)
 		}
 		return err
 	})
@@ -469,14 +562,86 @@ func (k cluster) comesBack(t *testing.T, pod *corev1.Pod) {
 	if err := k.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	k.hasPhase(t, pod, corev1.PodRunning)
+}
+
+// drain ends a pod as a drain and the kubelet of its node do: a deletion with grace, the phase
+// of its containers, the end.
+func (k cluster) drain(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	ctx := t.Context()
+	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if err := k.SubResource("binding").Create(ctx, pod, bind); err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
+		if err := k.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"`+phase+`"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if phase == corev1.PodRunning {
+			k.hasPhase(t, pod, phase)
+			if err := k.Delete(ctx, pod, client.GracePeriodSeconds(60)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := k.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hasPhase waits until the ShadowPod of a pod says its phase.
+func (k cluster) hasPhase(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
+	t.Helper()
 	shadow := &offloadingv1beta1.ShadowPod{}
 	k.until(t, "phase", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), shadow)
-		if err == nil && shadow.Status.Phase != corev1.PodRunning {
+		if err == nil && shadow.Status.Phase != phase {
 			err = fmt.Errorf("phase %q", shadow.Status.Phase)
 		}
 		return err
 	})
+}
+
+// comesBackAfterADrain: what a kubelet reports of a pod that is removed is not its end.
+func (k cluster) comesBackAfterADrain(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	before := pod.UID
+	k.drain(t, pod)
+	k.until(t, "pod again", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.UID == before {
+			err = fmt.Errorf("the same pod")
+		}
+		return err
+	})
+}
+
+// runsOnce: a pod that runs to its end is not made anew after it had a node, also when nobody
+// could see how it ended.
+func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadingv1beta1.Quota, job *offloadingv1beta1.ShadowPod) {
+	t.Helper()
+	ctx := t.Context()
+	quota.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("11")
+	if err := k.Update(ctx, quota); err != nil {
+		t.Fatal(err)
+	}
+	job.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever
+	k.until(t, "room for the job", func(ctx context.Context) error { return consumer.Create(ctx, job) })
+	pod := &corev1.Pod{}
+	k.until(t, "pod of the job", func(ctx context.Context) error { return k.Get(ctx, client.ObjectKeyFromObject(job), pod) })
+	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if err := k.SubResource("binding").Create(ctx, pod, bind); err != nil {
+		t.Fatal(err)
+	}
+	k.hasPhase(t, pod, corev1.PodPending)
+	if err := k.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	k.hasPhase(t, pod, corev1.PodFailed)
+	if err := k.Get(ctx, client.ObjectKeyFromObject(job), pod); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod of a job was made anew: %v", err)
+	}
 }
 
 // endProvider takes the map back: only the namespace made for it goes.

@@ -13,12 +13,14 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -51,6 +53,9 @@ func (r *drainReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil || vn == nil || vn.DeletionTimestamp == nil {
 		return reconcile.Result{}, err
 	}
+	if its, err := r.hasNode(ctx, vn); err != nil || !its {
+		return reconcile.Result{}, err
+	}
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": vn.Name}); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list pods of node %s: %w", vn.Name, err)
@@ -66,6 +71,17 @@ func (r *drainReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: evictInterval}, errors.Join(errs...)
+}
+
+// hasNode reports whether the node of the virtual node's name is its own: a real one, or that of a
+// virtual node that came first, was in its way.
+func (r *drainReconciler) hasNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
+	node, err := optional(ctx, r.client, types.NamespacedName{Name: vn.Name}, &corev1.Node{})
+	if err != nil || node == nil || node.Labels[api.LabelType] != api.TypeVirtualNode {
+		return false, err
+	}
+	first, err := firstNamed(ctx, r.client, vn.Name)
+	return first != nil && first.UID == vn.UID, err
 }
 
 // evict asks for a pod's end. A budget that forbids it for now is no error: it is asked again.

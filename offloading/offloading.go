@@ -30,6 +30,8 @@ type Options struct {
 	RuntimeClass string
 	// EnforceResources says that ShadowPods are checked against Quotas.
 	EnforceResources bool
+	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
+	PodSecurity string
 	// DenyDirectConnections says that addresses of third clusters are never reached directly.
 	DenyDirectConnections bool
 	// ReplaceLostPods says that offloaded pods that terminate on a node that is not ready are
@@ -56,7 +58,7 @@ func Controllers(o Options) []ctl.Registrar {
 		cordon(),
 		drain{},
 		servingCertificates{},
-		remoteNamespaces(),
+		remoteNamespaces(o),
 		shadowPod(o, quota),
 		shadowEndpointSlice(o),
 		admissionServer{options: o, reservations: newReservations()},

@@ -25,7 +25,7 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote,verbs=bind
 
 // remoteNamespaces makes the namespaces consumers ask for.
-func remoteNamespaces() ctl.Registrar {
+func remoteNamespaces(o Options) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.NamespaceMap, plan.RemoteNamespacesInput]{
 		Name:      "remotenamespaces",
 		Finalizer: api.FinalizerNamespaceMap,
@@ -33,7 +33,7 @@ func remoteNamespaces() ctl.Registrar {
 		Owns:      []client.Object{&rbacv1.RoleBinding{}},
 		Watches:   []ctl.Watch{{Kind: &corev1.Namespace{}, Map: mapsWishing}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
-			in := plan.RemoteNamespacesInput{Root: root, Namespaces: map[string]corev1.Namespace{}}
+			in := plan.RemoteNamespacesInput{Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{}}
 			var list corev1.NamespaceList
 			if err := r.List(ctx, &list); err != nil {
 				return in, fmt.Errorf("list namespaces: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,15 +28,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 
 // shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
-// quota decides one after the other. Conditions would cost a write a pod, so they are left out.
+// quota decides one after the other.
 func shadowPod(o Options, quota *ledger) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
-		Name:    "shadowpod",
-		Owns:    []client.Object{&corev1.Pod{}},
-		Creates: []client.Object{&corev1.Pod{}},
-		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
-		Quiet:   true,
-		Workers: workersOr(o.ShadowPodWorkers, 10),
+		Name:     "shadowpod",
+		Owns:     []client.Object{&corev1.Pod{}},
+		Creates:  []client.Object{&corev1.Pod{}},
+		Watches:  []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
+		Numerous: true,
+		Workers:  workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
 			return gatherShadowPod(ctx, r, root, o, quota)
 		},
@@ -54,6 +55,11 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		return in, nil
 	}
 	in.Pod = nil // somebody else's; the create will tell
+	if plan.RunsToEnd(root) {
+		if err := confirmAbsence(ctx, r, &in); err != nil || in.Pod != nil {
+			return in, err
+		}
+	}
 	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
 		return in, err
 	}
@@ -61,6 +67,28 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		in.Refusal, err = quota.admit(ctx, r, root)
 	}
 	return in, err
+}
+
+// confirmAbsence asks the API server whether a pod that must not run twice has vanished or was
+// never made: of its phase and of the pod itself the cache may each be late.
+func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) error {
+	root, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &offloadingv1beta1.ShadowPod{})
+	if err != nil {
+		return err
+	}
+	if root == nil || root.UID != in.Root.UID {
+		in.Root.Status.Phase = corev1.PodFailed // it is gone; nothing is made for it any more
+		return nil
+	}
+	in.Root.Status = root.Status
+	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
+		return nil // no pod of it was seen; the create tells of one
+	}
+	pod, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
+	if err == nil && pod != nil && metav1.IsControlledBy(pod, root) {
+		in.Pod = pod
+	}
+	return err
 }
 
 // configurationOf is the mapping of a peer's addresses, nil when the clusters are not networked.

@@ -44,6 +44,7 @@ func virtualNode(o Options) ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
 			{Kind: &corev1.Node{}, Map: virtualNodesNamed},
+			{Kind: &offloadingv1beta1.VirtualNode{}, Map: virtualNodesNamed},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(all)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
@@ -53,7 +54,7 @@ func virtualNode(o Options) ctl.Registrar {
 	}
 }
 
-// virtualNodesNamed leads from a Node to the virtual node of its name.
+// virtualNodesNamed leads from a Node, or a virtual node, to the virtual nodes of its name.
 func virtualNodesNamed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &list); err != nil {
@@ -78,11 +79,45 @@ func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta
 	if in.Deployment, err = optional(ctx, r, deployment, &appsv1.Deployment{}); err != nil {
 		return in, err
 	}
+	if in.Namesake, err = olderNamesake(ctx, r, root); err != nil {
+		return in, err
+	}
 	if root.DeletionTimestamp != nil {
 		return gatherDismantling(ctx, r, in)
 	}
 	in.Options, err = optional(ctx, r, optionsOf(root, o), &offloadingv1beta1.VkOptionsTemplate{})
 	return in, err
+}
+
+// olderNamesake is the namespace of another virtual node that has this one's name and came first:
+// both would write one Node.
+func olderNamesake(ctx context.Context, r client.Reader, root *offloadingv1beta1.VirtualNode) (string, error) {
+	first, err := firstNamed(ctx, r, root.Name)
+	if err != nil || first == nil || first.UID == root.UID {
+		return "", err
+	}
+	return first.Namespace, nil
+}
+
+// firstNamed is the oldest virtual node of a name, whose Node it is; nil when there is none.
+func firstNamed(ctx context.Context, r client.Reader, name string) (*offloadingv1beta1.VirtualNode, error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	var first *offloadingv1beta1.VirtualNode
+	for i := range list.Items {
+		vn := &list.Items[i]
+		if vn.Name == name && (first == nil || older(vn, first)) {
+			first = vn
+		}
+	}
+	return first, nil
+}
+
+func older(a, b *offloadingv1beta1.VirtualNode) bool {
+	came := a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	return came < 0 || came == 0 && a.UID < b.UID
 }
 
 func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedName {
@@ -129,17 +164,8 @@ func cordon() ctl.Registrar {
 		Name:    "cordon",
 		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.VirtualNode{}, Map: nodeNamed}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.CordonInput, error) {
-			in := plan.CordonInput{Node: root}
-			var list offloadingv1beta1.VirtualNodeList
-			if err := r.List(ctx, &list); err != nil {
-				return in, fmt.Errorf("list virtual nodes: %w", err)
-			}
-			for i := range list.Items {
-				if list.Items[i].Name == root.Name {
-					in.VirtualNode = &list.Items[i]
-				}
-			}
-			return in, nil
+			vn, err := firstNamed(ctx, r, root.Name)
+			return plan.CordonInput{Node: root, VirtualNode: vn}, err
 		},
 		Plan: plan.Cordon,
 	}

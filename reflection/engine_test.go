@@ -394,6 +394,12 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		})
 	}
 	w.event("web", "Backoffish", "said Backoffish (remote)")
+	w.create(w.remote, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "web.refused", Namespace: remoteNS},
+		InvolvedObject: corev1.ObjectReference{Kind: "ShadowPod", Namespace: remoteNS, Name: "web", UID: w.shadow("web").UID},
+		Type:           corev1.EventTypeWarning, Reason: "ApplyRefused", Message: "not here",
+	})
+	w.event("web", "ApplyRefused", "not here (remote)")
 	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "web.started"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a routine event is shown (%v)", err)
 	}

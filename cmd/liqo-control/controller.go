@@ -57,7 +57,7 @@ type controllerFlags struct {
 	offloading                       bool
 	clusterLabels, defaultResources  map[string]string
 	ingressClasses, lbClasses        []string
-	limitsEnforcement                string
+	limitsEnforcement, podSecurity   string
 	defaultClass, tlsCompatibility   bool
 	apiServerAddress, ca             string
 	trustedCA                        bool
@@ -119,6 +119,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
 	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
+	fs.StringVar(&f.podSecurity, "pod-security", "baseline", "Pod Security level of namespaces made for consumers; empty sets none")
 	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
 	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
@@ -311,6 +312,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			DefaultOptions:        defaultOptions,
 			RuntimeClass:          f.runtimeClass,
 			EnforceResources:      f.enforceResources,
+			PodSecurity:           f.podSecurity,
 			DenyDirectConnections: f.denyDirectConnections,
 			ReplaceLostPods:       f.nodeFailure,
 			WebhookPort:           f.webhookPort,

@@ -14,6 +14,7 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -49,6 +50,8 @@ type Controller[R client.Object, In any] struct {
 	Finalizer string
 	// Quiet controllers write no conditions: another controller of the same root does.
 	Quiet bool
+	// Numerous roots are told only that they are blocked: conditions of all would cost a write each.
+	Numerous bool
 	// Gather reads everything Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Plan is pure: the same input gives the same plan in the same order.
@@ -102,6 +105,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
 		verdicts:   map[types.NamespacedName]Verdict{},
+		refused:    map[types.NamespacedName]time.Time{},
 	}
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R]()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true)})

@@ -9,12 +9,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +69,8 @@ type flaky struct {
 }
 
 func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && f.random.IntN(5) == 0 {
+	// The recorder tries an event again after 10 s only.
+	if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") && f.random.IntN(5) == 0 {
 		return nil, errors.New("write failed on purpose")
 	}
 	return f.RoundTripper.RoundTrip(r)
@@ -159,6 +162,22 @@ func ready(t *testing.T, c client.Client) string {
 	return ""
 }
 
+// events are the reasons of what was told last of the root: that it was refused, and that it is well.
+func events(t *testing.T, c client.Client) []string {
+	t.Helper()
+	var list eventsv1.EventList
+	if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, e := range list.Items {
+		if e.Reason == "ApplyRefused" && strings.Contains(e.Note, "No_Name") || e.Note == "resolved: ApplyRefused" {
+			told[e.Reason] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(told))
+}
+
 func eventually(t *testing.T, want string, got func() string) {
 	t.Helper()
 	last := ""
@@ -190,6 +209,14 @@ func TestLoop(t *testing.T) {
 		eventually(t, reason, told)
 		eventually(t, "a=3 c=4", made)
 	}
+
+	// What the API server refuses is told, and keeps nothing else from being made.
+	wish(t, c, map[string]string{"wish": "No_Name=1 c=4"})
+	eventually(t, "ApplyRefused", told)
+	eventually(t, "c=4", made)
+	wish(t, c, map[string]string{"wish": "a=3 c=4"})
+	eventually(t, "Ready", told)
+	eventually(t, "ApplyRefused Ready", func() string { return strings.Join(events(t, c), " ") })
 
 	// What somebody else deletes or edits comes back.
 	wish(t, c, map[string]string{"wish": "a=3 c=4"})

@@ -42,6 +42,8 @@ type loop[R client.Object, In any] struct {
 
 	mu       sync.Mutex
 	verdicts map[types.NamespacedName]Verdict
+	// refused says since when the API server has refused what a root wants.
+	refused map[types.NamespacedName]time.Time
 }
 
 // Reconcile makes one root's plan true.
@@ -77,7 +79,47 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
 		return reconcile.Result{RequeueAfter: foreignInterval}, nil
 	}
+	if refusal(err) {
+		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
+		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
 	return reconcile.Result{RequeueAfter: plan.After}, err
+}
+
+const (
+	// refusalTold is how long the API server must refuse before the user is told: of a namespace
+	// just made it refuses pods until its service account is there, for parts of a second.
+	refusalTold = time.Second
+	// refusalRetry is the first time between two attempts; it doubles.
+	refusalRetry = 50 * time.Millisecond
+	// refusedInterval is how often a lasting refusal is tried again: no event tells when a quota
+	// has room or a policy has changed.
+	refusedInterval = 15 * time.Second
+)
+
+// refusedFor is how long the API server has refused what a root wants; 0 means that it does not.
+func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since, known := l.refused[key]
+	switch {
+	case err == nil:
+		delete(l.refused, key)
+		return 0
+	case !refusal(err):
+		return 0
+	case !known:
+		since = time.Now()
+		l.refused[key] = since
+	}
+	return time.Since(since)
+}
+
+// refusal tells that somebody has to change something: a policy, a quota, the object itself.
+func refusal(err error) bool {
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
+		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // act applies the plan and reports whether it is complete and nothing is left to prune. One
@@ -312,25 +354,34 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 }
 
 // tell writes the verdict where the user looks: into the conditions, and as an event when the
-// root gets stuck or recovers.
+// root gets stuck or recovers; of a root without conditions also when it waits.
 func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error) error {
+	key := client.ObjectKeyFromObject(root)
 	var foreign errForeign
 	switch {
 	case errors.As(failure, &foreign):
 		v = Verdict{Blocked, foreign.kind + "Exists", foreign.Error()}
+	case l.refusedFor(key, failure) > refusalTold:
+		v = Verdict{Blocked, "ApplyRefused", failure.Error()}
 	case failure != nil:
 		v = Verdict{Waiting, "ApplyFailed", failure.Error()}
 	}
-	key := client.ObjectKeyFromObject(root)
 	l.mu.Lock()
 	last, known := l.verdicts[key]
-	l.verdicts[key] = v
+	if failed := v.State == Waiting && failure != nil; !failed || last.State != Blocked {
+		l.verdicts[key] = v // a write that failed on the way does not unblock
+	}
 	l.mu.Unlock()
 	if known && last.State == Blocked && v.State == Ready {
 		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "resolved: %s", last.Reason)
 	}
-	if v.State == Blocked && last != v {
+	_, conditioned := any(root).(Conditioned)
+	switch {
+	case last == v:
+	case v.State == Blocked:
 		l.recorder.Eventf(root, nil, corev1.EventTypeWarning, v.Reason, "Reconcile", "%s", v.Message)
+	case v.State == Waiting && failure == nil && !conditioned && !l.Quiet:
+		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, v.Reason, "Reconcile", "%s", v.Message)
 	}
 	if l.Quiet || root.GetDeletionTimestamp() != nil && v.State == Ready {
 		return nil
@@ -340,13 +391,14 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 
 // conditionsOf applies Ready, Reconciling and Stalled to a root that has standard conditions.
 func (l *loop[R, In]) conditionsOf(ctx context.Context, root R, v Verdict) error {
-	if _, ok := any(root).(Conditioned); !ok {
+	conditioned, ok := any(root).(Conditioned)
+	if !ok || l.Numerous && v.State != Blocked && len(*conditioned.GetConditions()) == 0 {
 		return nil
 	}
 	desired := newRoot[R]()
 	desired.SetName(root.GetName())
 	desired.SetNamespace(root.GetNamespace())
-	*any(desired).(Conditioned).GetConditions() = conditions(*any(root).(Conditioned).GetConditions(), v, root.GetGeneration())
+	*any(desired).(Conditioned).GetConditions() = conditions(*conditioned.GetConditions(), v, root.GetGeneration())
 	content, err := statusOnly(desired)
 	if err != nil {
 		return err
@@ -365,6 +417,7 @@ func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.verdicts, key)
+	delete(l.refused, key)
 }
 
 func (l *loop[R, In]) kind(obj client.Object) schema.GroupVersionKind {

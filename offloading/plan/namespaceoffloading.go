@@ -4,11 +4,13 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -53,7 +55,8 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
-			phases = append(phases, m.Status.CurrentMapping[in.Root.Namespace].Phase)
+			state, _ := stateAt(m, in.Root.Namespace, name)
+			phases = append(phases, state)
 		}
 	}
 	for range pending {
@@ -139,26 +142,43 @@ func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.Offlo
 	case offloadingv1beta1.OffloadingInProgress:
 		return ctl.Wait(string(p), "waiting for the providers to create namespace %s", name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
-		return ctl.Wait(string(p), "namespace %s exists already where it must be created; remove it there or offload under another name", name)
+		return ctl.Wait(string(p), "namespace %s cannot be created everywhere; see remoteNamespacesConditions, and remove what is in its way or offload under another name", name)
 	}
 	return ctl.Plan{}
+}
+
+// stateAt is how a namespace stands at one peer, and what is wrong if it cannot be there. A peer
+// whose API server refuses to create it says so in the conditions of its copy of the map.
+func stateAt(m *offloadingv1beta1.NamespaceMap, local, remote string) (offloadingv1beta1.NamespacePhase, string) {
+	phase := m.Status.CurrentMapping[local].Phase
+	stalled := meta.FindStatusCondition(m.Status.Conditions, ctl.ConditionStalled)
+	switch {
+	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
+		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted", remote)
+	case phase == "" && stalled != nil && strings.Contains(stalled.Message, remote):
+		return offloadingv1beta1.NamespaceCreationLoopBackOff, stalled.Message
+	}
+	return phase, ""
 }
 
 // peerConditions tells how the namespace stands at one peer, which is wanted there or not.
 func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap, wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
 	current, there := m.Status.CurrentMapping[in.Root.Namespace]
+	state, trouble := stateAt(m, in.Root.Namespace, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
 	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected", "ClusterNotSelected")
 	list := offloadingv1beta1.RemoteNamespaceConditions{required}
 	if wanted || there {
 		reason := "Creating"
-		switch current.Phase {
+		switch state {
 		case offloadingv1beta1.NamespaceCreationLoopBackOff:
 			reason = "CreationLoopBackOff"
 		case offloadingv1beta1.NamespaceTerminating:
 			reason = "Terminating"
 		}
 		accepted := current.Phase == offloadingv1beta1.NamespaceAccepted
-		list = append(list, remoteCondition(offloadingv1beta1.NamespaceReady, accepted, "NamespaceCreated", reason))
+		ready := remoteCondition(offloadingv1beta1.NamespaceReady, accepted, "NamespaceCreated", reason)
+		ready.Message = trouble
+		list = append(list, ready)
 	}
 	before := in.Root.Status.RemoteNamespacesConditions[m.Name]
 	for i := range list {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -14,7 +15,8 @@ import (
 
 // AdmitPod gives the pod as it must be to run where its namespace's offloading says. The pod
 // itself is left as it is. A pod of the runtime class is not touched: the class brings selector
-// and toleration with it.
+// and toleration with it. Nor is one of a DaemonSet, which belongs to the node it is made for; and
+// one with a claim, whose volume is at home, goes elsewhere only if it asks for that or must.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -24,8 +26,12 @@ import (
 //	LocalAndRemote   terms      the terms, or type NotIn virtual-node
 func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) *corev1.Pod {
 	out := pod.DeepCopy()
-	if offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy ||
-		pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
+		pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass,
+		owner != nil && owner.Kind == "DaemonSet",
+		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && claims(&pod.Spec) && !asksForVirtualNodes(&pod.Spec):
 		return out
 	}
 	if !tolerates(pod.Spec.Tolerations) {
@@ -35,6 +41,27 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 		require(&out.Spec, terms)
 	}
 	return out
+}
+
+// claims reports whether the pod has a volume that is claimed for it.
+func claims(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
+
+// asksForVirtualNodes reports whether the pod itself selects virtual nodes.
+func asksForVirtualNodes(spec *corev1.PodSpec) bool {
+	if spec.NodeSelector[api.LabelType] == api.TypeVirtualNode {
+		return true
+	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == api.LabelType && r.Operator == corev1.NodeSelectorOpIn && slices.Contains(r.Values, api.TypeVirtualNode)
+		})
+	})
 }
 
 // tolerates reports whether virtual nodes are tolerated for ever.

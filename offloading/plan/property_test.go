@@ -56,20 +56,30 @@ func TestAddressesComeBack(t *testing.T) {
 	}
 }
 
-// TestQuotaIsNeverExceeded: however many pods are asked for, those admitted fit together.
+// TestQuotaIsNeverExceeded: however many pods are asked for, those admitted fit together, as the
+// API server completes their requests: of their containers, from their limits, or as a whole.
 func TestQuotaIsNeverExceeded(t *testing.T) {
+	milli := func(n uint16) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(n), resource.DecimalSI)}
+	}
 	fits := func(limit uint16, requests []uint16) bool {
-		quota := offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(limit), resource.DecimalSI)}}
-		used := corev1.ResourceList{}
-		for _, r := range requests {
-			pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(r), resource.DecimalSI)},
-			}}}}
+		quota := offloadingv1beta1.QuotaSpec{Resources: milli(limit)}
+		used, asked := corev1.ResourceList{}, int64(0)
+		for i, r := range requests {
+			pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: milli(r)}}}}
+			switch i % 3 {
+			case 1:
+				pod.Containers[0].Resources = corev1.ResourceRequirements{Limits: milli(r)}
+			case 2:
+				pod.Containers[0].Resources.Requests = milli(r / 2)
+				pod.Resources = &corev1.ResourceRequirements{Requests: milli(r)}
+			}
 			if plan.Refusal(plan.QuotaInput{Quota: quota, Used: used, Pod: pod}) == "" {
 				plan.Add(used, plan.Demand(&pod))
+				asked += int64(r)
 			}
 		}
-		return used.Cpu().MilliValue() <= int64(limit)
+		return asked <= int64(limit) && used.Cpu().MilliValue() == asked
 	}
 	if err := quick.Check(fits, nil); err != nil {
 		t.Error(err)

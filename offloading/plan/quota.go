@@ -14,29 +14,49 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Demand is what a pod asks for: per resource the larger of the sum of its containers and its
-// largest init container. Restartable init containers run beside the others, so they count with
-// both. A pod is one of "pods".
+// Demand is what a pod asks for: per resource what it asks for as a whole, or else the larger of
+// the sum of its containers and its largest init container; and the overhead of its runtime. What
+// has a limit and no request asks for the limit, as the API server fills it in. Restartable init
+// containers run beside the others, so they count with both. A pod is one of "pods".
 func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	sum, largest := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range spec.Containers {
-		Add(sum, spec.Containers[i].Resources.Requests)
+		Add(sum, requested(spec.Containers[i].Resources))
 	}
 	sidecars := corev1.ResourceList{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			Add(sidecars, c.Resources.Requests)
+			Add(sidecars, requested(c.Resources))
 			continue
 		}
 		alone := maps.Clone(sidecars)
-		Add(alone, c.Resources.Requests)
+		Add(alone, requested(c.Resources))
 		raise(largest, alone)
 	}
 	Add(sum, sidecars)
 	raise(sum, largest)
+	if whole := spec.Resources; whole != nil {
+		for name, limit := range whole.Limits {
+			if _, ok := sum[name]; !ok {
+				sum[name] = limit
+			}
+		}
+		maps.Copy(sum, whole.Requests)
+	}
+	Add(sum, spec.Overhead)
 	sum[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return sum
+}
+
+// requested are the requests of a container, with its limits where it has none.
+func requested(r corev1.ResourceRequirements) corev1.ResourceList {
+	out := maps.Clone(r.Limits)
+	if out == nil {
+		return r.Requests
+	}
+	maps.Copy(out, r.Requests)
+	return out
 }
 
 // Add adds the amounts of more to total.
@@ -71,10 +91,8 @@ func Refusal(in QuotaInput) string {
 	if in.Quota.Cordoned {
 		return "user is cordoned"
 	}
-	for _, c := range slices.Concat(in.Pod.InitContainers, in.Pod.Containers) {
-		if reason := unbounded(in.Quota.LimitsEnforcement, &c); reason != "" {
-			return reason
-		}
+	if reason := unbounded(in.Quota.LimitsEnforcement, &in.Pod); reason != "" {
+		return reason
 	}
 	demand := Demand(&in.Pod)
 	for _, name := range slices.Sorted(maps.Keys(demand)) {
@@ -85,22 +103,33 @@ func Refusal(in QuotaInput) string {
 	return ""
 }
 
-// unbounded says what a container leaves open that the enforcement wants to be set.
-func unbounded(enforcement offloadingv1beta1.LimitsEnforcement, c *corev1.Container) string {
+// unbounded says what a pod leaves open that the enforcement wants to be set: as a whole, or in
+// each of its containers.
+func unbounded(enforcement offloadingv1beta1.LimitsEnforcement, pod *corev1.PodSpec) string {
 	if enforcement != offloadingv1beta1.SoftLimitsEnforcement && enforcement != offloadingv1beta1.HardLimitsEnforcement {
 		return ""
 	}
-	requests := c.Resources.Requests
-	if requests.Cpu().IsZero() || requests.Memory().IsZero() {
-		return fmt.Sprintf("CPU and/or memory requests not set for container %s", c.Name)
+	hard := enforcement == offloadingv1beta1.HardLimitsEnforcement
+	if whole := pod.Resources; whole != nil && !whole.Requests.Cpu().IsZero() && !whole.Requests.Memory().IsZero() {
+		return unequal(hard, *whole, "the pod")
 	}
-	if enforcement == offloadingv1beta1.SoftLimitsEnforcement {
-		return ""
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+			return fmt.Sprintf("CPU and/or memory requests not set for container %s", c.Name)
+		}
+		if reason := unequal(hard, c.Resources, "container "+c.Name); reason != "" {
+			return reason
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		limit, ok := c.Resources.Limits[name]
-		if request := requests[name]; !ok || limit.Cmp(request) != 0 {
-			return fmt.Sprintf("%s limits and requests are not equal for container %s", name, c.Name)
+	return ""
+}
+
+// unequal says which request has no equal limit, if it has to.
+func unequal(hard bool, r corev1.ResourceRequirements, of string) string {
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		limit, ok := r.Limits[name]
+		if request := r.Requests[name]; hard && (!ok || limit.Cmp(request) != 0) {
+			return fmt.Sprintf("%s limits and requests are not equal for %s", name, of)
 		}
 	}
 	return ""

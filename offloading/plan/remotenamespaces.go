@@ -4,8 +4,10 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,15 +29,21 @@ type RemoteNamespacesInput struct {
 	Tenant corev1.Namespace
 	// Namespaces are the cluster's, by name: at least those the map wishes and those made for it.
 	Namespaces map[string]corev1.Namespace
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// PodSecurity is the Pod Security level of namespaces that have none; empty sets none.
+	PodSecurity string
 }
 
 // RemoteNamespaces plans the namespaces a consumer's map asks for, each with the binding that
 // lets the consumer's virtual nodes work there. A namespace that exists and was not made for
-// this map is never touched: its entry backs off until it goes. Only a namespace made for this
-// map is deleted.
+// this map is never touched: its entry backs off until it goes. Names that mean something in every
+// cluster are never given away, whether they are free or not. Only a namespace made for this map
+// is deleted.
 func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := ctl.Plan{}
+	var failed []string
 	current := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	wished := map[string]bool{}
 	for _, local := range slices.Sorted(maps.Keys(in.Root.Spec.DesiredMapping)) {
@@ -46,9 +54,15 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 		phase := in.phase(origin, remote, wished[remote])
 		current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 		wished[remote] = true
-		if phase != offloadingv1beta1.NamespaceCreationLoopBackOff {
-			p.Objects = append(p.Objects, in.objects(origin, local, remote)...)
+		if phase == offloadingv1beta1.NamespaceCreationLoopBackOff {
+			failed = append(failed, remote)
+			continue
 		}
+		p.Objects = append(p.Objects, in.objects(origin, local, remote)...)
+	}
+	if len(failed) > 0 {
+		p.Verdict = ctl.Wait("NamespaceNotFree", "%s exist already, are reserved or are no names; remove them here, or have the consumer offload under other names",
+			strings.Join(failed, ", ")).Verdict
 	}
 	p.Delete = in.unwished(wished, current)
 	if in.Root.DeletionTimestamp != nil {
@@ -67,7 +81,7 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 func (in RemoteNamespacesInput) phase(origin, remote string, taken bool) offloadingv1beta1.NamespacePhase {
 	ns, exists := in.Namespaces[remote]
 	switch {
-	case taken || origin == "" || len(validation.IsDNS1123Label(remote)) > 0 || exists && !in.ours(ns):
+	case taken || origin == "" || in.reserved(remote) || len(validation.IsDNS1123Label(remote)) > 0 || exists && !in.ours(ns):
 		return offloadingv1beta1.NamespaceCreationLoopBackOff
 	case exists && ns.DeletionTimestamp != nil:
 		return offloadingv1beta1.NamespaceTerminating
@@ -75,6 +89,13 @@ func (in RemoteNamespacesInput) phase(origin, remote string, taken bool) offload
 		return offloadingv1beta1.NamespaceAccepted
 	}
 	return ""
+}
+
+// reserved reports whether a namespace of this name has, or will have, a meaning here: who may
+// write in it could read another tenant's keys, or act as the cluster.
+func (in RemoteNamespacesInput) reserved(name string) bool {
+	return name == in.LiqoNamespace || name == api.StorageNamespace || name == metav1.NamespaceDefault ||
+		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
 }
 
 func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
@@ -97,14 +118,20 @@ func (in RemoteNamespacesInput) objects(origin, local, remote string) []client.O
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletRemote},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
 	}
-	if exists && ns.Labels[api.LabelRemoteClusterID] == origin && ns.Annotations[api.AnnotationOriginalName] == local {
+	if exists && ns.Labels[api.LabelRemoteClusterID] == origin && ns.Annotations[api.AnnotationOriginalName] == local &&
+		(ns.Labels[podSecurityLabel] != "" || in.PodSecurity == "") {
 		return []client.Object{binding}
 	}
 	return []client.Object{in.namespace(origin, local, remote), binding}
 }
 
+// podSecurityLabel is the level of pods the API server admits to a namespace:
+// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+// namespace is a wished namespace. A Pod Security level somebody chose for it stays.
 func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   remote,
 		Labels: map[string]string{api.LabelRemoteClusterID: origin},
 		Annotations: map[string]string{
@@ -112,6 +139,10 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 			api.AnnotationOriginalName:          local,
 		},
 	}}
+	if level := cmp.Or(in.Namespaces[remote].Labels[podSecurityLabel], in.PodSecurity); level != "" {
+		ns.Labels[podSecurityLabel] = level
+	}
+	return ns
 }
 
 // unwished are the namespaces made for this map that it no longer names. They are reported as

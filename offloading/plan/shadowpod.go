@@ -39,16 +39,27 @@ type ShadowPodInput struct {
 
 // ShadowPod plans the pod of a ShadowPod: as long as the ShadowPod stands the pod is created
 // again whenever it vanishes, unless it had finished. That keeps an offloaded pod alive while
-// its consumer is away.
+// its consumer is away. A pod that runs to its end (restartPolicy Never or OnFailure) is not run
+// a second time once it had a node: what it has done is not known.
 //
-//	pod       last phase           plan
-//	absent    Succeeded, Failed    nothing
-//	absent    other                pod, unless the quota refuses it
-//	present   any                  its metadata, and its phase as status, once it is settled
+//	pod       last phase         runs to its end   plan
+//	absent    Succeeded, Failed  –                 nothing
+//	absent    Pending, Running   yes               Failed as status
+//	absent    other              –                 pod, unless it asks too much or the quota refuses it
+//	another's any                –                 waits until the former ShadowPod's pod is gone
+//	present   any                yes               its metadata, and its phase once it has a node
+//	present   any                no                its metadata, and its phase once it is settled
+//	leaving   any                no                its metadata; its end is not the workload's
 func ShadowPod(in ShadowPodInput) ctl.Plan {
-	switch {
-	case in.Pod == nil && finished(in.Root.Status.Phase):
+	switch before := in.Root.Status.Phase; {
+	case in.Pod != nil && in.ofAnother():
+		return ctl.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
+	case in.Pod == nil && finished(before):
 		return ctl.Plan{}
+	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
+		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
+	case in.Pod == nil && presumption(&in.Root.Spec.Pod) != "":
+		return ctl.Block("PodForbidden", "%s; make the pod without it", presumption(&in.Root.Spec.Pod))
 	case in.Pod == nil && in.Refusal != "":
 		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
 		p.After = quotaInterval
@@ -58,12 +69,43 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	if in.Pod == nil || in.Pod.Status.Phase == "" || in.Pod.Status.Phase == in.Root.Status.Phase {
 		return p
 	}
-	if left := in.Root.CreationTimestamp.Add(settleTime).Sub(in.Now); left > 0 && !finished(in.Pod.Status.Phase) {
-		p.After = left
+	phase, settled := in.Pod.Status.Phase, in.Root.CreationTimestamp.Add(settleTime)
+	switch {
+	case RunsToEnd(in.Root) && !finished(phase) && in.Pod.Spec.NodeName == "":
+		return p // it cannot have run
+	case !RunsToEnd(in.Root) && finished(phase) && leaving(in.Pod):
+		return p
+	case !RunsToEnd(in.Root) && !finished(phase) && in.Now.Before(settled):
+		p.After = settled.Sub(in.Now)
 		return p
 	}
-	p.Status = &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: in.Pod.Status.Phase}}
+	p.Status = phaseStatus(phase)
 	return p
+}
+
+// ofAnother reports whether the pod was made for a ShadowPod that stood here before.
+func (in ShadowPodInput) ofAnother() bool {
+	owner := metav1.GetControllerOf(in.Pod)
+	return owner != nil && owner.UID != in.Root.UID
+}
+
+func phaseStatus(phase corev1.PodPhase) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: phase}}
+}
+
+// RunsToEnd reports whether the pod is one that ends by itself and must not be run twice.
+func RunsToEnd(root *offloadingv1beta1.ShadowPod) bool {
+	policy := root.Spec.Pod.RestartPolicy
+	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
+}
+
+// leaving reports whether somebody removes the pod: deletion, drain, preemption, garbage
+// collection. Before it vanishes a finished phase is written to it, by its kubelet or for it,
+// which says nothing of the workload. A pod its kubelet evicts stays and has failed.
+func leaving(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet
+	})
 }
 
 // settleTime is how long after its creation a ShadowPod says nothing of a pod that has not
@@ -135,7 +177,7 @@ func ShadowPodRefusal(in ShadowPodChange) string {
 	case origin != in.Origin:
 		return "origin Cluster ID label differs from the cluster this namespace belongs to"
 	case in.Old == nil:
-		return ""
+		return presumption(&in.New.Spec.Pod)
 	case creator == "":
 		return "missing creator label"
 	case creator != in.Old.Labels[api.LabelCreatorUser]:
@@ -144,6 +186,25 @@ func ShadowPodRefusal(in ShadowPodChange) string {
 		return "origin Cluster ID label cannot be modified"
 	case !equality.Semantic.DeepEqual(fixed(in.Old.Spec.Pod), fixed(in.New.Spec.Pod)):
 		return "only images, activeDeadlineSeconds and tolerations of the pod can be modified"
+	}
+	return ""
+}
+
+// presumption says what a pod asks for that is not a consumer's to have: the host it runs on, a
+// place past the scheduler, precedence over the pods of others. Virtual kubelets never ask for it.
+// What else a host must be kept from is refused by the Pod Security level of the namespace.
+func presumption(spec *corev1.PodSpec) string {
+	switch {
+	case spec.HostNetwork:
+		return "hostNetwork is not granted to pods of consumers"
+	case spec.HostPID:
+		return "hostPID is not granted to pods of consumers"
+	case spec.HostIPC:
+		return "hostIPC is not granted to pods of consumers"
+	case spec.NodeName != "":
+		return "nodeName is not granted to pods of consumers"
+	case spec.PriorityClassName != "" || spec.Priority != nil && *spec.Priority != 0:
+		return "priority is not granted to pods of consumers"
 	}
 	return ""
 }

@@ -130,6 +130,9 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 		Options: first[*offloadingv1beta1.VkOptionsTemplate](rest), Node: first[*corev1.Node](rest),
 		Deployment: first[*appsv1.Deployment](rest), Leases: values[*coordinationv1.Lease](rest),
 	}
+	if other := first[*offloadingv1beta1.VirtualNode](rest); other != nil {
+		in.Namesake = other.Namespace
+	}
 	for _, p := range values[*corev1.Pod](rest) {
 		if p.Labels[api.LabelVirtualNode] != "" {
 			in.KubeletPods = append(in.KubeletPods, p)
@@ -141,7 +144,7 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 }
 
 func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.Object) plan.RemoteNamespacesInput {
-	in := plan.RemoteNamespacesInput{Root: root, Namespaces: map[string]corev1.Namespace{}}
+	in := plan.RemoteNamespacesInput{Root: root, PodSecurity: "baseline", LiqoNamespace: "liqo", Namespaces: map[string]corev1.Namespace{}}
 	for _, ns := range values[*corev1.Namespace](rest) {
 		in.Namespaces[ns.Name] = ns
 	}

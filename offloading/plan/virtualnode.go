@@ -41,6 +41,9 @@ type VirtualNodeInput struct {
 	Node *corev1.Node
 	// Deployment is the virtual kubelet's; nil before it exists.
 	Deployment *appsv1.Deployment
+	// Namesake is the namespace of an older virtual node of the same name, whose Node it is; empty
+	// when there is none.
+	Namesake string
 	// KubeletPods are the virtual kubelet's.
 	KubeletPods []corev1.Pod
 	// Pods are those on the node; read only while the virtual node is being deleted.
@@ -63,15 +66,31 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 	case in.Root.DeletionTimestamp != nil:
 		return dismantle(in)
 	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
-		return ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name)
+		return in.cannot(ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))
+	case in.Namesake != "":
+		return in.cannot(ctl.Block("VirtualNodeExists", "namespace %s has a virtual node of this name; create this one under another name", in.Namesake))
 	case in.Options == nil:
-		return ctl.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef")
+		return in.cannot(ctl.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef"))
 	case in.Root.Spec.KubeconfigSecretRef == nil || in.Root.Spec.KubeconfigSecretRef.Name == "":
-		return ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef")
+		return in.cannot(ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
 	objects := append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
 	return ctl.Plan{Objects: objects, Fill: filled, Status: virtualNodeStatus(in, progress(in, filled))}
+}
+
+// cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.
+func (in VirtualNodeInput) cannot(p ctl.Plan) ctl.Plan {
+	s := step{offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating}
+	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
+		s.kubelet = offloadingv1beta1.VirtualNodeRunning
+	}
+	status := virtualNodeStatus(in, s)
+	for i := range status.Status.Conditions {
+		status.Status.Conditions[i].Reason, status.Status.Conditions[i].Message = p.Reason, p.Message
+	}
+	p.Status = status
+	return p
 }
 
 // defaulted fills in what the user left open. The Deployment's template is not filled in: it
@@ -140,8 +159,8 @@ func nodeReady(node *corev1.Node) bool {
 // Kubernetes collects what its missing Node leaves.
 func dismantle(in VirtualNodeInput) ctl.Plan {
 	node := in.Node
-	if node != nil && node.Labels[api.LabelType] != api.TypeVirtualNode {
-		node = nil
+	if node != nil && (node.Labels[api.LabelType] != api.TypeVirtualNode || in.Namesake != "") {
+		node = nil // somebody else's
 	}
 	var pods []client.Object
 	if node != nil {

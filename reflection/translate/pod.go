@@ -26,18 +26,18 @@ const (
 )
 
 // Pod pushes a pod as ShadowPod. Its spec is written once: later only labels and annotations
-// follow. A finished pod is not started again, and the ShadowPod of a former pod of the same
-// name is given up first. While the provider is not reachable nothing changes.
+// follow. A finished pod is not started again, nor is one that runs to its end and had started, and
+// the ShadowPod of a former pod of the same name is given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
-		if finished(home) {
+		if finished(home) || ranOnce(home) {
 			return nil
 		}
 		out := &offv1beta1.ShadowPod{ObjectMeta: v.podMetadata(home, metav1.ObjectMeta{})}
 		out.Spec.Pod = podSpec(home, v)
 		return out
 	}
-	if uid := remote.Annotations[HomeUIDAnnotation]; uid != "" && uid != string(home.UID) {
+	if !madeFor(home, remote.Annotations) {
 		return nil
 	}
 	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {

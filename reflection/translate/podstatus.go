@@ -26,6 +26,8 @@ const (
 	reasonRemoteTerminated = "RemotePodTerminated"
 	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
 	reasonUnavailable = "RemoteUnavailable"
+	// reasonReplaced: the provider removes the remote pod and makes another; wait.
+	reasonReplaced = "RemotePodReplaced"
 )
 
 // EarlierRestartsAnnotation on a home pod holds the restarts of former remote pods, once the
@@ -38,8 +40,10 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	finished        –           –               –                stays
 //	waiting         not mapped  –               –                Pending, OffloadingBackOff
 //	had started     not mapped  –               –                Failed, OffloadingAborted
+//	any             mapped      removed there   –                stays, not ready: another will be made
 //	any             mapped      kubelet spoke   –                the remote status, translated
 //	any             mapped      none            finished         that phase, RemotePodTerminated
+//	ran to its end  mapped      none            is gone          Failed, RemotePodTerminated
 //	any             mapped      none or silent  anything else    stays
 //
 // remote is the pod made from shadow; either may be nil.
@@ -47,26 +51,67 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if finished(home) {
 		return home
 	}
+	if shadow != nil && !madeFor(home, shadow.Annotations) {
+		shadow = nil
+	}
+	if remote != nil && !madeFor(home, remote.Annotations) {
+		remote = nil
+	}
 	out := home.DeepCopy()
 	switch {
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
+	case remote != nil && replaced(home, shadow, remote):
+		negateReady(out.Status.Conditions, reasonReplaced, "the provider removes the pod and makes it anew")
 	case remote != nil && told(remote):
 		pullStatus(out, remote, v)
 	case remote == nil && shadow != nil && ended(shadow.Status.Phase):
-		out.Status.Phase, out.Status.Reason = shadow.Status.Phase, reasonRemoteTerminated
-		negate(out.Status.Conditions, reasonRemoteTerminated)
+		terminated(&out.Status, shadow.Status.Phase)
+	case remote == nil && shadow == nil && ranOnce(home):
+		terminated(&out.Status, corev1.PodFailed)
 	case out.Status.Reason == reasonBackOff:
 		out.Status.Reason = ""
 	}
 	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {
-		negateReady(out.Status.Conditions)
+		negateReady(out.Status.Conditions, reasonUnavailable, "the provider cannot be reached")
 	}
 	return out
 }
 
+// madeFor reports whether what has these annotations at the provider was made for this home pod,
+// not for a former one of its name.
+func madeFor(home *corev1.Pod, annotations map[string]string) bool {
+	uid := annotations[HomeUIDAnnotation]
+	return uid == "" || uid == string(home.UID)
+}
+
+// replaced reports whether the remote pod is removed though home wants it: by a drain, a deletion,
+// a preemption, the garbage collector. It is made anew, so the end its kubelet reports is not
+// that of the workload. A pod that runs to its end is not made anew.
+func replaced(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod) bool {
+	if home.DeletionTimestamp != nil || runsToEnd(home) || shadow != nil && ended(shadow.Status.Phase) {
+		return false
+	}
+	disrupted := condition(remote.Status.Conditions, corev1.DisruptionTarget)
+	return remote.DeletionTimestamp != nil || disrupted != nil && disrupted.Status == corev1.ConditionTrue &&
+		disrupted.Reason != corev1.PodReasonTerminationByKubelet
+}
+
+func runsToEnd(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
+// ranOnce reports whether a pod has started that must not run a second time.
+func ranOnce(home *corev1.Pod) bool { return runsToEnd(home) && home.Status.StartTime != nil }
+
 func ended(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// terminated is the end of a pod whose remote pod is no more.
+func terminated(s *corev1.PodStatus, phase corev1.PodPhase) {
+	s.Phase, s.Reason = phase, reasonRemoteTerminated
+	negate(s.Conditions, reasonRemoteTerminated)
 }
 
 // told says whether a remote status holds more than that the pod exists and has a node, which
@@ -98,11 +143,11 @@ func negate(conditions []corev1.PodCondition, reason string) {
 	}
 }
 
-func negateReady(conditions []corev1.PodCondition) {
+func negateReady(conditions []corev1.PodCondition, reason, message string) {
 	for i := range conditions {
 		c := &conditions[i]
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reasonUnavailable, "the provider cannot be reached"
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
 		}
 	}
 }
@@ -187,6 +232,7 @@ func condition(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.Pod
 //	remote pod started at   annotation                       home count
 //	t1                      –                                remote count
 //	t2 (made anew)          {since: t2, counts: home at t1}  counts + remote count
+//	– (waits for a node)    {since: –, counts: home at t2}   –
 //	t3                      {since: t3, counts: home at t2}  counts + remote count
 type earlierRestarts struct {
 	Since  metav1.Time      `json:"since"`
@@ -196,27 +242,22 @@ type earlierRestarts struct {
 // addRestarts adds the restarts of former remote pods to the counts in out, whose status before
 // was home.
 func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
-	started := out.Status.StartTime
-	if started == nil {
-		return
-	}
 	var earlier earlierRestarts
 	known := json.Unmarshal([]byte(out.Annotations[EarlierRestartsAnnotation]), &earlier) == nil
-	switch {
-	case known && earlier.Since.Equal(started):
-	case home.StartTime == nil || home.StartTime.Equal(started):
+	anew := home.StartTime != nil && !home.StartTime.Equal(out.Status.StartTime)
+	if !known && !anew {
 		return // the first remote pod
-	default:
-		earlier = earlierRestarts{Since: *started, Counts: counts(home)}
-		text, err := json.Marshal(earlier)
-		if err != nil {
-			return // a time and numbers always encode
-		}
-		out.Annotations = maps.Clone(out.Annotations)
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
-		}
-		out.Annotations[EarlierRestartsAnnotation] = string(text)
+	}
+	var started metav1.Time
+	if out.Status.StartTime != nil {
+		started = *out.Status.StartTime
+	}
+	if anew {
+		earlier.Counts = counts(earlier.Counts, home)
+	}
+	if anew || !earlier.Since.Equal(&started) {
+		earlier.Since = started
+		note(out, earlier)
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses, out.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -225,8 +266,24 @@ func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
 	}
 }
 
-func counts(s *corev1.PodStatus) map[string]int32 {
-	out := map[string]int32{}
+func note(out *corev1.Pod, earlier earlierRestarts) {
+	text, err := json.Marshal(earlier)
+	if err != nil {
+		return // a time and numbers always encode
+	}
+	out.Annotations = maps.Clone(out.Annotations)
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[EarlierRestartsAnnotation] = string(text)
+}
+
+// counts are those a home pod shows, and those known before of containers it does not show.
+func counts(before map[string]int32, s *corev1.PodStatus) map[string]int32 {
+	out := maps.Clone(before)
+	if out == nil {
+		out = map[string]int32{}
+	}
 	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for _, c := range statuses {
 			out[c.Name] = c.RestartCount

@@ -43,6 +43,11 @@ type NamespaceMapStatus struct {
 	// CurrentMapping gives the remote namespace for each local namespace.
 	// +optional
 	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
+	// Conditions say whether the provider has all namespaces and, if not, why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NamespaceMap lists the namespaces wanted at one provider; replicated from consumer to provider.
@@ -63,6 +68,9 @@ type NamespaceMap struct {
 	// +optional
 	Status NamespaceMapStatus `json:"status,omitzero"`
 }
+
+// GetConditions returns the conditions for reading and writing.
+func (x *NamespaceMap) GetConditions() *[]metav1.Condition { return &x.Status.Conditions }
 
 // NamespaceMapList is a list of NamespaceMap.
 // +kubebuilder:object:root=true
