@@ -561,7 +561,8 @@ func TestSeveralPorts(t *testing.T) {
 		a.Pod.Asks("udp", "", "10.71.1.2:80", 1000)
 	}
 	for n, after := range sent(a.gateways[0]) {
-		if carried := after - sentA[n]; (carried < 10_000) != (n < 2) {
+		// A third of 10 datagrams of 1000 bytes would be 3; the last may still be on its way.
+		if carried := after - sentA[n]; (carried < 5000) != (n < 2) {
 			t.Errorf("while two are silent tunnel %d carried %d bytes", n, carried)
 		}
 	}

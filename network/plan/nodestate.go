@@ -4,7 +4,7 @@
 package plan
 
 import (
-	"cmp"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -54,9 +54,8 @@ func NodeState(in NodeStateInput) State {
 	return s.Sorted()
 }
 
-// arriving keeps peers from the node. What comes out of the overlay for
-// an address of the node is an answer, a target of an IP object or a ping: never a new connection
-// to a port of the node. It is judged after connection tracking (−200) and before kube-proxy's
+// arriving keeps peers from the node. What comes out of the overlay for an address of the node is an
+// answer, a target of an IP object or a ping: never a new connection to a port of the node. It is judged after connection tracking (−200) and before kube-proxy's
 // DNAT (−100), which would turn a node port into a pod.
 func (in NodeStateInput) arriving() chain {
 	c := chain{name: "arriving", base: "filter hook prerouting priority mangle"}
@@ -73,7 +72,7 @@ func (in NodeStateInput) arriving() chain {
 // frames keeps ordinary pods, and peers, from the overlay, which takes frames from any outer address,
 // because some CNIs masquerade what gateways send to nodes. So the node on which a pod runs stops the
 // pod: by its address, and by the device it comes in by, as it may forge addresses; of what comes in
-// there a gateway is known by its MAC address too. The socket of the overlay is bound to all addresses, but
+// there a gateway is known by its Ethernet address too. The socket of the overlay is bound to all addresses, but
 // no member sends to others than the outer ones.
 func (in NodeStateInput) frames() chain {
 	c := chain{name: "frames"}
@@ -155,9 +154,11 @@ func (f family) butStations(list []station) string {
 		return ""
 	}
 	// In the order of nft: as numbers whose last byte weighs most.
-	slices.SortFunc(list, func(a, b station) int {
-		return cmp.Or(compareReversed(a.mac, b.mac), compareReversed(string(a.addr.AsSlice()), string(b.addr.AsSlice())))
-	})
+	key := func(s station) string {
+		mac, _ := hex.DecodeString(strings.ReplaceAll(s.mac, ":", ""))
+		return string(append(s.addr.AsSlice(), mac...))
+	}
+	slices.SortFunc(list, func(a, b station) int { return compareReversed(key(a), key(b)) })
 	list = slices.Compact(list)
 	elements := make([]string, len(list))
 	for i, s := range list {
