@@ -41,7 +41,7 @@ type election struct {
 	identity string
 	// owners are the lease's: it goes with the gateway.
 	owners []metav1.OwnerReference
-	times    LeaseTimes
+	times  LeaseTimes
 
 	// last is the lease as last seen, the zero value when it is not known; since is when it became
 	// so, by our clock: those of other nodes may be wrong.

@@ -266,7 +266,7 @@ func (c cluster) controllerOn(t *testing.T, node string) {
 		}
 		at, err := c.ask("-n", "liqo", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 		if err == nil && at != node {
-			_, err = c.ask("-n", "liqo", "delete", "pod", pod)
+			c.kubectl(t, "-n", "liqo", "delete", "pod", pod)
 			return pod + " acts on " + at, false
 		}
 		return at, err == nil
