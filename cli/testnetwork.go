@@ -219,6 +219,14 @@ func (t *trial) prepare() error {
 	if err != nil {
 		return err
 	}
+	for _, c := range t.providers() {
+		if t.basic {
+			break // none of its pods is in the host's network
+		}
+		if err := c.apply(t.ctx, trialHome()); err != nil {
+			return err
+		}
+	}
 	made, err := t.apply()
 	if err != nil {
 		return err
