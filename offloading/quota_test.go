@@ -79,7 +79,7 @@ func (k cluster) pods(t *testing.T) int {
 // insist creates a ShadowPod until it is accepted or refused for the quota; while the controller
 // is away nobody answers.
 func insist(ctx context.Context, c client.Client, name string) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
 		p.Spec.Pod = container("1")
 		err := c.Create(ctx, p)
