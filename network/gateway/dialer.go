@@ -111,7 +111,7 @@ func (d *dialer) resolve(ctx context.Context, six func() bool, changed func()) e
 		}
 		host := d.host()
 		if literal(host).IsValid() {
-			wait = d.every
+			wait = max(d.every, redialEager)
 			continue
 		}
 		asked, end := context.WithTimeout(ctx, 5*time.Second) // Go's resolver gives a server as long

@@ -242,7 +242,7 @@ func freezeAPIServer(c cluster) func(*testing.T) {
 		}
 		before := activeGateway(t, c)
 		signal("STOP")
-		time.Sleep(away)
+		time.Sleep(away) // the fault is its length; nobody can be asked meanwhile
 		signal("CONT")
 		eventually(t, "the API server answers", func() (string, bool) {
 			out, err := c.ask("get", "--raw", "/readyz")

@@ -313,6 +313,22 @@ func everyPathIsTested(t *testing.T) {
 	rome.must(t, append(args, "--pod-np", "--np-ext", "--lb", "--rm")...)
 }
 
+// asBefore looks now, and returns a function that waits until what is seen is the same again.
+func asBefore(t *testing.T, look func() (string, error)) (restored func()) {
+	t.Helper()
+	before, err := look()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, before)
+	}
+	return func() {
+		t.Helper()
+		eventually(t, "nodes look as before, which was:\n"+before, func() (string, bool) {
+			now, err := look()
+			return now, err == nil && now == before
+		})
+	}
+}
+
 // nodesAsBefore looks at all nodes, and returns a function that waits until they look so again:
 // links, addresses, rules, routes, forwarding entries and tables of ours.
 func nodesAsBefore(t *testing.T) (restored func()) {
@@ -330,16 +346,10 @@ func nodesAsBefore(t *testing.T) (restored func()) {
 		}
 		return all.String(), nil
 	}
-	before, err := look()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, before)
-	}
+	same := asBefore(t, look)
 	return func() {
 		t.Helper()
-		eventually(t, "nodes look as before, which was:\n"+before, func() (string, bool) {
-			now, err := look()
-			return now, err == nil && now == before
-		})
+		same()
 		for _, c := range []cluster{rome, milan} {
 			if left := c.kubectl(t, "get", "connections,gatewayservers,gatewayclients,wggatewayservers,wggatewayclients,internalfabrics,publickeies,configurations",
 				"-A", "-o", "name") + c.kubectl(t, "get", "deployments,services,secrets", "-A", "-l", "networking.liqo.io/gateway-name", "-o", "name"); left != "" {

@@ -66,7 +66,7 @@ func usersRulesAct(t *testing.T) {
 // tables looks at the nft tables of milan's nodes, and returns a function that waits until they are the
 // same again.
 func tables(t *testing.T) (restored func()) {
-	look := func() (string, error) {
+	return asBefore(t, func() (string, error) {
 		var all strings.Builder
 		for _, node := range []string{"n1", "n2"} {
 			out, err := testbed("exec", milan.name, node, "--", "nft", "list", "tables")
@@ -76,18 +76,7 @@ func tables(t *testing.T) (restored func()) {
 			all.WriteString(out)
 		}
 		return all.String(), nil
-	}
-	before, err := look()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, before)
-	}
-	return func() {
-		t.Helper()
-		eventually(t, "milan's nodes have the tables\n"+before, func() (string, bool) {
-			now, err := look()
-			return now, err == nil && now == before
-		})
-	}
+	})
 }
 
 // outside is a host that is no pod of milan's: a node, which peers do not reach.
