@@ -113,6 +113,9 @@ func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototy
 // as that is known: of a created or deleted one the event tells.
 func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (Objects, time.Duration, error) {
 	if !w.mine(o.Home) { // any more
+		if w.Keeps {
+			return o, 0, w.release(ctx, key, o.Home)
+		}
 		return o, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
 	}
 	var after time.Duration
@@ -185,6 +188,16 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 	}
 	if o.Remote == nil && o.Report == nil {
 		return w.release(ctx, key, o.Home)
+	}
+	if w.Ending != nil {
+		switch ending, err := w.Ending(ctx, w.engine.Home, o.Home); {
+		case err != nil:
+			return w.logged(ctx, key, err)
+		case ending == Stays:
+			return w.release(ctx, key, o.Home)
+		case ending == Waits:
+			return nil
+		}
 	}
 	if err := w.removeRemote(ctx, key, o.Remote); apierrors.IsForbidden(err) && w.Finalizer != "" {
 		return w.release(ctx, key, o.Home) // the peer has withdrawn our rights: the object is its to remove
