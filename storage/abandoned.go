@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/storage/plan"
 )
@@ -24,8 +26,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
 
-// abandoned lets claims go that are being deleted and whose provider is not used any more: no
-// virtual kubelet is left to do it.
+// abandoned lets claims go whose provider is not used any more: no virtual kubelet is left to do it.
 type abandoned struct{}
 
 // Register adds the reconciler to mgr.
@@ -33,13 +34,13 @@ func (abandoned) Register(mgr manager.Manager) error {
 	r := &abandonedReconciler{client: mgr.GetClient()}
 	return builder.ControllerManagedBy(mgr).Named("abandoned-claims").WithOptions(controller.Options{SkipNameValidation: new(true)}).
 		For(&corev1.PersistentVolumeClaim{}).
-		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.ending)).Complete(r)
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.held)).Complete(r)
 }
 
 type abandonedReconciler struct{ client client.Client }
 
-// ending are the claims that are being deleted: few at any time.
-func (r *abandonedReconciler) ending(ctx context.Context, _ client.Object) []reconcile.Request {
+// held are the claims with volumes at providers.
+func (r *abandonedReconciler) held(ctx context.Context, _ client.Object) []reconcile.Request {
 	var claims corev1.PersistentVolumeClaimList
 	if err := r.client.List(ctx, &claims); err != nil {
 		log.FromContext(ctx).Error(err, "list claims")
@@ -47,7 +48,7 @@ func (r *abandonedReconciler) ending(ctx context.Context, _ client.Object) []rec
 	}
 	var requests []reconcile.Request
 	for i := range claims.Items {
-		if claims.Items[i].DeletionTimestamp != nil {
+		if slices.ContainsFunc(claims.Items[i].Finalizers, func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) }) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claims.Items[i])})
 		}
 	}
@@ -57,7 +58,7 @@ func (r *abandonedReconciler) ending(ctx context.Context, _ client.Object) []rec
 // Reconcile takes from one claim the finalizers nobody else would take away.
 func (r *abandonedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := optional(ctx, r.client, req.NamespacedName, &corev1.PersistentVolumeClaim{})
-	if err != nil || claim == nil || claim.DeletionTimestamp == nil {
+	if err != nil || claim == nil || len(claim.Finalizers) == 0 {
 		return reconcile.Result{}, err
 	}
 	var maps offloadingv1beta1.NamespaceMapList

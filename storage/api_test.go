@@ -211,6 +211,7 @@ func TestVolumes(t *testing.T) {
 	}{
 		{"a real volume is shown", aRealVolumeIsShown},
 		{"a volume elsewhere is a placeholder", aVolumeElsewhereIsAPlaceholder},
+		{"what was never of use goes", whatWasNeverOfUseGoes},
 		{"a node that is gone is chosen anew", aNodeThatIsGoneIsChosenAnew},
 		{"a claim is let go when its provider is no more", aClaimIsLetGo},
 	} {
@@ -269,6 +270,16 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 	k.gone(volume)
 }
 
+func whatWasNeverOfUseGoes(k cluster) {
+	claim := k.claimed("early", "n1")
+	backing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: string(claim.UID), Namespace: api.StorageNamespace}}
+	k.exists(backing)
+	k.must("delete", k.Delete(k.Context(), claim))
+	k.deleting(claim)
+	k.deleting(backing)
+	k.gone(backing)
+}
+
 func aNodeThatIsGoneIsChosenAnew(k cluster) {
 	claim := k.claimed("lost", "n9")
 	k.becomes(claim, func() error {
@@ -288,7 +299,6 @@ func aClaimIsLetGo(k cluster) {
 		claim.Finalizers = []string{api.ClaimFinalizer("milan"), api.ClaimFinalizer("oslo")}
 		return k.Update(k.Context(), claim)
 	})
-	k.must("delete", k.Delete(k.Context(), claim))
 	k.becomes(claim, func() error {
 		if slices.Contains(claim.Finalizers, api.ClaimFinalizer("oslo")) {
 			return errors.New("held by oslo, where it never was")
@@ -298,6 +308,7 @@ func aClaimIsLetGo(k cluster) {
 	if !slices.Contains(claim.Finalizers, api.ClaimFinalizer("milan")) {
 		k.Error("let go while milan has it")
 	}
+	k.must("delete", k.Delete(k.Context(), claim))
 	k.must("unoffload", k.Delete(k.Context(), m))
 	k.gone(claim)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/storage/plan"
 )
@@ -61,6 +62,32 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 	}
 	in.Volume, err = optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
 	return in, err
+}
+
+// unused removes what backs claims that are gone before it is of use.
+func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput] {
+	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput]{
+		Name: "unused-claim",
+		Only: func(root *corev1.PersistentVolumeClaim) bool {
+			return root.Namespace == o.Namespace && root.Labels[api.LabelVirtualPVCName] != ""
+		},
+		Quiet:   true,
+		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
+			key := types.NamespacedName{Namespace: root.Labels[api.LabelVirtualPVCNamespace], Name: root.Labels[api.LabelVirtualPVCName]}
+			claim, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			if claim != nil && string(claim.UID) != root.Name {
+				claim = nil // another of that name
+			}
+			return plan.UnusedInput{Root: root, Claim: claim}, err
+		},
+		Plan: plan.Unused,
+	}
+}
+
+// backing leads from a claim to the one that backs it.
+func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(obj.GetUID())}}}
 }
 
 // released removes the volumes of claims that are gone.

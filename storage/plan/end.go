@@ -38,9 +38,21 @@ func Released(in ReleasedInput) ctl.Plan {
 	return p
 }
 
-// Abandoned are the finalizers of a claim being deleted whose provider holds nothing of it any
-// more: its namespace is not, and not about to be, offloaded there. The others are taken away by
-// who gives the volume back.
+// UnusedInput is a claim that backs another, which is nil when it is gone.
+type UnusedInput struct{ Root, Claim *corev1.PersistentVolumeClaim }
+
+// Unused plans the end of a claim that backs another which went before it got its volume: there is
+// no data, and no volume whose end would take it along.
+func Unused(in UnusedInput) ctl.Plan {
+	if in.Claim == nil && in.Root.Spec.VolumeName == "" {
+		return ctl.Plan{Delete: []client.Object{in.Root}}
+	}
+	return ctl.Plan{}
+}
+
+// Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
+// is not, and not about to be, offloaded there. The others are taken away by who gives the volume
+// back; these would hold the claim for ever once Liqo is uninstalled.
 func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.NamespaceMap) []string {
 	var out []string
 	for _, finalizer := range claim.Finalizers {

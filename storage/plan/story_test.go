@@ -79,7 +79,10 @@ func tell(t *testing.T, objects []client.Object) string {
 		out := show(t, root, plan.Released(plan.ReleasedInput{Root: root, Backing: first[*corev1.PersistentVolumeClaim](rest)}))
 		return fmt.Sprintf("removable: %t\n", plan.Removable(root)) + out
 	case *corev1.PersistentVolumeClaim:
-		if root.DeletionTimestamp != nil {
+		if root.Namespace == "liqo-storage" {
+			return show(t, root, plan.Unused(plan.UnusedInput{Root: root, Claim: first[*corev1.PersistentVolumeClaim](rest)}))
+		}
+		if len(root.Finalizers) > 0 {
 			return text(t, map[string]any{"abandoned": plan.Abandoned(root, values[*offloadingv1beta1.NamespaceMap](rest))})
 		}
 		return fmt.Sprintf("provisioning: %t\n", plan.Provisioning(root)) + show(t, root, plan.Claim(claimInput(root, rest)))
