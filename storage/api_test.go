@@ -31,6 +31,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/storage"
 )
 
@@ -77,7 +78,7 @@ func start(t *testing.T) cluster {
 }
 
 func run(t *testing.T, config *rest.Config) {
-	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()})
 	if err != nil {
 		t.Fatal(err)
 	}
