@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,7 +107,7 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	w.must("release", w.home.Update(t.Context(), home))
 	w.must("delete", w.home.Delete(t.Context(), home))
 	w.gone(w.home, &corev1.PersistentVolumeClaim{}, homeNS, "other")
-	defer w.reflect()()
+	stop = w.reflect()
 	w.create(w.home, claim("last", ""))
 	w.exists(w.remote, remote, remoteNS, "last")
 	for _, name := range []string{"kept", "other"} {
@@ -115,4 +116,15 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 			t.Errorf("the volume of claim %s is given back", name)
 		}
 	}
+	// Where the provider has withdrawn our rights the volume is its to remove: nothing waits.
+	stop()
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Namespace: remoteNS}}
+	w.must("read rights", w.remote.Get(t.Context(), client.ObjectKeyFromObject(rights), rights))
+	w.must("withdraw rights", w.remote.Delete(t.Context(), rights))
+	defer w.reflect()()
+	w.must("delete", w.home.Delete(t.Context(), claim("last", "")))
+	w.unused(w.home, homeNS, "last")
+	w.gone(w.home, home, homeNS, "last")
+	rights.ResourceVersion, rights.UID = "", ""
+	w.create(w.remote, rights)
 }

@@ -211,10 +211,14 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 // releaseBlindly takes a home object that is being deleted to its end while the caches of the
 // remote cluster are not filled, because it is away or refuses us: deletion is bounded.
 func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.NamespacedName) error {
-	if w.Finalizer == "" || w.HomeCache == nil {
+	if w.Finalizer == "" {
 		return nil
 	}
-	home, err := get(ctx, w.HomeCache, key, w.Home)
+	reader := client.Reader(w.HomeCache)
+	if w.HomeCache == nil {
+		reader = ns.home
+	}
+	home, err := get(ctx, reader, key, w.Home)
 	if err != nil || home == nil || home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		return err
 	}
