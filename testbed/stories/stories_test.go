@@ -90,6 +90,7 @@ func TestStories(t *testing.T) {
 		{"objects are reflected", objectsAreReflected},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
+		{"pods behave as at home", podsLikeAtHome},
 		{"info tells about the peering", info},
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"pods at two providers reach each other", leafToLeaf},

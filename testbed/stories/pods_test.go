@@ -1,0 +1,110 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/liqo-go/liqo/testbed/podtable"
+)
+
+// prelude is what checks call. rome and milan are kubectl at home and next door, in the namespace
+// of the row. What does not hold yet is asked again, until the row has taken too long.
+const prelude = `
+set -euo pipefail
+exec 9>&2; BASH_XTRACEFD=9 # what is traced is not what a command printed
+rome() { kubectl --kubeconfig "$ROME" --namespace "$NAMESPACE" "$@"; }
+milan() { kubectl --kubeconfig "$MILAN" --namespace "$NAMESPACE-rome" "$@"; }
+eventually() { until "$@"; do sleep 0.5; done; }
+# is <text> <command>: it prints exactly that. has: that among other things.
+is() { local want=$1 got; shift; until got=$("$@" 2>&1) && [[ $got == "$want" ]]; do printf '%s\n' "$*: '$got' is not '$want'"; sleep 0.5; done; }
+has() { local want=$1 got; shift; until got=$("$@" 2>&1) && [[ $got == *"$want"* ]]; do printf '%s\n' "$*: '$got' has no '$want'"; sleep 0.5; done; }
+fails() { if "$@"; then return 1; fi; }
+ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
+run() { rome exec "$1" -- /bin/sh -c "$2"; }
+`
+
+// podsLikeAtHome tries every row of docs/pods.md, all at the same time.
+func podsLikeAtHome(t *testing.T) {
+	all, err := podtable.Read("testdata/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespaces []string
+	for _, r := range all {
+		if n := r.Namespace(); !slices.Contains(namespaces, n) {
+			namespaces = append(namespaces, n)
+			rome.kubectl(t, "create", "namespace", n)
+			rome.must(t, "offload", "namespace", n, "--pod-offloading-strategy", r.Strategy())
+		}
+	}
+	// Hundreds of kubectl at once on few cores only make each other late.
+	turns := make(chan struct{}, 8)
+	outcomes := make([]outcome, len(all))
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for i, r := range all {
+		wg.Go(func() {
+			turns <- struct{}{}
+			outcomes[i] = apply(r, dir)
+			<-turns
+			if outcomes[i].err == nil {
+				outcomes[i] = try(r)
+			}
+		})
+	}
+	wg.Wait()
+	for i, r := range all {
+		t.Run(r.File, func(t *testing.T) {
+			if o := outcomes[i]; o.err != nil {
+				t.Errorf("%s: %v\n%s", r.Feature, o.err, o.said)
+			}
+			t.Logf("%.1f s", outcomes[i].took.Seconds())
+		})
+	}
+	rome.kubectl(t, append([]string{"delete", "namespace", "--timeout=120s"}, namespaces...)...)
+}
+
+// outcome is how the check of a row ended, and the end of what it printed.
+type outcome struct {
+	err  error
+	said string
+	took time.Duration
+}
+
+func apply(r podtable.Row, dir string) outcome {
+	file := filepath.Join(dir, r.File+".yaml")
+	if err := os.WriteFile(file, []byte(r.Manifest), 0o600); err != nil {
+		return outcome{err: err}
+	}
+	out, err := rome.ask("--namespace", r.Namespace(), "apply", "-f", file)
+	return outcome{err: err, said: out}
+}
+
+// rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves.
+const rowPatience = 150 * time.Second
+
+func try(r podtable.Row) outcome {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), rowPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", prelude+"set -x\n"+r.Check)
+	cmd.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG=", "ROME="+rome.kubeconfig, "MILAN="+milan.kubeconfig, "NAMESPACE="+r.Namespace())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it ends with all it has started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not within %s", rowPatience)
+	}
+	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
+}
