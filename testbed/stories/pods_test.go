@@ -65,14 +65,14 @@ func podsLikeAtHome(t *testing.T) {
 			turns <- struct{}{}
 			outcomes[i] = try(r)
 			<-turns
-			t.Logf("%s: %.1f s, %v", r.File, outcomes[i].took.Seconds(), outcomes[i].err)
+			t.Logf("%s: %s", r.File, outcomes[i])
 		})
 	}
 	wg.Wait()
 	for i, r := range all {
 		t.Run(r.File, func(t *testing.T) {
-			if o := outcomes[i]; o.err != nil {
-				t.Errorf("%s: %v\n%s", r.Feature, o.err, o.said)
+			if outcomes[i].err != nil {
+				t.Errorf("%s: %s", r.Feature, outcomes[i])
 			}
 		})
 	}
@@ -84,6 +84,13 @@ type outcome struct {
 	err  error
 	said string
 	took time.Duration
+}
+
+func (o outcome) String() string {
+	if o.err == nil {
+		return o.took.Round(time.Second / 10).String()
+	}
+	return fmt.Sprintf("%v\n%s", o.err, o.said)
 }
 
 // rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves.
