@@ -104,7 +104,7 @@ func saysOf(object client.Object) string {
 	case *appsv1.Deployment:
 		for _, condition := range o.Status.Conditions {
 			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-				return condition.Message
+				return fmt.Sprintf("%s; let namespace %s have such pods: change its Pod Security labels, its quota or what else is named", condition.Message, o.Namespace)
 			}
 		}
 	case *corev1.Namespace:
@@ -292,7 +292,7 @@ func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
-			return condition.Message
+			return fmt.Sprintf("no node takes pod %s: %s; make room on one, or take away what is named", pod.Name, condition.Message)
 		}
 	}
 	if pod.Status.Phase == corev1.PodPending {
