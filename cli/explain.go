@@ -127,6 +127,12 @@ func saysOf(object client.Object) string {
 				return condition.Reason + ": " + condition.Message
 			}
 		}
+	case *netv1beta1.InternalFabric:
+		for _, c := range o.Status.Conditions {
+			if c.Type == netv1beta1.HostError {
+				return "node " + c.Host + ": " + c.Message
+			}
+		}
 	case interface{ GetConditions() *[]metav1.Condition }:
 		for _, condition := range []string{
 			netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits, netv1beta1.ConnectionPortsAnswer,
@@ -142,7 +148,7 @@ func saysOf(object client.Object) string {
 // networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
 // the tunnel.
 func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
-	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConnectionList{})
+	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.InternalFabricList{}, &netv1beta1.ConnectionList{})
 }
 
 // says lists what the objects that concern a peer say is wrong.

@@ -21,6 +21,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -146,7 +147,11 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if c == nil {
 		return nil
 	}
-	return d.tables.write(ctx, ours, c.New)
+	err := d.tables.write(ctx, ours, c.New)
+	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(), "not supported")) {
+		return fmt.Errorf("%w: the kernel lacks what is underlined; run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_fib_inet' on the node", err)
+	}
+	return err
 }
 
 // removed picks changes that only take away, added all others, either all.

@@ -7,6 +7,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,13 +53,42 @@ func (w *world) believe(t *testing.T, key wgtypes.Key) {
 	}
 }
 
-// TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken.
+// TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken; and its bridges pass on
+// what nobody filters.
 func TestRefusalsAreTold(t *testing.T) {
 	_, a, b := worlds(t)
 	a.trust(t, b)
-	a.Gateway.Serve(fmt.Sprintf(":%d", api.OverlayPort))
+	taken := fmt.Sprintf(":%d", api.OverlayPort)
+	a.Gateway.Serve(taken)
 	a.startGateway(t, b, true)
 	a.says(t, "the overlay's port is taken", netv1beta1.ConnectionProgrammed, plan.ReasonKernelRefuses)
+	a.Node.Serve(taken)
+	a.startFabric(t)
+	a.nodeSays(t, "write link")
+
+	filtered := func(value int) { b.Node.Run(fmt.Sprint(value), "tee", "/proc/sys/net/bridge/bridge-nf-call-iptables") }
+	filtered(0)
+	b.Node.Run("", "ping", "-c", "1", b.GatewayIP.String()) // the bridge must have heard of the pod
+	b.startFabric(t)
+	b.nodeSays(t, "modprobe br_netfilter")
+	filtered(1)
+	b.nodeSays(t, "")
+}
+
+// nodeSays waits until the node says of the gateway that something is wrong; an empty text is nothing.
+func (w *world) nodeSays(t *testing.T, what string) {
+	t.Helper()
+	space.Eventually(t, "the node says "+what, func() error {
+		f := &netv1beta1.InternalFabric{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, f); err != nil {
+			return err
+		}
+		said := f.Status.Conditions
+		if len(said) == 0 && what == "" || len(said) == 1 && what != "" && said[0].Host == "n1" && strings.Contains(said[0].Message, what) {
+			return nil
+		}
+		return fmt.Errorf("it says %v", said)
+	})
 }
 
 // TestAPortFallsSilent: of two ports one is blocked. It is named, and connections take the other.
