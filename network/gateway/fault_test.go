@@ -172,6 +172,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the port is blocked from the server", func() { block(toClient) }, plan.ReasonOneWay, plan.ReasonNoAnswer, "Ready"},
 		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, netv1beta1.ConnectionMTUFits},
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
+		{"the client goes back to where it heard the server", func() {}, plan.ReasonNothingArrives, plan.ReasonOneWay, "Ready"},
 		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
 		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
