@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -43,7 +44,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Dataplane is one network namespace. It is not safe for concurrent use.
+// Dataplane is one network namespace. It is not safe for concurrent use, but for Watch.
 type Dataplane struct {
 	options Options
 	netlink *netlink.Handle
@@ -57,6 +58,8 @@ type Dataplane struct {
 	refusedTables refused[plan.Table]
 	refusedRoutes refused[plan.Route]
 	refusedRules  refused[plan.Rule]
+	// heard is what Here found last.
+	heard atomic.Pointer[map[netip.Addr][]string]
 }
 
 // Open opens the network namespace of the calling thread.

@@ -323,6 +323,7 @@ func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][
 			out[a] = macs[a]
 		}
 	}
+	d.heard.Store(&out)
 	return out, nil
 }
 

@@ -75,6 +75,28 @@ func TestRefusalsAreTold(t *testing.T) {
 	b.nodeSays(t, "")
 }
 
+// TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
+// heard of the pod, which is after it joined the overlay.
+func TestAGatewayIsHeardOf(t *testing.T) {
+	_, a, _ := worlds(t)
+	a.startFabric(t)
+	leads := func(what string) func() error {
+		return func() error {
+			if out := a.Node.Run("", "bridge", "fdb", "show"); !strings.Contains(out, "dst "+a.GatewayIP.String()+what) {
+				return fmt.Errorf("the entries are\n%s", out)
+			}
+			return nil
+		}
+	}
+	space.Eventually(t, "the node joins the overlay", leads(""))
+	a.Node.Run("", "ping", "-c", "1", a.GatewayIP.String())
+	heard := time.Now()
+	space.Eventually(t, "frames go past the bridge", leads(" via "))
+	if took := time.Since(heard); took > 5*time.Second {
+		t.Errorf("frames took the bridge for %v", took)
+	}
+}
+
 // nodeSays waits until the node says of the gateway that something is wrong; an empty text is nothing.
 func (w *world) nodeSays(t *testing.T, what string) {
 	t.Helper()
