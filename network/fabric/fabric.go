@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Tasks:   []daemon.Task{f.report(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
-			Name: o.NodeName, Writer: "liqo/fabric-" + o.NodeName,
+			Name: o.NodeName, Writer: writer + o.NodeName,
 		}),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)

@@ -26,6 +26,9 @@ import (
 // reportEvery is between two looks whether there is something to say.
 const reportEvery = time.Second
 
+// writer, with a node's name, owns what the node says.
+const writer = "liqo/fabric-"
+
 // report says in every InternalFabric what this node cannot do for the gateway, and takes it back, until
 // the context ends. Of a node where all is well nothing is said: there can be very many.
 func (f *fabric) report(client rest.Interface) daemon.Task {
@@ -36,19 +39,42 @@ func (f *fabric) report(client rest.Interface) daemon.Task {
 				return nil
 			case <-time.After(reportEvery):
 			}
-			want := f.wrong(time.Now())
+			wrong := f.wrong(time.Now())
 			for _, x := range f.fabrics.List() {
-				said := slices.DeleteFunc(slices.Clone(x.Status.Conditions), func(c netv1beta1.HostCondition) bool { return c.Host != f.NodeName })
-				if x.DeletionTimestamp != nil || daemon.Same(want, said) {
+				if x.DeletionTimestamp != nil {
 					continue
 				}
-				on := daemon.Told{Kind: "InternalFabric", Resource: "internalfabrics", Namespace: x.Namespace, Name: x.Name}
-				if err := on.Write(ctx, client, "liqo/fabric-"+f.NodeName, slices.Clone(want)); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-					klog.FromContext(ctx).Error(err, "What the node cannot do could not be written") // the next look tries again
+				say := func(host string, want []netv1beta1.HostCondition) {
+					said := slices.DeleteFunc(slices.Clone(x.Status.Conditions), func(c netv1beta1.HostCondition) bool { return c.Host != host })
+					if daemon.Same(want, said) {
+						return
+					}
+					on := daemon.Told{Kind: "InternalFabric", Resource: "internalfabrics", Namespace: x.Namespace, Name: x.Name}
+					if err := on.Write(ctx, client, writer+host, slices.Clone(want)); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+						klog.FromContext(ctx).Error(err, "What the node cannot do could not be written") // the next look tries again
+					}
+				}
+				say(f.NodeName, wrong)
+				for _, host := range f.gone(x.Status.Conditions) {
+					say(host, []netv1beta1.HostCondition{})
 				}
 			}
 		}
 	}
+}
+
+// gone are those who said something and are no nodes any more. The first node speaks for them.
+func (f *fabric) gone(said []netv1beta1.HostCondition) (out []string) {
+	first, nodes := f.NodeName, map[string]bool{}
+	for _, n := range f.nodes.List() {
+		nodes[n.Name], first = true, min(first, n.Name)
+	}
+	for _, c := range said {
+		if nodes[f.NodeName] && first == f.NodeName && !nodes[c.Host] {
+			out = append(out, c.Host)
+		}
+	}
+	return out
 }
 
 // wrong is what this node cannot do.

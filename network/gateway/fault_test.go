@@ -73,6 +73,14 @@ func TestRefusalsAreTold(t *testing.T) {
 	b.nodeSays(t, "modprobe br_netfilter")
 	filtered(1)
 	b.nodeSays(t, "")
+
+	gone := &netv1beta1.InternalFabric{TypeMeta: metav1.TypeMeta{APIVersion: netv1beta1.GroupVersion.String(), Kind: "InternalFabric"}}
+	gone.Namespace, gone.Name = tenant, name
+	gone.Status.Conditions = []netv1beta1.HostCondition{{Host: "n0", Type: netv1beta1.HostError, Status: metav1.ConditionTrue, Message: "of a node that was removed"}}
+	if err := b.client.Status().Patch(t.Context(), gone, client.Apply, client.FieldOwner("liqo/fabric-n0")); err != nil {
+		t.Fatal(err)
+	}
+	b.nodeSays(t, "")
 }
 
 // TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
