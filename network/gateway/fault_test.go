@@ -14,6 +14,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -74,10 +75,10 @@ func TestRefusalsAreTold(t *testing.T) {
 	filtered(1)
 	b.nodeSays(t, "")
 
-	gone := &netv1beta1.InternalFabric{TypeMeta: metav1.TypeMeta{APIVersion: netv1beta1.GroupVersion.String(), Kind: "InternalFabric"}}
-	gone.Namespace, gone.Name = tenant, name
-	gone.Status.Conditions = []netv1beta1.HostCondition{{Host: "n0", Type: netv1beta1.HostError, Status: metav1.ConditionTrue, Message: "of a node that was removed"}}
-	if err := b.client.Status().Patch(t.Context(), gone, client.Apply, client.FieldOwner("liqo/fabric-n0")); err != nil {
+	removed := client.RawPatch(types.ApplyPatchType, []byte(`{apiVersion: networking.liqo.io/v1beta1, kind: InternalFabric,
+		status: {conditions: [{host: n0, type: Error, status: "True", message: of a node that was removed}]}}`))
+	on := &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
+	if err := b.client.Status().Patch(t.Context(), on, removed, client.FieldOwner("liqo/fabric-n0")); err != nil {
 		t.Fatal(err)
 	}
 	b.nodeSays(t, "")

@@ -72,6 +72,7 @@ func TestStories(t *testing.T) {
 		{"connect by hand", connectByHand},
 		{"connect declaratively", connectDeclaratively},
 		{"connect by templates and several ports", connectByTemplates},
+		{"connect by another technology", connectByAnotherTechnology},
 		{"connect over TCP where UDP is blocked", connectOverTCP},
 		{"connect behind NAT by a name that moves", connectBehindNAT},
 		{"what keeps clusters apart is named", whyNotConnected},
