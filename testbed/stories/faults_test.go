@@ -65,6 +65,7 @@ func mistakes() []mistake {
 	healed := fault("heal")
 	port, portBack := dial(`{"port":30999}`)
 	address, addressBack := dial(`{"addresses":["172.31.20.99"]}`)
+	name, nameBack := dial(`{"addresses":["nobody.test"]}`)
 	clientKey, clientKeyBack := key(&rome)
 	serverKey, serverKeyBack := key(&milan)
 	all := []mistake{
@@ -75,6 +76,7 @@ func mistakes() []mistake {
 		{"UDP is blocked both ways", fault("drop", "rome", "milan", "--port", "udp/30742", "--both"), healed, "NoAnswer", "NothingArrives", "Ready", ""},
 		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready", ""},
 		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready", ""},
+		{"the name does not resolve", name, nameBack, "NameUnknown", "NothingArrives", "Ready", ""},
 		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
 		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
 		{"a NAT forwards nothing",
