@@ -203,9 +203,18 @@ func peerByHand(t *testing.T) {
 	leave := rome.visits(t, "milan", "by-hand")
 	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "milan", "--timeout=90s")
 	rome.must(t, "unauthenticate", "--remote-kubeconfig", milan.kubeconfig)
+	retreated(t, "liqo-tenant-milan", "liqo-tenant-rome")
+	leave()
+}
+
+// retreated waits until milan's namespaces for rome are gone, which the commands of one step do not, and
+// expects that nothing of the peering is left then.
+func retreated(t *testing.T, atRome, atMilan string) {
+	t.Helper()
+	rome.kubectl(t, "-n", atRome, "wait", "--for=delete", "namespacemaps/milan", "--timeout=60s")
+	milan.kubectl(t, "-n", atMilan, "wait", "--for=delete", "namespacemaps/milan", "--timeout=60s")
 	nothingLeft(t)
 	rome.sumsUp(t, "milan", stranger)
-	leave()
 }
 
 // nodeReady waits until rome's virtual node is Ready.
@@ -274,8 +283,7 @@ func peerDeclaratively(t *testing.T) {
 	rome.kubectl(t, "-n", "towards-milan", "delete", "rslice", "milan", "--timeout=90s")
 	rome.kubectl(t, "-n", "towards-milan", "delete", "secrets", "cplane-secret", "--timeout=60s")
 	milan.kubectl(t, "-n", "for-rome", "delete", "tenants", "rome", "--timeout=60s")
-	nothingLeft(t)
-	rome.sumsUp(t, "milan", stranger)
+	retreated(t, "towards-milan", "for-rome")
 	rome.kubectl(t, "delete", "namespaces", "demo", "towards-milan", "--timeout=60s")
 	milan.kubectl(t, "delete", "namespaces", "for-rome", "--timeout=60s")
 	milan.kubectl(t, "delete", "certificatesigningrequests", "rome")
