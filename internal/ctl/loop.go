@@ -85,7 +85,10 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
 }
 
 const (
