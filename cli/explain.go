@@ -111,13 +111,14 @@ func saysOf(object client.Object) string {
 		return namespaceSays(o)
 	case *authv1beta1.ResourceSlice:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status != authv1beta1.ResourceSliceAccepted {
+			if condition.Status == authv1beta1.ResourceSliceDenied || condition.Type == "Ready" && condition.Status != "True" {
 				return condition.Message
 			}
 		}
 	case *offv1beta1.VirtualNode:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
+			part := condition.Type == offv1beta1.VirtualKubeletCondition || condition.Type == offv1beta1.NodeCondition
+			if part && condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
 				return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": ")
 			}
 		}

@@ -287,18 +287,23 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 	}
 	out := []sliceInfo{}
 	for _, s := range list.Items {
-		info := sliceInfo{Name: s.Name, Action: "Providing", Accepted: len(s.Status.Conditions) > 1, Alerts: []string{}, Resources: s.Status.Resources}
+		info := sliceInfo{Name: s.Name, Action: "Providing", Alerts: []string{}, Resources: s.Status.Resources}
 		if s.Labels[api.LabelReplication] == api.True {
 			info.Action = "Consuming"
 		}
+		accepted, denied := 0, 0
 		for _, condition := range s.Status.Conditions {
-			if condition.Status != authv1beta1.ResourceSliceAccepted {
-				info.Accepted = false
+			switch condition.Status {
+			case authv1beta1.ResourceSliceAccepted:
+				accepted++
+			case authv1beta1.ResourceSliceDenied:
+				denied++
 				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
 			}
 		}
-		if len(s.Status.Conditions) == 0 {
-			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+c.eventOf(ctx, &s), "; "))
+		info.Accepted = accepted > 1
+		if accepted+denied == 0 {
+			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+orDefault(saysOf(&s), c.eventOf(ctx, &s)), "; "))
 		}
 		if s.Annotations[api.AnnotationCordon] == api.True {
 			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))
