@@ -57,6 +57,13 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	if err != nil {
 		return err
 	}
+	if purge {
+		data, err := c.dataHere(s.ctx)
+		if err != nil {
+			return err
+		}
+		left = append(left, data...)
+	}
 	if len(left) > 0 {
 		for _, obstacle := range left {
 			s.line(labelErro, nowhere, obstacle)

@@ -223,8 +223,13 @@ func withRests(err error, consumer, provider *cluster) error {
 }
 
 // dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to
-// go at once: a virtual node drains while its slice is taken back from the provider.
+// go at once: a virtual node drains while its slice is taken back from the provider. Who would lose
+// data is asked before.
 func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
+	err := s.confirmLoss(consumer, "unpeer", func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
+	if err != nil {
+		return err
+	}
 	slices := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,
 		labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
 		gone: "All resourceslices deleted", none: "No resourceslices found", ensured: "Ensured resourceslices absence"}

@@ -328,7 +328,7 @@ func (t Testbed) writeAdmin(c Cluster) error {
 //go:embed coredns.yaml
 var coreDNS string
 
-// bootstrap applies what a cluster has from its beginning: Node objects and CoreDNS.
+// bootstrap applies what a cluster has from its beginning: Node objects, a storage class and CoreDNS.
 func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 	type object struct{ path, body string }
 	var objects []object
@@ -337,6 +337,7 @@ func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 	}
 	replacer := strings.NewReplacer("__DNS__", c.dns().String(), "__NAMES__", t.inetDir())
 	if c.Nodes > 0 {
+		objects = append(objects, object{storageClassPath, storageClass})
 		for _, document := range strings.Split(coreDNS, "\n---\n")[1:] {
 			path, body, _ := strings.Cut(document, "\n")
 			objects = append(objects, object{strings.TrimPrefix(path, "# "), replacer.Replace(body)})

@@ -97,6 +97,7 @@ func TestStories(t *testing.T) {
 		{"objects are reflected", objectsAreReflected},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
+		{"volumes stay where they are", volumesStayWhereTheyAre},
 		{"info tells about the peering", info},
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
