@@ -89,7 +89,7 @@ func setUp() error {
 	if _, err := os.Stat(image); err != nil {
 		return fmt.Errorf("run 'make image' first: %w", err)
 	}
-	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--image", image, shortLived); err != nil {
+	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--image", image, "--image", "shell", "--image", "metrics-server", shortLived); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	rome, err = known("rome")

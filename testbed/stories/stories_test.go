@@ -98,6 +98,7 @@ func TestStories(t *testing.T) {
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
 		{"volumes stay where they are", volumesStayWhereTheyAre},
+		{"pods behave as at home", podsLikeAtHome},
 		{"info tells about the peering", info},
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
