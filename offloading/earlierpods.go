@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -45,7 +46,7 @@ func (e earlierPods) Register(mgr manager.Manager) error {
 		return fmt.Errorf("add informer of pending pods: %w", err)
 	}
 	r := &earlierPodReconciler{
-		earlierPods: e, pending: pending, client: mgr.GetClient(), recorder: mgr.GetEventRecorder("liqo-offloading"),
+		earlierPods: e, pending: pending, client: mgr.GetClient(), reader: readerOf(mgr), recorder: mgr.GetEventRecorder("liqo-offloading"),
 	}
 	c, err := controller.New("earlier-pods", mgr, controller.Options{Reconciler: r, SkipNameValidation: new(true)})
 	if err != nil {
@@ -65,6 +66,7 @@ type earlierPodReconciler struct {
 	earlierPods
 	pending  cache.Cache
 	client   client.Client
+	reader   ctl.Reader
 	recorder events.EventRecorder
 }
 
@@ -91,11 +93,15 @@ func (r *earlierPodReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	in := plan.EarlierPodInput{Pod: pod, Offloading: offloading, RuntimeClass: r.runtimeClass, Now: time.Now()}
+	claimed, err := travels(ctx, r.reader, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	in := plan.EarlierPodInput{Pod: pod, Offloading: offloading, RuntimeClass: r.runtimeClass, Travels: claimed, Now: time.Now()}
 	treatment, after := plan.EarlierPod(in)
 	switch treatment {
 	case plan.Tolerate:
-		wanted := plan.AdmitPod(pod, offloading.Spec, r.runtimeClass)
+		wanted := plan.AdmitPod(pod, offloading.Spec, r.runtimeClass, claimed)
 		err = r.client.Patch(ctx, wanted, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	case plan.Replace:
 		err = r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})

@@ -331,8 +331,8 @@ var coreDNS string
 //go:embed metrics-server.yaml
 var metricsManifest string
 
-// bootstrap applies what a cluster has from its beginning: Node objects, CoreDNS, and the metrics
-// server if its nodes have the image.
+// bootstrap applies what a cluster has from its beginning: Node objects, a storage class, CoreDNS,
+// and the metrics server if its nodes have the image.
 func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 	type object struct{ path, body string }
 	var objects []object
@@ -345,6 +345,7 @@ func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 		manifests += metricsManifest[strings.Index(metricsManifest, "\n---\n"):]
 	}
 	if c.Nodes > 0 {
+		objects = append(objects, object{storageClassPath, storageClass})
 		for _, document := range strings.Split(manifests, "\n---\n")[1:] {
 			path, body, _ := strings.Cut(document, "\n")
 			objects = append(objects, object{strings.TrimPrefix(path, "# "), replacer.Replace(body)})

@@ -38,7 +38,9 @@ type EarlierPodInput struct {
 	Pod          *corev1.Pod
 	Offloading   *offloadingv1beta1.NamespaceOffloading
 	RuntimeClass string
-	Now          time.Time
+	// Travels as for AdmitPod.
+	Travels bool
+	Now     time.Time
 }
 
 // EarlierPod decides about a pod that waits to be scheduled in an extended namespace: it came
@@ -55,7 +57,7 @@ func EarlierPod(in EarlierPodInput) (Treatment, time.Duration) {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || in.Offloading == nil || in.Offloading.DeletionTimestamp != nil {
 		return Leave, 0
 	}
-	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass)
+	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
 	if equality.Semantic.DeepEqual(pod.Spec, wanted.Spec) {
 		return Leave, 0
 	}
