@@ -76,7 +76,21 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 	}
 	filled := defaulted(in.Root, in.Options)
 	objects := append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
-	return ctl.Plan{Objects: objects, Fill: filled, Status: virtualNodeStatus(in, progress(in, filled))}
+	s := progress(in, filled)
+	return ctl.Plan{Verdict: in.stands(s), Objects: objects, Fill: filled, Status: virtualNodeStatus(in, s)}
+}
+
+// stands says what a virtual node that is set up waits for.
+func (in VirtualNodeInput) stands(s step) ctl.Verdict {
+	switch {
+	case s.kubelet != offloadingv1beta1.VirtualNodeRunning:
+		return ctl.Wait("VirtualKubeletNotReady", "its virtual kubelet does not run; look at the pods of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+	case s.node == offloadingv1beta1.VirtualNodeCreating && in.Node == nil:
+		return ctl.Wait("NodeMissing", "its virtual kubelet has not made the Node; look at the log of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+	case s.node == offloadingv1beta1.VirtualNodeCreating:
+		return ctl.Wait("NodeNotReady", "Node %s is not Ready; look at its conditions", in.Node.Name).Verdict
+	}
+	return ctl.Verdict{}
 }
 
 // cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.

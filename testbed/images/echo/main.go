@@ -20,7 +20,7 @@ import (
 )
 
 const usage = `echo serve [-http :8080] [-tcp :9000] [-udp :9000]   answer who, where and from whom
-echo get   [-n N] [-i 1s] [-timeout 5s] URL...        fetch, print answer and time
+echo get   [-n N] [-i 1s] [-timeout 5s] [-account] URL...   fetch, print answer and time
 echo tcp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   one connection, N exchanges
 echo udp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   N datagrams
 echo lookup NAME...        ask the resolver
