@@ -247,6 +247,7 @@ func TestReflection(t *testing.T) {
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
+		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -343,7 +344,7 @@ func pod(name string) *corev1.Pod {
 }
 
 // runAt plays the provider: it makes the pod of a ShadowPod and reports it running.
-func (w *world) runAt(name, ip string) *corev1.Pod {
+func (w *world) runAt(name, ip string, with ...func(*corev1.Pod)) *corev1.Pod {
 	w.Helper()
 	var shadow offv1beta1.ShadowPod
 	w.exists(w.remote, &shadow, remoteNS, name)
@@ -353,6 +354,9 @@ func (w *world) runAt(name, ip string) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: offv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: name, UID: shadow.UID, Controller: new(true)}},
 		},
 		Spec: shadow.Spec.Pod,
+	}
+	for _, change := range with {
+		change(remote)
 	}
 	w.create(w.remote, remote)
 	now := metav1.Now()
@@ -455,6 +459,38 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		if e.InvolvedObject.Name == "job" && e.Reason == "ReflectionDisabled" {
 			t.Errorf("of the finished pod is said: %s", e.Message)
 		}
+	}
+}
+
+// aPodEndsInTheTimeHomeGivesIt, more or less than its spec says, if the provider grants that. One that
+// does not is given the ShadowPod's end all the same.
+func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
+	defer w.reflect()()
+	var role rbacv1.Role
+	w.must("read role", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "liqo-virtual-kubelet-remote"}, &role))
+	before := role.DeepCopy()
+	for i, story := range []struct {
+		granted bool
+		seconds int64
+	}{{true, 600}, {true, 2}, {false, 2}} {
+		role.Rules = before.DeepCopy().Rules
+		if story.granted {
+			role.Rules[1].Verbs = append(role.Rules[1].Verbs, "delete")
+		}
+		w.must("write role", w.remote.Update(t.Context(), &role))
+		name := fmt.Sprint("graceful-", i)
+		w.create(w.home, pod(name))
+		remote := w.runAt(name, "10.20.2."+fmt.Sprint(i+1), func(remote *corev1.Pod) { remote.Spec.NodeName = "milan-1" })
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+		w.must("delete", w.home.Delete(t.Context(), &home, client.GracePeriodSeconds(story.seconds)))
+		w.gone(w.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
+		w.must("read", w.remote.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+		if got := remote.DeletionGracePeriodSeconds; story.granted != (got != nil) || got != nil && *got != story.seconds {
+			t.Errorf("granted %t: %d s at home are %v s at the provider", story.granted, story.seconds, got)
+		}
+		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
+		w.gone(w.home, &home, homeNS, name)
 	}
 }
 
