@@ -233,6 +233,8 @@ func TestConsumer(t *testing.T) {
 	k.create(t, options, namespace("demo", nil),
 		namespace("tenant-rome", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}), first, vn, nso)
 
+	full, placeless := k.placeless(t)
+
 	deployment := &appsv1.Deployment{}
 	k.until(t, "virtual kubelet", func(ctx context.Context) error { return k.Get(ctx, key("tenant-rome", "vk-rome"), deployment) })
 	binding := &rbacv1.ClusterRoleBinding{}
@@ -272,6 +274,63 @@ func TestConsumer(t *testing.T) {
 		return err
 	})
 	k.endConsumer(t, vn, nso)
+	k.goesBack(t, full, placeless)
+}
+
+// owned is a pod whose controller makes others.
+func owned(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true),
+	}}}, Spec: container("1")}
+}
+
+// placeless makes a virtual node and a pod its provider has no place for.
+func (k cluster) placeless(t *testing.T) (*corev1.Node, *corev1.Pod) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	pod := owned("placeless")
+	pod.Spec.NodeName = node.Name
+	k.create(t, node, pod)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available",
+	}}
+	for _, obj := range []client.Object{node, pod} {
+		if err := k.Status().Update(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return node, pod
+}
+
+// goesBack: half a minute after it was made the pod is deleted, and the node tells the scheduler why.
+func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
+	t.Helper()
+	made := pod.CreationTimestamp.Time
+	k.until(t, "the pod's end", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = fmt.Errorf("the pod stays")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if age := time.Since(made); age < 30*time.Second {
+		t.Errorf("the provider was given %s to find a place", age)
+	}
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil ||
+		!slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == api.NoRoomTaintKey }) {
+		t.Errorf("the node has taints %v (%v)", node.Spec.Taints, err)
+	}
+	var told eventsv1.EventList
+	k.until(t, "event", func(ctx context.Context) error {
+		err := k.List(ctx, &told, client.InNamespace("demo"))
+		if err == nil && !slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "ProviderHasNoRoom" && strings.Contains(e.Note, "0/2 nodes are available")
+		}) {
+			err = fmt.Errorf("nobody is told")
+		}
+		return err
+	})
 }
 
 func tolerated(pod *corev1.Pod) bool {
@@ -291,7 +350,8 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: "demo"}, Spec: container("1")}
 	bound.Spec.NodeName = "rome"
-	k.create(t, node, bound)
+	waits := owned("waits")
+	k.create(t, node, bound, waits)
 	for _, obj := range []client.Object{nso, vn} {
 		if err := k.Delete(ctx, obj); err != nil {
 			t.Fatal(err)
@@ -318,6 +378,7 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 		}
 		return err
 	})
+	k.until(t, "the end of the pod that was to be offloaded", k.gone(waits))
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: api.True}}}
 	fc.Spec.ClusterID = "rome"
 	k.create(t, fc)

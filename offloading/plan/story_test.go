@@ -182,7 +182,7 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 	out := map[string]any{}
 	if offloading != nil {
 		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName)
-		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity}
+		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity, "annotations": admitted.Annotations}
 		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName); !cmp.Equal(admitted, again) {
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
@@ -196,8 +196,17 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 }
 
 // node shows the Node of a virtual node whose Node is root; one without an UID does not exist yet.
+// With pods it shows what becomes of those without a place.
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
+	if pods := values[*corev1.Pod](rest); len(pods) > 0 {
+		p := plan.Unplaced(plan.UnplacedInput{Node: root, Pods: pods, Now: now})
+		out := map[string]any{"taints": p.Taints, "after": p.After.String()}
+		for _, pod := range p.Replace {
+			out["replaced"] = append(list(out["replaced"]), pod.Name)
+		}
+		return text(t, out)
+	}
 	in := plan.NodeInput{
 		VirtualNode: first[*offloadingv1beta1.VirtualNode](rest), Peer: first[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
 		Address: "10.10.1.7", Port: 10250, Version: "v1.35.4", Now: now,
