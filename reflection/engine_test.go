@@ -248,6 +248,7 @@ func TestReflection(t *testing.T) {
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
+		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -492,6 +493,45 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
 		w.gone(w.home, &home, homeNS, name)
 	}
+}
+
+// addressesWaitForTheirMapping: while spec and status of a Configuration do not belong together, addresses
+// are seen as before.
+func addressesWaitForTheirMapping(t *testing.T, w *world) {
+	defer w.reflect()()
+	var conf netv1beta1.Configuration
+	w.must("read configuration", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: provider}, &conf))
+	grant := func(seen ...string) {
+		conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: seen}}
+		conf.Status.Conditions = []metav1.Condition{{
+			Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonNetworkCIDRsConfigured,
+			ObservedGeneration: conf.Generation, LastTransitionTime: metav1.Now(),
+		}}
+		w.must("status of configuration", w.home.Status().Update(t.Context(), &conf))
+	}
+	seen := func(name, ip, as string) {
+		t.Helper()
+		w.create(w.home, pod(name))
+		w.runAt(name, ip)
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+		if err := equal(as, home.Status.PodIP); err != nil {
+			t.Error(err)
+		}
+	}
+	grant("10.71.0.0/16")
+	seen("mapped", "10.20.3.1", "10.71.3.1")
+	conf.Spec.Remote.CIDR.Pod = []string{"10.21.0.0/16", "10.20.0.0/16"}
+	w.must("announce another CIDR", w.home.Update(t.Context(), &conf))
+	seen("as-before", "10.20.3.2", "10.71.3.2")
+	grant("10.72.0.0/16", "10.71.0.0/16")
+	var home corev1.Pod
+	w.create(w.home, pod("anew"))
+	w.runAt("anew", "10.21.3.3")
+	w.exists(w.home, &home, homeNS, "anew", func() error { return equal("10.72.3.3", home.Status.PodIP) })
+	conf.Spec.Remote.CIDR.Pod = []string{"10.20.0.0/16"}
+	w.must("announce as before", w.home.Update(t.Context(), &conf))
+	grant("10.71.0.0/16")
 }
 
 // each does something for all names, a few at a time.
