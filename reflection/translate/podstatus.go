@@ -179,7 +179,7 @@ func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
 	out.Labels[api.LabelShadowPod] = api.True
 	s := &out.Status
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
-	s.ContainerStatuses, s.InitContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses
+	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses, in.EphemeralContainerStatuses
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
 	s.Conditions = gated(out.Spec.ReadinessGates, mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration))
 	s.HostIP, s.HostIPs = "", nil
