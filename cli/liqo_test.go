@@ -26,13 +26,14 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // liqo runs the controllers of identities until the story ends.
 func (s *session) liqo(t *testing.T, name string) {
 	t.Helper()
 	mgr, err := manager.New(s.clusters[name].Config, manager.Options{
-		Scheme: scheme.New(), Logger: klog.New(log.NullLogSink{}), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Logger: klog.New(log.NullLogSink{}), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 	})
 	if err != nil {
 		t.Fatal(err)

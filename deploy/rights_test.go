@@ -451,7 +451,8 @@ func TestPeersCannot(t *testing.T) {
 		{"say which CIDRs the provider has", "only change spec.endpoint", func() error {
 			return merge(t, rome, cidrs, `{"spec": {"local": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`)
 		}},
-		{"take the place of another cluster", "its own parameters", func() error {
+		// Two policies refuse this; the API server tells the one it comes to first.
+		{"take the place of another cluster", "a peer may only", func() error {
 			return merge(t, rome, cidrs, `{"metadata": {"labels": {"liqo.io/remote-cluster-id": "oslo"}}}`)
 		}},
 		{"hold a gateway", "only change spec.endpoint", func() error { return merge(t, rome, dialer, `{"metadata": {"finalizers": ["example.com/mine"]}}`) }},

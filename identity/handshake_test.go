@@ -49,6 +49,7 @@ import (
 	"github.com/liqo-go/liqo/identity"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 const (
@@ -340,7 +341,7 @@ func startCluster(t *testing.T, id string) cluster {
 	config := c.asController(t)
 	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt} }
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(c.logged), textlogger.Verbosity(7))), // at 8 client-go begins to log bodies of requests
 	})
 	if err != nil {

@@ -304,7 +304,7 @@ func startControllers(t *testing.T, clusterID string) cluster {
 	config := server.ConfigFor("system:serviceaccount:liqo:liqo-controller-manager", "system:serviceaccounts", "system:authenticated")
 	config.UserAgent = "liqo-control" // the fields a patch without a manager's name owns are this one's
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		PublicKeys: keys.Items, Networks: networks.Items, LiqoNamespace: o.LiqoNamespace,
 	}
 	var err error
-	if in.Fabrics, in.Nodes, err = overlay(ctx, r.Live); err != nil {
+	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
 		return in, err
 	}
 	in.Template, err = untyped(ctx, r.Live, template)

@@ -5,7 +5,6 @@ package network
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +20,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics,verbs=get;list;watch
 
-// internalNode gives every node its place in the overlay. One worker; who has no address yet is
-// given one from what the API server holds, not from the cache.
+// internalNode gives every node its place in the overlay. One worker; see overlay.
 func (o Options) internalNode() ctl.Registrar {
 	nodes := ctl.All(&corev1.NodeList{})
 	return ctl.Controller[*corev1.Node, plan.NodeInput]{
@@ -46,14 +44,8 @@ func (o Options) internalNode() ctl.Registrar {
 			}
 			in.Pods = pods.Items
 			var err error
-			if in.Fabrics, in.Nodes, err = overlay(ctx, r); err != nil {
+			if in.Overlay, err = o.overlay(ctx, r, plan.NodeOf(root), in.Networks); err != nil {
 				return in, err
-			}
-			known := func(n netv1beta1.InternalNode) bool { return n.Name == root.Name }
-			if !slices.ContainsFunc(in.Nodes, known) {
-				if in.Fabrics, in.Nodes, err = overlay(ctx, r.Live); err != nil {
-					return in, err
-				}
 			}
 			in.Uninstalling, err = o.uninstalling(ctx, r)
 			return in, err
@@ -62,15 +54,24 @@ func (o Options) internalNode() ctl.Registrar {
 	}
 }
 
-// overlay reads who has which address in the overlay.
-func overlay(ctx context.Context, r client.Reader) ([]netv1beta1.InternalFabric, []netv1beta1.InternalNode, error) {
+// overlay reads who has which address in the overlay: from the API server only when self is to be
+// given one, as that answer grows with the number of peers.
+func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference, networks []ipamv1alpha1.Network) (plan.Overlay, error) {
+	known, err := readOverlay(ctx, r)
+	if err != nil || known.Keeps(self, networks, o.LiqoNamespace) {
+		return known, err
+	}
+	return readOverlay(ctx, r.Live)
+}
+
+func readOverlay(ctx context.Context, r client.Reader) (plan.Overlay, error) {
 	var fabrics netv1beta1.InternalFabricList
 	if err := list(ctx, r, &fabrics); err != nil {
-		return nil, nil, err
+		return plan.Overlay{}, err
 	}
 	var nodes netv1beta1.InternalNodeList
 	err := list(ctx, r, &nodes)
-	return fabrics.Items, nodes.Items, err
+	return plan.Overlay{Fabrics: fabrics.Items, Nodes: nodes.Items}, err
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes/status,verbs=patch

@@ -140,9 +140,7 @@ func (k cluster) webhooks(t *testing.T, port int) {
 func run(t *testing.T, config *rest.Config, port int) func() {
 	t.Helper()
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
-		// A busy machine took longer than the usual 30 s to answer what was asked before the end.
-		GracefulShutdownTimeout: new(2 * time.Minute),
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{api.LabelManaged: api.True})},
 		}},

@@ -27,6 +27,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/peering/plan"
 )
 
@@ -93,7 +94,7 @@ func TestForeignClusterFollows(t *testing.T) {
 
 func start(t *testing.T, server *apitest.Server) client.Client {
 	t.Helper()
-	mgr, err := manager.New(server.Config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := manager.New(server.Config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()})
 	if err != nil {
 		t.Fatal(err)
 	}

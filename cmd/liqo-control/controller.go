@@ -206,6 +206,7 @@ func (f *controllerFlags) manager() manager.Options {
 		LeaderElectionID:              "liqo-controller-manager",
 		LeaderElectionNamespace:       f.liqoNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		Controller:                    ctl.Queues(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -28,6 +29,11 @@ import (
 
 	"github.com/liqo-go/liqo/internal/apply"
 )
+
+// Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
+// the manager ends, up to 0.24 (its issue 3538): the process would stay, and keep its lead, until the
+// grace period is over.
+func Queues() config.Controller { return config.Controller{UsePriorityQueue: new(false)} }
 
 // Controller describes one controller rooted on objects of type R.
 type Controller[R client.Object, In any] struct {

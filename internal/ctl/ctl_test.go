@@ -85,7 +85,7 @@ func start(t *testing.T) client.Client {
 	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
 		return flaky{rt, rand.New(rand.NewPCG(seed, 0))}
 	}
-	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()})
 	if err != nil {
 		t.Fatal(err)
 	}

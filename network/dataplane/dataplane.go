@@ -65,7 +65,7 @@ func Open(options Options) (*Dataplane, error) {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	return &Dataplane{
-		options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}, tables: nftTables{},
+		options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}, tables: nftTables{known: map[string]nftTable{}},
 		refusedTables: refused[plan.Table]{}, refusedRoutes: refused[plan.Route]{}, refusedRules: refused[plan.Rule]{},
 	}, nil
 }

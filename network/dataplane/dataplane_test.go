@@ -252,6 +252,27 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
+// TestLooksAreCheap: rules nobody changed are not read again, those somebody did are. Without a PATH
+// there is no nft to read them with.
+func TestLooksAreCheap(t *testing.T) {
+	_, a, _ := peered(t)
+	before := a.node.observe(t)
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "")
+	if changed := plan.Diff(before, a.node.observe(t)); !changed.Empty() {
+		t.Error(changed)
+	}
+	t.Setenv("PATH", path)
+	a.Node.Run("", "nft", "add", "rule", "inet", plan.NFTable, "arriving", "counter")
+	if changes := a.node.settle(t); changes.Table == nil {
+		t.Error("a rule of somebody else is not seen")
+	}
+	a.Node.Run("", "nft", "add", "table", "inet", "somebody")
+	if changed := plan.Diff(before, a.node.observe(t)); !changed.Empty() {
+		t.Error(changed)
+	}
+}
+
 // TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
 // packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {

@@ -8,16 +8,26 @@ package dataplane
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// nftTables are our table in the kernel and those of users, through the nft command, by family and
-// name.
-type nftTables map[string]nftTable
+// nftTables are our table in the kernel, that of quotes and those of users, through the nft command, by
+// family and name.
+type nftTables struct {
+	known map[string]nftTable
+	// texts is how nft printed all of them when the kernel's rules were of a generation; nil = not read yet.
+	texts      map[string]string
+	generation uint32
+}
 
 // nftTable tells what was asked for last and how nft printed it afterwards: another version of nft
 // may spell the same rules differently.
@@ -28,22 +38,13 @@ const ours = "inet " + plan.NFTable
 
 // read adds our table, those of users, and what is in that of quotes. A table nobody touched since it
 // was written reads as it was written.
-func (t nftTables) read(ctx context.Context, s *plan.State) error {
-	names, err := nft(ctx, "", "list", "tables")
+func (t *nftTables) read(ctx context.Context, s *plan.State) error {
+	texts, err := t.print(ctx)
 	if err != nil {
-		return fmt.Errorf("list nft tables: %w", err)
+		return err
 	}
-	for line := range strings.Lines(names) {
-		key := strings.TrimPrefix(strings.TrimSpace(line), "table ")
-		family, name, _ := strings.Cut(key, " ")
-		if key != ours && key != quotes && !strings.HasPrefix(name, plan.UserTablePrefix) {
-			continue
-		}
-		text, err := list(ctx, key)
-		if err != nil {
-			return err
-		}
-		known := t[key]
+	for key, text := range texts {
+		known := t.known[key]
 		if key == quotes {
 			s.Quotes = readQuotes(text, known.listed)
 			continue
@@ -51,6 +52,7 @@ func (t nftTables) read(ctx context.Context, s *plan.State) error {
 		if text == known.listed {
 			text = known.written
 		}
+		family, name, _ := strings.Cut(key, " ")
 		switch {
 		case key == ours:
 			s.Table = text
@@ -61,19 +63,72 @@ func (t nftTables) read(ctx context.Context, s *plan.State) error {
 	return nil
 }
 
+// print prints all tables, if anybody changed any rule since they were printed: nft takes milliseconds
+// of a processor, asking for the generation microseconds.
+func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
+	before, err := generation()
+	if err == nil && t.texts != nil && before == t.generation {
+		return t.texts, nil
+	}
+	t.texts = nil
+	names, err := nft(ctx, "", "list", "tables")
+	if err != nil {
+		return nil, fmt.Errorf("list nft tables: %w", err)
+	}
+	texts := map[string]string{}
+	for line := range strings.Lines(names) {
+		key := strings.TrimPrefix(strings.TrimSpace(line), "table ")
+		_, name, _ := strings.Cut(key, " ")
+		if key != ours && key != quotes && !strings.HasPrefix(name, plan.UserTablePrefix) {
+			continue
+		}
+		if texts[key], err = list(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	if after, err := generation(); err == nil && after == before {
+		t.texts, t.generation = texts, after
+	}
+	return texts, nil
+}
+
+// generation is a number the kernel changes whenever anybody changes rules in this namespace.
+func generation() (uint32, error) {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
+	replies, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return 0, fmt.Errorf("read generation of nft rules: %w", err)
+	}
+	for _, reply := range replies {
+		attrs, err := nl.ParseRouteAttr(reply[nl.SizeofNfgenmsg:])
+		if err != nil {
+			return 0, fmt.Errorf("read generation of nft rules: %w", err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == unix.NFTA_GEN_ID && len(a.Value) == 4 {
+				return binary.BigEndian.Uint32(a.Value), nil
+			}
+		}
+	}
+	return 0, errors.New("read generation of nft rules: the kernel gives none")
+}
+
 // write replaces a table in one transaction; an empty text removes it.
-func (t nftTables) write(ctx context.Context, key, text string) error {
+func (t *nftTables) write(ctx context.Context, key, text string) error {
 	// "add" before "delete" makes the latter succeed also when there is no table.
 	if _, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-"); err != nil {
 		return fmt.Errorf("write nft table %s: %w", key, err)
 	}
-	delete(t, key)
-	if text == "" {
-		return nil
-	}
-	listed, err := list(ctx, key)
-	if err == nil {
-		t[key] = nftTable{text, listed}
+	return t.note(ctx, key, text)
+}
+
+// note keeps how nft prints what was just written.
+func (t *nftTables) note(ctx context.Context, key, written string) error {
+	delete(t.known, key)
+	texts, err := t.print(ctx)
+	if listed := texts[key]; listed != "" {
+		t.known[key] = nftTable{written, listed}
 	}
 	return err
 }

@@ -85,12 +85,7 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 	if err := b.send(); err != nil {
 		return fmt.Errorf("write nft table ip %s: %w", quotedTable, err)
 	}
-	delete(d.tables, quotes)
-	listed, err := list(ctx, quotes)
-	if err == nil && listed != "" {
-		d.tables[quotes] = nftTable{listed: listed}
-	}
-	return err
+	return d.tables.note(ctx, quotes, "")
 }
 
 // nfAccept ends a chain (NF_ACCEPT of linux/netfilter.h).

@@ -32,6 +32,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/reflection/replication"
 )
 
@@ -177,8 +178,8 @@ func run(t *testing.T, config *rest.Config, logged *lines) {
 	t.Helper()
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  scheme.New(),
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Logger:  textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged))),
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
+		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged))),
 	})
 	must(t, err)
 	for _, c := range replication.Controllers(replication.Options{ClusterID: "rome"}) {

@@ -43,9 +43,8 @@ type GatewayInput struct {
 	PublicKeys     []netv1beta1.PublicKey
 	// Networks are this cluster's own: the internal CIDR is among them.
 	Networks []ipamv1alpha1.Network
-	// Fabrics and Nodes hold the overlay addresses in use, no older than the last one given.
-	Fabrics []netv1beta1.InternalFabric
-	Nodes   []netv1beta1.InternalNode
+	// Overlay is no older than the last address given, unless the gateway keeps the one it has.
+	Overlay
 	// LiqoNamespace holds the default templates and the internal CIDR's Network.
 	LiqoNamespace string
 }
@@ -407,9 +406,7 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 	if !ok {
 		return nil, ctl.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
 	}
-	current, used := overlayInUse(g.Fabrics, g.Nodes, func(kind, namespace, name string) bool {
-		return kind == "InternalFabric" && namespace == g.root.GetNamespace() && name == g.root.GetName()
-	})
+	current, used := g.Overlay.inUse(FabricOf(g.root))
 	addr, ok := overlayAddress(cidr, g.part, current, used)
 	if !ok {
 		return nil, ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -115,14 +116,13 @@ func TestOverlayAddressesAreGivenOnce(t *testing.T) {
 	given := map[netip.Addr]string{}
 	var fabrics []netv1beta1.InternalFabric
 	var nodes []netv1beta1.InternalNode
-	nobody := func(_, _, _ string) bool { return false }
 	for i := range 14 {
 		for _, part := range []overlayPart{overlayNodes, overlayServers, overlayClients} {
 			seen := fabrics
 			if part == overlayNodes {
 				seen = nil
 			}
-			_, used := overlayInUse(seen, nodes, nobody)
+			_, used := Overlay{Fabrics: seen, Nodes: nodes}.inUse(corev1.ObjectReference{})
 			addr, ok := overlayAddress(cidr, part, "", used)
 			if !ok || addr == first(cidr) || addr == last(cidr) {
 				t.Fatalf("part %d, number %d: got %v %v", part, i, addr, ok)
@@ -140,6 +140,36 @@ func TestOverlayAddressesAreGivenOnce(t *testing.T) {
 			f := netv1beta1.InternalFabric{}
 			f.Spec.Interface.Gateway.IP = addr.String()
 			fabrics = append(fabrics, f)
+		}
+	}
+}
+
+// Only who has an address that nobody else has, within the range, keeps it: all others are given one.
+func TestWhoKeepsItsOverlayAddress(t *testing.T) {
+	network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.NetworkInternalCIDR, Labels: map[string]string{api.LabelNetworkType: api.NetworkTypeInternalCIDR}}}
+	network.Status.CIDR = "10.80.0.0/26"
+	for name, c := range map[string]struct {
+		own, other string
+		keeps      bool
+	}{
+		"its own":         {"10.80.0.33", "10.80.0.34", true},
+		"none":            {"", "10.80.0.34", false},
+		"another's":       {"10.80.0.34", "10.80.0.34", false},
+		"of another CIDR": {"10.81.0.33", "10.80.0.34", false},
+		"no address":      {"here", "10.80.0.34", false},
+	} {
+		var overlay Overlay
+		for object, address := range map[string]string{"own": c.own, "other": c.other} {
+			f := netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: "peer", Name: object}}
+			f.Spec.Interface.Gateway.IP = address
+			overlay.Fabrics = append(overlay.Fabrics, f)
+		}
+		self := FabricOf(&netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "peer", Name: "own"}})
+		if got := overlay.Keeps(self, []ipamv1alpha1.Network{network}, "liqo"); got != c.keeps {
+			t.Errorf("%s: keeps it: %v, want %v", name, got, c.keeps)
+		}
+		if overlay.Keeps(self, nil, "liqo") {
+			t.Errorf("%s: kept in a range that is not granted", name)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	gateways := GatewayInput{
 		Servers: of[netv1beta1.GatewayServer](all), Clients: of[netv1beta1.GatewayClient](all),
 		Configurations: of[netv1beta1.Configuration](all), PublicKeys: of[netv1beta1.PublicKey](all), Networks: networks,
-		Fabrics: of[netv1beta1.InternalFabric](all), Nodes: of[netv1beta1.InternalNode](all), LiqoNamespace: "liqo",
+		Overlay: Overlay{Fabrics: of[netv1beta1.InternalFabric](all), Nodes: of[netv1beta1.InternalNode](all)}, LiqoNamespace: "liqo",
 	}
 	wg := WgGatewayInput{
 		Pods: of[corev1.Pod](all), Image: "liqo:test", Now: now, NewKey: bytes.Repeat([]byte{0x40}, 32),
@@ -128,7 +128,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
 		return WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: wg})
 	case *corev1.Node:
-		return InternalNode(NodeInput{Root: root, Networks: networks, Fabrics: gateways.Fabrics, Nodes: gateways.Nodes, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
+		return InternalNode(NodeInput{Root: root, Networks: networks, Overlay: gateways.Overlay, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
 	case *corev1.Pod:
 		return PodIP(PodIPInput{Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
 	case *netv1beta1.Connection:

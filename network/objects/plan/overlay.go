@@ -34,8 +34,8 @@ const (
 // it, else gives the lowest free one of the part. The first and the last address of the CIDR are
 // never given: on a link of this prefix they mean the network and everyone on it.
 func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []netip.Addr) (netip.Addr, bool) {
-	if a, err := netip.ParseAddr(current); err == nil && cidr.Contains(a) && !slices.Contains(used, a) {
-		return a, true
+	if keeps(cidr, current, used) {
+		return netip.MustParseAddr(current), true
 	}
 	nodes, gateways, ok := halves(cidr)
 	if !ok {
@@ -49,24 +49,53 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, used)
 }
 
-// overlayInUse returns the overlay address of the object self describes and those of all others.
-func overlayInUse(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode, self func(kind, namespace, name string) bool) (string, []netip.Addr) {
+// Overlay is who has which address in the overlay.
+type Overlay struct {
+	Fabrics []netv1beta1.InternalFabric
+	Nodes   []netv1beta1.InternalNode
+}
+
+// inUse returns the overlay address of one object and those of all others.
+func (o Overlay) inUse(self corev1.ObjectReference) (string, []netip.Addr) {
 	var current string
 	var used []netip.Addr
 	note := func(kind, namespace, name, address string) {
-		if self(kind, namespace, name) {
+		if self.Kind == kind && self.Namespace == namespace && self.Name == name {
 			current = address
 		} else if a, err := netip.ParseAddr(address); err == nil {
 			used = append(used, a)
 		}
 	}
-	for i := range fabrics {
-		note("InternalFabric", fabrics[i].Namespace, fabrics[i].Name, fabrics[i].Spec.Interface.Gateway.IP)
+	for i := range o.Fabrics {
+		note("InternalFabric", o.Fabrics[i].Namespace, o.Fabrics[i].Name, o.Fabrics[i].Spec.Interface.Gateway.IP)
 	}
-	for i := range nodes {
-		note("InternalNode", "", nodes[i].Name, nodes[i].Spec.Interface.Node.IP)
+	for i := range o.Nodes {
+		note("InternalNode", "", o.Nodes[i].Name, o.Nodes[i].Spec.Interface.Node.IP)
 	}
 	return current, used
+}
+
+// Keeps tells whether an object keeps the address it has. If not, it is given one, and who gives must
+// know the last one given: a copy that may be late will not do.
+func (o Overlay) Keeps(self corev1.ObjectReference, networks []ipamv1alpha1.Network, liqoNamespace string) bool {
+	cidr, granted := grantedTo(networks, liqoNamespace, api.NetworkInternalCIDR)
+	current, used := o.inUse(self)
+	return granted && keeps(cidr, current, used)
+}
+
+func keeps(cidr netip.Prefix, current string, used []netip.Addr) bool {
+	a, err := netip.ParseAddr(current)
+	return err == nil && cidr.Contains(a) && !slices.Contains(used, a)
+}
+
+// FabricOf names what has the overlay address of a gateway.
+func FabricOf(gateway client.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "InternalFabric", Namespace: gateway.GetNamespace(), Name: gateway.GetName()}
+}
+
+// NodeOf names what has the overlay address of a node.
+func NodeOf(node *corev1.Node) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "InternalNode", Name: node.Name}
 }
 
 // grantedTo is the CIDR granted to this cluster's Network of one type.
@@ -88,9 +117,8 @@ type NodeInput struct {
 	Root *corev1.Node
 	// Networks are all of the cluster: the internal CIDR is among them.
 	Networks []ipamv1alpha1.Network
-	// Fabrics and Nodes hold the overlay addresses in use, no older than the last one given.
-	Fabrics []netv1beta1.InternalFabric
-	Nodes   []netv1beta1.InternalNode
+	// Overlay is no older than the last address given, unless the node keeps the one it has.
+	Overlay
 	// LiqoNamespace holds the internal CIDR's Network.
 	LiqoNamespace string
 	// Pods are all of the cluster.
@@ -110,9 +138,7 @@ func InternalNode(in NodeInput) ctl.Plan {
 	if !ok {
 		return ctl.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", in.LiqoNamespace, api.NetworkInternalCIDR)
 	}
-	current, used := overlayInUse(in.Fabrics, in.Nodes, func(kind, _, name string) bool {
-		return kind == "InternalNode" && name == node.Name
-	})
+	current, used := in.Overlay.inUse(NodeOf(node))
 	addr, ok := overlayAddress(cidr, overlayNodes, current, used)
 	if !ok {
 		return ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
