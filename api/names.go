@@ -28,6 +28,13 @@ const (
 	StorageClassName = "liqo"
 	// StorageProvisioner is its provisioner.
 	StorageProvisioner = "liqo.io/storage"
+	// LabelStorageAvailable ("true", "false") on a virtual Node says whether its provider offers
+	// storage.
+	LabelStorageAvailable = "storage.liqo.io/available"
+	// LabelVirtualPVCNamespace and LabelVirtualPVCName, on a claim in StorageNamespace, name the
+	// claim it backs; what is too long for a label is left out.
+	LabelVirtualPVCNamespace = "storage.liqo.io/virtual-pvc-namespace"
+	LabelVirtualPVCName      = "storage.liqo.io/virtual-pvc-name"
 	// RuntimeClassName sends a pod to virtual nodes.
 	RuntimeClassName = "liqo"
 	// DefaultResourceSliceClass is the class of slices this implementation grants itself;
@@ -102,6 +109,12 @@ func RemoteNamespaceName(localNamespace, consumerClusterID string) string {
 func ManagedByNamespaceMap(tenantNamespace, namespaceMap string) string {
 	return tenantNamespace + "/" + namespaceMap
 }
+
+// ClaimFinalizerPrefix begins the finalizers of claims whose volumes are at providers.
+const ClaimFinalizerPrefix = "storage.liqo.io/"
+
+// ClaimFinalizer holds a claim until its volume at a provider is given back.
+func ClaimFinalizer(provider string) string { return ClaimFinalizerPrefix + provider }
 
 // GatewayResourceName names Deployment, Service, key Secret and Connection of a gateway.
 func GatewayResourceName(gateway string) string { return "gw-" + gateway }

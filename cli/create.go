@@ -239,7 +239,7 @@ func (e *env) createVirtualNode(parent *cobra.Command) {
 				return nil, err
 			}
 			if len(from.Status.Resources) == 0 {
-				return nil, fmt.Errorf("resourceslice %q was not granted resources yet; see 'kubectl -n %s describe resourceslice %s'", sliceName, c.tenant, sliceName)
+				return nil, fmt.Errorf("resourceslice %q was not granted resources yet; see 'kubectl -n %s describe rslice %s'", sliceName, c.tenant, sliceName)
 			}
 			return virtualNode(c.tenant, string(o.peer), virtualNodeOf(v, from)), nil
 		}, said: "Virtual node created", done: func(s *script, c *cluster, _ client.Object) error {

@@ -259,7 +259,7 @@ func disarm(cmd *cobra.Command, reached **cobra.Command) {
 func acts(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin are the kinds of Kubernetes the documents speak of.
-var builtin = strings.Fields("csr endpointslices events namespace node nodes pods secret service")
+var builtin = strings.Fields("csr endpointslices events namespace node nodes pods pv secret service")
 
 // TestDocsKinds: kinds named to kubectl exist, by the names our definitions give them.
 func TestDocsKinds(t *testing.T) {

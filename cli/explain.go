@@ -104,20 +104,21 @@ func saysOf(object client.Object) string {
 	case *appsv1.Deployment:
 		for _, condition := range o.Status.Conditions {
 			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-				return condition.Message
+				return fmt.Sprintf("%s; let namespace %s have such pods: change its Pod Security labels, its quota or what else is named", condition.Message, o.Namespace)
 			}
 		}
 	case *corev1.Namespace:
 		return namespaceSays(o)
 	case *authv1beta1.ResourceSlice:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status != authv1beta1.ResourceSliceAccepted {
+			if condition.Status == authv1beta1.ResourceSliceDenied || condition.Type == "Ready" && condition.Status != "True" {
 				return condition.Message
 			}
 		}
 	case *offv1beta1.VirtualNode:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
+			part := condition.Type == offv1beta1.VirtualKubeletCondition || condition.Type == offv1beta1.NodeCondition
+			if part && condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
 				return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": ")
 			}
 		}
@@ -125,6 +126,12 @@ func saysOf(object client.Object) string {
 		for _, condition := range o.Status.Conditions {
 			if bad := condition.Type == corev1.NodeReady != (condition.Status == corev1.ConditionTrue); bad {
 				return condition.Reason + ": " + condition.Message
+			}
+		}
+	case *netv1beta1.InternalFabric:
+		for _, c := range o.Status.Conditions {
+			if c.Type == netv1beta1.HostError {
+				return "node " + c.Host + ": " + c.Message
 			}
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
@@ -142,7 +149,7 @@ func saysOf(object client.Object) string {
 // networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
 // the tunnel.
 func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
-	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConnectionList{})
+	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.InternalFabricList{}, &netv1beta1.ConnectionList{})
 }
 
 // says lists what the objects that concern a peer say is wrong.
@@ -292,7 +299,7 @@ func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
-			return condition.Message
+			return fmt.Sprintf("no node takes pod %s: %s; make room on one, or take away what is named", pod.Name, condition.Message)
 		}
 	}
 	if pod.Status.Phase == corev1.PodPending {

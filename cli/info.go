@@ -242,7 +242,12 @@ func authenticationStatus(f *corev1beta1.ForeignCluster) moduleStatus {
 
 // authenticationAlerts are those of the module and of the peer's API server.
 func authenticationAlerts(f *corev1beta1.ForeignCluster) []string {
-	peer := corev1beta1.Module{Enabled: f.Status.Modules.Authentication.Enabled, Conditions: f.Status.Conditions}
+	peer := corev1beta1.Module{Enabled: f.Status.Modules.Authentication.Enabled}
+	for _, condition := range f.Status.Conditions {
+		if condition.Type == corev1beta1.APIServerStatusCondition {
+			peer.Conditions = append(peer.Conditions, condition)
+		}
+	}
 	return append(alertsOf(peer), alertsOf(f.Status.Modules.Authentication)...)
 }
 

@@ -23,6 +23,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 type whoInfo struct {
@@ -213,13 +214,15 @@ func (c *cluster) inspectRanges(ctx context.Context, peer string, into *cidrInfo
 	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 		return err
 	}
-	for _, item := range list.Items {
-		if r := item.Spec.Remote; r != nil {
-			into.Remote = cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
-		}
-		if r := item.Status.Remote; r != nil {
-			into.Remapped = &cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
-		}
+	item := plan.Oldest(list.Items)
+	if item == nil {
+		return nil
+	}
+	if r := item.Spec.Remote; r != nil {
+		into.Remote = cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
+	}
+	if r := item.Status.Remote; r != nil {
+		into.Remapped = &cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
 	}
 	return nil
 }
@@ -233,15 +236,11 @@ func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gateway
 	if err := c.listOf(ctx, everywhere, peer, clients); err != nil {
 		return err
 	}
-	for _, g := range servers.Items {
-		if e := g.Status.Endpoint; e != nil {
-			*into = gatewayAt(*e, netv1beta1.ConnectionTypeClient)
-		}
+	if g := plan.Oldest(servers.Items); g != nil && g.Status.Endpoint != nil {
+		*into = gatewayAt(*g.Status.Endpoint, netv1beta1.ConnectionTypeClient)
 	}
-	for _, g := range clients.Items {
-		if e := g.Spec.Endpoint; e != nil {
-			*into = gatewayAt(*e, netv1beta1.ConnectionTypeServer)
-		}
+	if g := plan.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
+		*into = gatewayAt(*g.Spec.Endpoint, netv1beta1.ConnectionTypeServer)
 	}
 	return nil
 }
@@ -268,7 +267,7 @@ func (c *cluster) connection(ctx context.Context, peer string) (*connectionInfo,
 	if err := c.listOf(ctx, everywhere, peer, list); err != nil || len(list.Items) == 0 {
 		return nil, err
 	}
-	status := list.Items[0].Status
+	status := plan.Oldest(list.Items).Status
 	info := &connectionInfo{Status: string(status.Value)}
 	if status.Latency != nil {
 		info.Latency = status.Latency.Value
@@ -288,18 +287,23 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 	}
 	out := []sliceInfo{}
 	for _, s := range list.Items {
-		info := sliceInfo{Name: s.Name, Action: "Providing", Accepted: len(s.Status.Conditions) > 1, Alerts: []string{}, Resources: s.Status.Resources}
+		info := sliceInfo{Name: s.Name, Action: "Providing", Alerts: []string{}, Resources: s.Status.Resources}
 		if s.Labels[api.LabelReplication] == api.True {
 			info.Action = "Consuming"
 		}
+		accepted, denied := 0, 0
 		for _, condition := range s.Status.Conditions {
-			if condition.Status != authv1beta1.ResourceSliceAccepted {
-				info.Accepted = false
+			switch condition.Status {
+			case authv1beta1.ResourceSliceAccepted:
+				accepted++
+			case authv1beta1.ResourceSliceDenied:
+				denied++
 				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
 			}
 		}
-		if len(s.Status.Conditions) == 0 {
-			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+c.eventOf(ctx, &s), "; "))
+		info.Accepted = accepted > 1
+		if accepted+denied == 0 {
+			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+orDefault(saysOf(&s), c.eventOf(ctx, &s)), "; "))
 		}
 		if s.Annotations[api.AnnotationCordon] == api.True {
 			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))

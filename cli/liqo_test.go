@@ -87,8 +87,9 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
 		return len(copied.Status.Conditions) == 2 && says(copied, authv1beta1.ResourceSliceResources) == wanted, err
 	})
+	before := slice.DeepCopy()
 	slice.Status = copied.Status
-	if err := rome.Status().Update(t.Context(), slice); err != nil {
+	if err := rome.Status().Patch(t.Context(), slice, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder

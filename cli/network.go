@@ -275,7 +275,7 @@ func (c *cluster) configurationOf(ctx context.Context, peer string) (string, err
 	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
 		return peer, err
 	}
-	return list.Items[0].Name, nil
+	return plan.Oldest(list.Items).Name, nil
 }
 
 // configured reports whether a Configuration for these ranges is in force.
@@ -415,11 +415,11 @@ func (n *network) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(servers.Items) > 0 {
-		n.gateway[n.server.side] = servers.Items[0].Name
+	if server := plan.Oldest(servers.Items); server != nil {
+		n.gateway[n.server.side] = server.Name
 	}
-	if len(clients.Items) > 0 {
-		n.gateway[n.client.side] = clients.Items[0].Name
+	if dialer := plan.Oldest(clients.Items); dialer != nil {
+		n.gateway[n.client.side] = dialer.Name
 	}
 	n.reversed = len(backServers.Items)+len(backClients.Items) > 0
 	return nil
@@ -602,7 +602,7 @@ func (c *cluster) publicKeyOf(ctx context.Context, peer string) (string, error) 
 	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
 		return peer, err
 	}
-	return list.Items[0].Name, nil
+	return plan.Oldest(list.Items).Name, nil
 }
 
 // awaitKeys waits until a gateway tells the name of the Secret with its keys.

@@ -48,6 +48,9 @@ const (
 	// endpointsTimeout bounds the wait for endpoints of other clusters: those of a cluster that cannot be
 	// reached do not come, and the paths to the others are worth trying.
 	endpointsTimeout = 45 * time.Second
+	// complainFirst is when a wait for pods is first said to be long, complainMore how much longer the next
+	// time is than the last: pulling an image takes a while, too.
+	complainFirst, complainMore = 5 * time.Second, 3
 	// attempts: rules for a new Service reach the last node about a second after its endpoints are known.
 	attempts = 5
 	// execAtOnce bounds the pods that try paths at the same time, urlsAtOnce what one of them is told:
@@ -319,14 +322,39 @@ func (t *trial) settle(all []made) error {
 			continue
 		}
 		t.busy(m.side, "Waiting for the pods of "+d.Name)
-		if err := m.await(t.ctx, d, func() bool {
+		stop := t.complain(m.cluster, d.DeepCopy())
+		err := m.await(t.ctx, d, func() bool {
 			return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas && d.Status.Replicas == d.Status.ReadyReplicas
-		}); err != nil {
+		})
+		stop()
+		if err != nil {
 			return err
 		}
 		t.info(m.side, "Deployment %s is ready, %d pods", d.Name, d.Status.ReadyReplicas)
 	}
 	return nil
+}
+
+// complain says, while somebody waits for a Deployment and until it is stopped, what keeps its pods from
+// being ready: mended meanwhile, it goes on.
+func (t *trial) complain(c *cluster, d *appsv1.Deployment) (stop func()) {
+	ctx, end := context.WithCancel(t.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for wait := complainFirst; ; wait *= complainMore {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			if reason, _ := c.reason(ctx, d); reason != "" && ctx.Err() == nil {
+				t.warn(c.side, "Still waiting for %s: %s", c.nameOf(d), reason)
+				t.busy(c.side, "Waiting for the pods of "+d.Name)
+			}
+		}
+	}()
+	return func() { end(); <-done }
 }
 
 // endpoints waits until a cluster knows the pods of all, and says what is missing after a while.

@@ -57,6 +57,13 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	if err != nil {
 		return err
 	}
+	if purge {
+		data, err := c.dataHere(s.ctx)
+		if err != nil {
+			return err
+		}
+		left = append(left, data...)
+	}
 	if len(left) > 0 {
 		for _, obstacle := range left {
 			s.line(labelErro, nowhere, obstacle)
@@ -131,7 +138,7 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 	for _, o := range []obstacle{
 		{&corev1beta1.ForeignClusterList{}, "peering", "peerings", unpeer, enabledPeer},
 		{&offv1beta1.NamespaceOffloadingList{}, "offloaded namespace", "offloaded namespaces", "run '" + c.env.name + " unoffload namespace %s'", nil},
-		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices", "run '" + c.env.name + " unpeer', or 'kubectl delete resourceslice %s'", nil},
+		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices", "run '" + c.env.name + " unpeer', or 'kubectl delete rslice %s'", nil},
 		{&netv1beta1.ConfigurationList{}, "configuration", "configurations", "run '" + c.env.name + " network reset', or 'kubectl delete configuration %s'", nil},
 		{&ipamv1alpha1.IPList{}, "IP", "IPs", "run 'kubectl delete ips.ipam.liqo.io %s'", madeByUser},
 		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'", madeByUser},

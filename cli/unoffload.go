@@ -52,6 +52,9 @@ func (e *env) unoffload(ctx context.Context, names []string, selector string, ti
 	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
 		return err
 	}
+	if err := s.confirmLossIn(c, "unoffload", names); err != nil {
+		return err
+	}
 	var tasks []*task
 	for _, name := range names {
 		tasks = append(tasks, s.start(func(ctx context.Context) error {

@@ -72,11 +72,24 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 
 // takeApart takes everything away but what the other direction needs.
 func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o unpeerOptions) error {
+	inBand, err := consumer.inBand(s.ctx, provider.id)
+	if err != nil {
+		return err
+	}
 	if err := s.dropOffloading(consumer, provider, o.wait); err != nil {
 		return err
 	}
 	if err := s.unauthenticate(consumer, provider, o.wait); err != nil {
 		return err
+	}
+	if inBand && !bidirectional {
+		// The credentials stay as long as something has to be taken back from the provider by them.
+		s.busy(local, "Waiting until nothing needs the tunnel")
+		if err := consumer.awaitNone(s.ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
+			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id,
+		}); err != nil {
+			return err
+		}
 	}
 	if !bidirectional {
 		n := newNetwork(s, consumer, provider, networkOptions{wait: o.wait})
@@ -99,6 +112,19 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 		)
 	}
 	return nil
+}
+
+// inBand reports whether the provider's API server is reached through a proxy, and so perhaps through the
+// tunnel.
+func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
+	if c.tenant == "" {
+		return false, nil
+	}
+	identities := &authv1beta1.IdentityList{}
+	err := c.listOf(ctx, c.tenant, provider, identities)
+	return slices.ContainsFunc(identities.Items, func(i authv1beta1.Identity) bool {
+		return i.Spec.AuthParams != nil && i.Spec.AuthParams.ProxyURL != ""
+	}), err
 }
 
 // servesBack reports whether the provider is a consumer of ours as well: we hold its Tenant, or it
@@ -197,8 +223,13 @@ func withRests(err error, consumer, provider *cluster) error {
 }
 
 // dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to
-// go at once: a virtual node drains while its slice is taken back from the provider.
+// go at once: a virtual node drains while its slice is taken back from the provider. Who would lose
+// data is asked before.
 func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
+	err := s.confirmLoss(consumer, "unpeer", func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
+	if err != nil {
+		return err
+	}
 	slices := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,
 		labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
 		gone: "All resourceslices deleted", none: "No resourceslices found", ensured: "Ensured resourceslices absence"}

@@ -110,12 +110,20 @@ func TestHandshake(t *testing.T) {
 	rome.until(t, "the slice is answered", copied, func() bool {
 		return copied.Status.AuthParams != nil && len(copied.Status.Conditions) == 2
 	})
+	before := slice.DeepCopy()
 	slice.Status = copied.Status
-	if err := milan.Status().Update(t.Context(), slice); err != nil {
+	if err := milan.Status().Patch(t.Context(), slice, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	node := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: "big"}}
 	milan.until(t, "the virtual node is there", node, func() bool { return node.Spec.ResourceQuota.Hard.Cpu().String() == "20" })
+	node.Status.Conditions = []offv1beta1.VirtualNodeCondition{{Type: "Ready", Status: "True", Reason: "Ready"}}
+	if err := milan.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	milan.until(t, "the slice is Ready, as its virtual node is", slice, func() bool {
+		return slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == "Ready" && c.Status == "True" })
+	})
 	quota := &offv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.ResourceSliceUserName("big", "milan")}}
 	rome.until(t, "the quota is there", quota, func() bool { return quota.Spec.Resources.Cpu().String() == "20" })
 

@@ -44,6 +44,7 @@ func (o Options) slices() ctl.Registrar {
 			{Kind: &corev1.Node{}, Map: ifControlPlane(all)},
 		},
 		Finalizer: finalizerSlice,
+		Stands:    func(s *authv1beta1.ResourceSlice) bool { return !plan.Replicated(s) },
 		Gather:    o.gatherSlice,
 		Plan:      plan.Slice,
 	}
@@ -72,6 +73,9 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1be
 	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Now: time.Now()}
 	var err error
 	if in.Tenant, err = tenantOf(ctx, r, root); err != nil {
+		return nil, err
+	}
+	if in.Slices, _, err = copies(ctx, r, root.Namespace); err != nil {
 		return nil, err
 	}
 	var held []byte

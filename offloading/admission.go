@@ -25,6 +25,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -49,7 +50,7 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 		server.Register(path, &admission.Webhook{Handler: h})
 	}
 	handle("/mutate/pod", func(ctx context.Context, req admission.Request) admission.Response {
-		return s.mutatePod(ctx, mgr.GetClient(), decoder, req)
+		return s.mutatePod(ctx, readerOf(mgr), decoder, req)
 	})
 	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
@@ -82,7 +83,7 @@ func (c servingCertificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 }
 
 // mutatePod leads a new pod of an extended namespace to where it may run.
-func (s admissionServer) mutatePod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
+func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decoder.Decode(req, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -95,7 +96,12 @@ func (s admissionServer) mutatePod(ctx context.Context, r client.Reader, decoder
 		return admission.Denied(fmt.Sprintf("namespace %s is labelled %s but has no NamespaceOffloading %q; create it or remove the label",
 			req.Namespace, api.LabelSchedulingEnabled, api.NamespaceOffloadingName))
 	}
-	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.RuntimeClass))
+	pod.Namespace = req.Namespace // which the pod itself may leave out
+	claimed, err := travels(ctx, r, &pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.RuntimeClass, claimed))
 }
 
 // mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -258,6 +259,8 @@ func TestConsumer(t *testing.T) {
 		t.Errorf("admission left a pod with tolerations %v", second.Spec.Tolerations)
 	}
 
+	k.admitsClaims(t)
+
 	nsmap.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
 		"demo": {RemoteNamespace: "demo-milan", Phase: offloadingv1beta1.NamespaceAccepted},
 	}
@@ -373,6 +376,31 @@ func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
 		}
 		return err
 	})
+}
+
+// admitsClaims: pods whose volumes can be anywhere may go elsewhere, others stay.
+func (k cluster) admitsClaims(t *testing.T) {
+	t.Helper()
+	k.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "example.com/disk"})
+	for _, class := range []string{"liqo", "disk"} {
+		spec := corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new(class), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}
+		k.create(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: class, Namespace: "demo"}, Spec: spec})
+		for name, source := range map[string]corev1.VolumeSource{
+			"claims-" + class: {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: class}},
+			"brings-" + class: {Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}}},
+		} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo"}, Spec: container("1")}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: source}}
+			k.create(t, pod)
+			if tolerated(pod) != (class == "liqo") {
+				t.Errorf("admission gave pod %s the tolerations %v", name, pod.Spec.Tolerations)
+			}
+		}
+	}
 }
 
 func tolerated(pod *corev1.Pod) bool {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -54,7 +55,7 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 		return fmt.Errorf("add informer of pending pods: %w", err)
 	}
 	r := pendingReconciler{
-		pendingPods: p, pending: pending, client: mgr.GetClient(), recorder: mgr.GetEventRecorder("liqo-offloading"),
+		pendingPods: p, pending: pending, client: mgr.GetClient(), reader: readerOf(mgr), recorder: mgr.GetEventRecorder("liqo-offloading"),
 	}
 	return errors.Join(r.registerEarlier(mgr), r.registerUnplaced(mgr))
 }
@@ -63,6 +64,7 @@ type pendingReconciler struct {
 	pendingPods
 	pending  cache.Cache
 	client   client.Client
+	reader   ctl.Reader
 	recorder events.EventRecorder
 }
 
@@ -104,10 +106,15 @@ func (r pendingReconciler) earlier(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	in := plan.EarlierPodInput{Pod: pod, Offloading: offloading, RuntimeClass: r.runtimeClass, Now: time.Now()}
+	if pod.Spec.NodeName == "" {
+		if in.Travels, err = travels(ctx, r.reader, pod); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	treatment, after := plan.EarlierPod(in)
 	switch treatment {
 	case plan.Tolerate:
-		wanted := plan.AdmitPod(pod, offloading.Spec, r.runtimeClass)
+		wanted := plan.AdmitPod(pod, offloading.Spec, r.runtimeClass, in.Travels)
 		err = r.client.Patch(ctx, wanted, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	case plan.Replace:
 		err = r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})

@@ -45,11 +45,16 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme, custom ...CustomRes
 }
 
 // staticMapper maps every kind of the scheme to the resource of the usual name, and custom ones to
-// that of the given name. All kinds the engine reads are namespaced and follow the rule.
+// that of the given name. All kinds the engine reads follow the rule and, but for volumes, are
+// namespaced.
 func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {
-		mapper.Add(gvk, meta.RESTScopeNamespace)
+		scope := meta.RESTScopeNamespace
+		if gvk.Kind == "PersistentVolume" {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(gvk, scope)
 	}
 	for _, resource := range custom {
 		resource.add(mapper)

@@ -244,6 +244,7 @@ func TestReflection(t *testing.T) {
 		{"endpoints elsewhere are reflected", endpointsElsewhereAreReflected},
 		{"a custom resource is reflected", aCustomResourceIsReflected},
 		{"lists decide for every kind", listsDecideForEveryKind},
+		{"a volume is at the provider", aVolumeIsAtTheProvider},
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},

@@ -63,8 +63,12 @@ type Kind struct {
 	Quiet bool
 	// Finalizer holds a home object until its remote one is gone; empty = none.
 	Finalizer string
-	// Keeps: what was pushed stays when its origin goes; it ends by itself.
+	// Keeps: what was pushed stays when its origin goes; it ends by itself, or with an origin that
+	// a Finalizer holds.
 	Keeps bool
+	// Ending says what becomes of the remote object of a home object that is being deleted;
+	// nil = it goes.
+	Ending func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error)
 	// Ends: a home object being deleted is removed by us once nothing is left of it at the
 	// peer, as a kubelet does with pods.
 	Ends bool
@@ -72,6 +76,18 @@ type Kind struct {
 	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
 	Grace func(o Objects) *int64
 }
+
+// Ending is what becomes of a remote object whose home object is being deleted.
+type Ending int
+
+const (
+	// Goes: it is deleted, and then the home object let go.
+	Goes Ending = iota
+	// Stays: it is left where it is, and the home object let go.
+	Stays
+	// Waits: another event of the home object decides.
+	Waits
+)
 
 // Objects are the objects of one key; nil = it does not exist.
 type Objects struct{ Home, Remote, Report client.Object }

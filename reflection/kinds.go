@@ -6,6 +6,7 @@ package reflection
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ const (
 	ReflectSecret         = "secret"
 	ReflectIngress        = "ingress"
 	ReflectEvent          = "event"
+	ReflectClaim          = "persistentvolumeclaim"
 )
 
 // DefaultReflectors are the defaults of the chart.
@@ -58,6 +60,7 @@ func DefaultReflectors() map[string]Reflector {
 		ReflectSecret:         {Workers: 3},
 		ReflectIngress:        {Workers: 3},
 		ReflectEvent:          {Workers: 3},
+		ReflectClaim:          {Workers: 3},
 	}
 }
 
@@ -210,6 +213,13 @@ func namespaceKinds(o Options) []Kind {
 		}, {
 			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
 			Push: Push(translate.Ingress),
+		}, {
+			Name: "PersistentVolumeClaim", Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{}, Marks: mine,
+			Mine:      func(home client.Object) bool { return translate.ClaimElsewhere(home.(*corev1.PersistentVolumeClaim)) },
+			Push:      Push(translate.Claim),
+			Finalizer: api.ClaimFinalizer(o.Provider),
+			Keeps:     true,
+			Ending:    endOfClaim,
 		},
 	}
 	for i := range kinds {
@@ -220,6 +230,29 @@ func namespaceKinds(o Options) []Kind {
 		kinds = append(kinds, custom.kind(o))
 	}
 	return kinds
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
+
+// endOfClaim gives a volume at the provider back as late as one at home: when no pod uses the claim
+// any more, and unless the volume is to be retained.
+func endOfClaim(ctx context.Context, home client.Reader, obj client.Object) (Ending, error) {
+	claim := obj.(*corev1.PersistentVolumeClaim)
+	if slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
+		return Waits, nil
+	}
+	if claim.Spec.VolumeName == "" {
+		return Goes, nil
+	}
+	volume, err := get(ctx, home, types.NamespacedName{Name: claim.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil {
+		return Waits, err
+	}
+	if v := as[*corev1.PersistentVolume](volume); v != nil && v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return Stays, nil
+	}
+	return Goes, nil
 }
 
 // gatherEndpoints reads the Service of a slice and the addresses that stand for pods which are

@@ -113,6 +113,9 @@ func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototy
 // as that is known: of a created or deleted one the event tells.
 func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (Objects, time.Duration, error) {
 	if !w.mine(o.Home) { // any more
+		if w.Keeps {
+			return o, 0, w.release(ctx, key, o.Home)
+		}
 		return o, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
 	}
 	var after time.Duration
@@ -186,6 +189,16 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 	if o.Remote == nil && o.Report == nil {
 		return w.release(ctx, key, o.Home)
 	}
+	if w.Ending != nil {
+		switch ending, err := w.Ending(ctx, w.engine.Home, o.Home); {
+		case err != nil:
+			return w.logged(ctx, key, err)
+		case ending == Stays:
+			return w.release(ctx, key, o.Home)
+		case ending == Waits:
+			return nil
+		}
+	}
 	err := w.limit(ctx, o)
 	if err == nil {
 		err = w.removeRemote(ctx, key, o.Remote)
@@ -203,10 +216,14 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 // releaseBlindly takes a home object that is being deleted to its end while the caches of the
 // remote cluster are not filled, because it is away or refuses us: deletion is bounded.
 func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.NamespacedName) error {
-	if w.Finalizer == "" || w.HomeCache == nil {
+	if w.Finalizer == "" {
 		return nil
 	}
-	home, err := get(ctx, w.HomeCache, key, w.Home)
+	reader := client.Reader(w.HomeCache)
+	if w.HomeCache == nil {
+		reader = ns.home
+	}
+	home, err := get(ctx, reader, key, w.Home)
 	if err != nil || home == nil || home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		return err
 	}

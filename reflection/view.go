@@ -174,6 +174,14 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 				out.IngressClass = class.IngressClassName
 			}
 		}
+		for i, class := range n.Spec.StorageClasses {
+			if i == 0 {
+				out.StorageClass = new("")
+			}
+			if class.Default {
+				out.StorageClass = new(class.StorageClassName)
+			}
+		}
 		for _, class := range n.Spec.LoadBalancerClasses {
 			if class.Default && out.LoadBalancerClass == "" {
 				out.LoadBalancerClass = class.LoadBalancerClassName

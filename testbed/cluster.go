@@ -328,7 +328,11 @@ func (t Testbed) writeAdmin(c Cluster) error {
 //go:embed coredns.yaml
 var coreDNS string
 
-// bootstrap applies what a cluster has from its beginning: Node objects and CoreDNS.
+//go:embed metrics-server.yaml
+var metricsManifest string
+
+// bootstrap applies what a cluster has from its beginning: Node objects, a storage class, CoreDNS,
+// and the metrics server if its nodes have the image.
 func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 	type object struct{ path, body string }
 	var objects []object
@@ -336,8 +340,13 @@ func (t Testbed) bootstrap(ctx context.Context, c Cluster, admin client) error {
 		objects = append(objects, object{"/api/v1/nodes/" + c.nodeName(node), nodeObject(c, node)})
 	}
 	replacer := strings.NewReplacer("__DNS__", c.dns().String(), "__NAMES__", t.inetDir())
+	manifests := coreDNS
+	if slices.Contains(c.Images, t.imageFile(metricsServer)) {
+		manifests += metricsManifest[strings.Index(metricsManifest, "\n---\n"):]
+	}
 	if c.Nodes > 0 {
-		for _, document := range strings.Split(coreDNS, "\n---\n")[1:] {
+		objects = append(objects, object{storageClassPath, storageClass})
+		for _, document := range strings.Split(manifests, "\n---\n")[1:] {
 			path, body, _ := strings.Cut(document, "\n")
 			objects = append(objects, object{strings.TrimPrefix(path, "# "), replacer.Replace(body)})
 		}

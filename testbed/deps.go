@@ -31,6 +31,7 @@ func useful() []program {
 	return []program{
 		{"socat", "socat"}, {"curl", "curl"}, {"openssl", "openssl"}, {"wg", "wireguard-tools"},
 		{"iperf3", "iperf3"}, {"ping", "iputils-ping"}, {"tcpdump", "tcpdump"},
+		{"busybox", "busybox-static"},
 	}
 }
 

@@ -16,7 +16,10 @@ import (
 // pauseTag holds the namespaces of every pod; containerd's configuration names it.
 const pauseTag = "testbed.local/pause:1"
 
-// builtImages are the images made of built programs.
+// metricsServer is the image with which a cluster has the API metrics.k8s.io.
+const metricsServer = "metrics-server"
+
+// builtImages are the images made of built programs, and of Debian's shell.
 func (t Testbed) builtImages() map[string]image.Image {
 	single := func(binary string, tags ...string) image.Image {
 		name := filepath.Base(binary)
@@ -25,10 +28,16 @@ func (t Testbed) builtImages() map[string]image.Image {
 			Files: []image.File{{Source: filepath.Join(t.Cache, binary), Path: "/" + name}},
 		}
 	}
+	const busybox = "/bin/busybox" // one file, which is every program it is called by
 	return map[string]image.Image{
 		"pause":   single("images/pause", pauseTag),
 		"echo":    single("images/echo", "testbed.local/echo:1"),
 		"coredns": single("coredns-v"+coreDNSVersion+"/coredns", "testbed.local/coredns:1"),
+		"shell": {
+			Tags: []string{"testbed.local/shell:1"}, Entrypoint: []string{"/bin/sh"},
+			Files: []image.File{{Source: busybox, Path: "/bin/sh"}, {Source: busybox, Path: "/bin/tar"}}, // kubectl cp calls tar
+		},
+		metricsServer: single("metrics-server-v"+metricsServerVersion+"/"+metricsServer, "testbed.local/metrics-server:1"),
 		// The second name is the one Kubernetes' end-to-end tests ask for.
 		"agnhost": single("kubernetes-v"+kubernetesVersion+"/agnhost", "testbed.local/agnhost:1"),
 	}
@@ -66,14 +75,18 @@ func (t Testbed) imageFiles(names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
 		file := name
+		err := t.packImage(name)
 		if _, built := t.builtImages()[name]; built {
 			file = t.imageFile(name)
 		}
-		if _, err := os.Stat(file); err != nil {
+		if err == nil {
+			_, err = os.Stat(file)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("image %s: %w; name an archive or one of %s ('go run ./testbed build' makes them)",
 				name, err, strings.Join(t.builtNames(), ", "))
 		}
-		file, err := filepath.Abs(file)
+		file, err = filepath.Abs(file)
 		if err != nil {
 			return nil, err
 		}

@@ -95,6 +95,7 @@ func runControlPlane(s *supervisor, spec nodeSpec) error {
 	s.keep(scheduler(spec.Cluster))
 	if spec.Cluster.Nodes > 0 {
 		go newBalancer(s, spec.Cluster, client).balance(context.Background())
+		go provisionVolumes(context.Background(), client, filepath.Dir(spec.Dir))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@
 // Start reading at plan.go (what a cluster is) and cluster.go (how it comes up).
 // config.go has the configuration of every program, node.go and init.go the life of a
 // node, network.go, cgroup.go and mount.go what the kernel is asked for. balancer.go is
-// the load balancer, internet.go what tests do to the network between clusters.
+// the load balancer, volumes.go the default storage class, internet.go what tests do to the network between clusters.
 package main
 
 import (

@@ -44,6 +44,7 @@ import (
 	"github.com/liqo-go/liqo/peering"
 	peeringplan "github.com/liqo-go/liqo/peering/plan"
 	"github.com/liqo-go/liqo/reflection/replication"
+	"github.com/liqo-go/liqo/storage"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
@@ -75,6 +76,7 @@ type controllerFlags struct {
 	runtimeClass, realStorageClass   string
 	vkOptionsTemplate, webhookSecret string
 	storage                          bool
+	storageNamespace                 string
 
 	shadowPodWorkers, shadowEndpointSliceWorkers int
 }
@@ -131,7 +133,8 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
 	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
-	ignore(cmd, "virtual-storage-class-name", "storage-namespace",
+	fs.StringVar(&f.storageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that back those of the virtual storage class")
+	ignore(cmd, "virtual-storage-class-name",
 		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
 		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
 		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
@@ -322,6 +325,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			ShadowPodWorkers:           f.shadowPodWorkers,
 			ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
 		})...)
+	}
+	if f.storage {
+		all = append(all, storage.Controllers(storage.Options{Namespace: f.storageNamespace, RealClass: f.realStorageClass})...)
 	}
 	return all, nil
 }

@@ -138,8 +138,25 @@ func (in AskedSlice) use() ctl.Plan {
 			return plan
 		}
 		plan.Objects = append(plan.Objects, in.virtualNode())
+		plan.Verdict = in.nodeReady()
 	}
 	return plan
+}
+
+// nodeReady is what the VirtualNode says of itself: a slice serves when it does.
+func (in AskedSlice) nodeReady() ctl.Verdict {
+	if in.VirtualNode != nil {
+		for _, c := range in.VirtualNode.Status.Conditions {
+			switch {
+			case c.Type != ctl.ConditionReady:
+			case c.Status == offv1beta1.VirtualNodeConditionStatus(metav1.ConditionTrue):
+				return ctl.Verdict{}
+			default:
+				return ctl.Wait(c.Reason, "%s", c.Message).Verdict
+			}
+		}
+	}
+	return ctl.Wait(ReasonNodePending, "VirtualNode %s is being made; look at its conditions", in.Root.Name).Verdict
 }
 
 // pending waits for the second answer, but makes the identity as soon as the first one is there.

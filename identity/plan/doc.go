@@ -44,6 +44,8 @@ const (
 	ReasonForeignBinding = "ForeignBinding"
 	// ReasonDraining: what the tenant holds is being removed.
 	ReasonDraining = "Draining"
+	// ReasonNodePending: the virtual node is being made; look at its conditions.
+	ReasonNodePending = "VirtualNodePending"
 	// ReasonProviderPending: the provider has not answered yet.
 	ReasonProviderPending = "ProviderPending"
 	// ReasonProviderDenied: the provider refused; its conditions on the slice say why.

@@ -29,6 +29,7 @@ const (
 	sliceResourcesAccepted      = "ResourceSliceResourcesAccepted"
 	sliceResourcesDenied        = "ResourceSliceResourcesDenied"
 	sliceDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"
+	reasonTooMany               = "TooManyResourceSlices"
 
 	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"
 )
@@ -54,6 +55,8 @@ type GrantedSlice struct {
 	Root *authv1beta1.ResourceSlice
 	// Tenant is the one of Root's namespace, nil for none.
 	Tenant *authv1beta1.Tenant
+	// Slices are all of Root's namespace, Root among them.
+	Slices []authv1beta1.ResourceSlice
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
 	// StorageClasses are those of this cluster; empty when storage is not offered.
@@ -77,11 +80,30 @@ func (in GrantedSlice) plan() ctl.Plan {
 		return ctl.Wait(ReasonTenantNotFound, "no admitted Tenant in this namespace; create one or look at its conditions")
 	}
 	plan, err := in.authenticate()
+	if in.many() {
+		err = fmt.Errorf("this cluster serves %d slices of a consumer, and there are as many older ones; ask for more in one of them", slicesPerTenant)
+		plan = in.denied(reasonTooMany, err.Error())
+	}
 	in.provide(&plan, err)
 	if filled := in.markCordon(); filled != nil {
 		plan.Fill = filled
 	}
 	return plan
+}
+
+// slicesPerTenant bounds the certificates, Secrets and Quotas that a consumer can have made here. Each
+// slice is a node of its own at the consumer; a hub with a slice for each of its teams has some tens.
+const slicesPerTenant = 100
+
+// many tells that as many older slices of the consumer are served.
+func (in GrantedSlice) many() bool {
+	before := 0
+	for i := range in.Slices {
+		if s := &in.Slices[i]; s.UID != in.Root.UID && Replicated(s) && older(s, in.Root) {
+			before++
+		}
+	}
+	return before >= slicesPerTenant
 }
 
 // authenticate issues the certificate of the slice's user; the error says why it must not.

@@ -155,7 +155,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.SliceInput {
 	if plan.Replicated(root) {
 		return plan.SliceInput{Granted: &plan.GrantedSlice{
-			Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects)),
+			Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects)), Slices: values[*authv1beta1.ResourceSlice](objects),
 			Signing:        first[*certificatesv1.CertificateSigningRequest](objects),
 			StorageClasses: values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
 		}}

@@ -58,6 +58,9 @@ type Controller[R client.Object, In any] struct {
 	Quiet bool
 	// Numerous roots are told only that they are blocked: conditions of all would cost a write each.
 	Numerous bool
+	// Stands tells which roots get standard conditions though those of their kind are of another type,
+	// which must have the same fields; nil means none.
+	Stands func(root R) bool
 	// Gather reads everything Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Plan is pure: the same input gives the same plan in the same order.

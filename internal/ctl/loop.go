@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -85,7 +86,10 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
 }
 
 const (
@@ -392,7 +396,7 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	if known && last.State == Blocked && v.State == Ready {
 		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "resolved: %s", last.Reason)
 	}
-	_, conditioned := any(root).(Conditioned)
+	before, conditioned := l.standing(root)
 	switch {
 	case last == v:
 	case v.State == Blocked:
@@ -400,29 +404,37 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	case v.State == Waiting && failure == nil && !conditioned && !l.Quiet:
 		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, v.Reason, "Reconcile", "%s", v.Message)
 	}
-	if l.Quiet || root.GetDeletionTimestamp() != nil && v.State == Ready {
+	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready ||
+		l.Numerous && v.State != Blocked && len(before) == 0 {
 		return nil
 	}
-	return l.conditionsOf(ctx, root, v)
-}
-
-// conditionsOf applies Ready, Reconciling and Stalled to a root that has standard conditions.
-func (l *loop[R, In]) conditionsOf(ctx context.Context, root R, v Verdict) error {
-	conditioned, ok := any(root).(Conditioned)
-	if !ok || l.Numerous && v.State != Blocked && len(*conditioned.GetConditions()) == 0 {
-		return nil
-	}
-	desired := newRoot[R]()
-	desired.SetName(root.GetName())
-	desired.SetNamespace(root.GetNamespace())
-	*any(desired).(Conditioned).GetConditions() = conditions(*conditioned.GetConditions(), v, root.GetGeneration())
-	content, err := statusOnly(desired)
+	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))
 	if err != nil {
 		return err
 	}
 	content.SetGroupVersionKind(l.kind(root))
 	_, err = l.conditions.Status(ctx, root, content)
 	return ignoreGone(root, err)
+}
+
+// standing gives the conditions of a root that has standard ones, perhaps among others.
+func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool) {
+	if conditioned, ok := any(root).(Conditioned); ok {
+		return *conditioned.GetConditions(), true
+	}
+	if l.Stands == nil || !l.Stands(root) {
+		return nil, false
+	}
+	var as struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(root)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &as)
+	}
+	return as.Status.Conditions, err == nil
 }
 
 // forget drops what is remembered of a root that is gone.
@@ -474,10 +486,9 @@ func parseKey(s string) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }
 
-// statusOnly keeps of obj its identity and its status conditions, so that applying it claims
+// statusOnly is an object with the identity of obj and these conditions, so that applying it claims
 // nothing else.
-func statusOnly(obj client.Object) (*unstructured.Unstructured, error) {
-	list := *obj.(Conditioned).GetConditions()
+func statusOnly(obj client.Object, list []metav1.Condition) (*unstructured.Unstructured, error) {
 	items := make([]any, len(list))
 	for i, c := range list {
 		items[i] = map[string]any{

@@ -15,7 +15,7 @@ import (
 const module = "github.com/liqo-go/liqo/"
 
 // rooms hold the domain; none may know another.
-var rooms = []string{"cli", "identity", "network", "offloading", "peering", "reflection"}
+var rooms = []string{"cli", "identity", "network", "offloading", "peering", "reflection", "storage"}
 
 // impure are the imports that would let a plan read the world: it gets everything as input.
 var impure = []string{

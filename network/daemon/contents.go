@@ -146,28 +146,41 @@ func (c *Contents) tell(ctx context.Context, k key, said []netv1beta1.HostCondit
 		}
 		want = append(want, x)
 	}
-	if slices.EqualFunc(want, said, func(a, b netv1beta1.HostCondition) bool {
-		b.LastTransitionTime = a.LastTransitionTime
-		return a == b
-	}) {
+	if Same(want, said) {
 		return nil
 	}
-	for i := range want {
-		want[i].LastTransitionTime = metav1.NewTime(time.Now())
-	}
 	kind := map[string]string{plan.Firewalls: "FirewallConfiguration", plan.Routings: "RouteConfiguration"}[k[0]]
+	return Told{Kind: kind, Resource: k[0], Namespace: k[1], Name: k[2]}.Write(ctx, c.client, c.Writer, want)
+}
+
+// Same tells whether conditions say the same, whenever they were written.
+func Same(a, b []netv1beta1.HostCondition) bool {
+	return slices.EqualFunc(a, b, func(a, b netv1beta1.HostCondition) bool {
+		b.LastTransitionTime = a.LastTransitionTime
+		return a == b
+	})
+}
+
+// Told is an object of a group in whose status hosts say what became of it, each for itself.
+type Told struct{ Kind, Resource, Namespace, Name string }
+
+// Write makes conditions all that a writer says in the object's status.
+func (t Told) Write(ctx context.Context, client rest.Interface, writer string, conditions []netv1beta1.HostCondition) error {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.NewTime(time.Now())
+	}
 	patch, err := json.Marshal(map[string]any{
-		"apiVersion": netv1beta1.GroupVersion.String(), "kind": kind,
-		"metadata": map[string]any{"namespace": k[1], "name": k[2]},
-		"status":   map[string]any{"conditions": want},
+		"apiVersion": netv1beta1.GroupVersion.String(), "kind": t.Kind,
+		"metadata": map[string]any{"namespace": t.Namespace, "name": t.Name},
+		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
-	err = c.client.Patch(types.ApplyPatchType).Namespace(k[1]).Resource(k[0]).Name(k[2]).SubResource("status").
-		Param("fieldManager", c.Writer).Param("force", "true").Body(patch).Do(ctx).Error()
+	err = client.Patch(types.ApplyPatchType).Namespace(t.Namespace).Resource(t.Resource).Name(t.Name).SubResource("status").
+		Param("fieldManager", writer).Param("force", "true").Body(patch).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("write status of %s %s/%s: %w", kind, k[1], k[2], err)
+		return fmt.Errorf("write status of %s %s/%s: %w", t.Kind, t.Namespace, t.Name, err)
 	}
 	return nil
 }

@@ -256,8 +256,8 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// watchKernel takes a look when somebody changed what is ours. Our own changes also lead to one,
+// watchKernel takes a look when somebody changed what is ours, or a pod is heard of. Our own changes also lead to one,
 // which finds nothing to do.
 func (d *Daemon) watchKernel(ctx context.Context) error {
-	return dataplane.Watch(ctx, d.Look)
+	return d.plane.Watch(ctx, d.Look)
 }

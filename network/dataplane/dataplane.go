@@ -21,6 +21,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -42,7 +44,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Dataplane is one network namespace. It is not safe for concurrent use.
+// Dataplane is one network namespace. It is not safe for concurrent use, but for Watch.
 type Dataplane struct {
 	options Options
 	netlink *netlink.Handle
@@ -56,6 +58,8 @@ type Dataplane struct {
 	refusedTables refused[plan.Table]
 	refusedRoutes refused[plan.Route]
 	refusedRules  refused[plan.Rule]
+	// heard is what Here found last.
+	heard atomic.Pointer[map[netip.Addr][]string]
 }
 
 // Open opens the network namespace of the calling thread.
@@ -146,7 +150,11 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if c == nil {
 		return nil
 	}
-	return d.tables.write(ctx, ours, c.New)
+	err := d.tables.write(ctx, ours, c.New)
+	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(), "not supported")) {
+		return fmt.Errorf("%w: the kernel lacks what is underlined; run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_fib_inet' on the node", err)
+	}
+	return err
 }
 
 // removed picks changes that only take away, added all others, either all.

@@ -156,7 +156,7 @@ func TestNodesAmongThePods(t *testing.T) {
 		c.settle(t)
 	}
 	b.Gateway.Do(func() {
-		if err := b.gateways[0].plane.DialAnew(api.TunnelInterface(0), b.gateways[0].in.Tunnel.PeerKey, netip.AddrPort{}, true); err != nil {
+		if err := b.gateways[0].plane.DialAnew(api.TunnelInterface(0), b.gateways[0].in.Tunnel.PeerKey, netip.AddrPort{}, 0); err != nil {
 			t.Error(err)
 		}
 	})

@@ -16,9 +16,9 @@ import (
 // DialAnew makes a client begin again with its server, at an address, or if that is not valid where it was
 // told to before, and at once: WireGuard
 // itself would notice only 15 s after the last answer that a server was replaced, and then try
-// every 5 s. A tunnel on any port takes a new one, for what tracks connections on the way – the
+// every 5 s. It dials from a port of ours; 0 means a new one, for what tracks connections on the way – the
 // node ports of the server's cluster, NATs – would lead the old port to the old server.
-func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, anyPort bool) error {
+func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, port int) error {
 	t := d.tunnelOf(device)
 	dev, err := t.device()
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, anyPor
 			d.dialled[device+" "+publicKey] = at
 		}
 		config := wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: p.PublicKey, Remove: true}, again}}
-		if anyPort {
-			config.ListenPort = new(0)
+		if port == 0 || port != dev.ListenPort {
+			config.ListenPort = &port
 		}
 		if err := t.configure(config); err != nil {
 			return fmt.Errorf("dial tunnel peer %s: %w", publicKey, err)

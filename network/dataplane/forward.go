@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -202,6 +204,12 @@ func (d *Dataplane) Ports(pods []netip.Addr) (map[netip.Addr]plan.Port, error) {
 		}
 	}
 	return out, nil
+}
+
+// BridgesFiltered tells whether what a bridge of this host passes on goes through our chains, too.
+func BridgesFiltered() bool {
+	value, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables") // no file without br_netfilter
+	return err == nil && strings.TrimSpace(string(value)) != "0"
 }
 
 // bridgeTo is the bridge an address is routed to directly, nil if it is something else.

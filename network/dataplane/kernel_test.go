@@ -33,7 +33,7 @@ func TestKernelBeforeUserspace(t *testing.T) {
 		{"made", func() {}},
 		{"the client begins anew with the server", func() {
 			var err error
-			client.Do(func() { err = client.plane.DialAnew("liqo-tunnel", client.in.Tunnel.PeerKey, netip.AddrPort{}, true) })
+			client.Do(func() { err = client.plane.DialAnew("liqo-tunnel", client.in.Tunnel.PeerKey, netip.AddrPort{}, 0) })
 			if err != nil {
 				t.Error(err)
 			}

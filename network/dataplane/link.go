@@ -105,7 +105,11 @@ func (d *Dataplane) makeOverlay(o *plan.Overlay) error {
 	}
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = o.Name, o.MTU, mac
 	link := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: o.VNI, SrcAddr: o.Local.AsSlice(), Port: o.Port}
-	if err := d.netlink.LinkAdd(link); err != nil {
+	err = d.netlink.LinkAdd(link)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: the kernel has no VXLAN; run 'modprobe vxlan' on the node", err)
+	}
+	if err != nil {
 		return err
 	}
 	return d.raise(o.Name, o.MTU)
@@ -319,6 +323,7 @@ func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][
 			out[a] = macs[a]
 		}
 	}
+	d.heard.Store(&out)
 	return out, nil
 }
 

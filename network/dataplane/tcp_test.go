@@ -69,7 +69,7 @@ func TestTunnelOverTCP(t *testing.T) {
 		{"the client is started again", func() { b.gateways[0].restart(t) }},
 		{"the client dials anew", func() {
 			g := b.gateways[0]
-			if err := g.plane.DialAnew("liqo-tunnel", g.in.Tunnel.PeerKey, netip.AddrPort{}, true); err != nil {
+			if err := g.plane.DialAnew("liqo-tunnel", g.in.Tunnel.PeerKey, netip.AddrPort{}, 0); err != nil {
 				t.Error(err)
 			}
 			if changes := g.settle(t); !changes.Empty() {

@@ -46,6 +46,8 @@ type Traffic struct {
 	Handshake time.Time
 	// Endpoint is where the peer is now; invalid = not known.
 	Endpoint netip.AddrPort
+	// Port is ours, at which the peer's packets arrive.
+	Port int
 }
 
 // Traffic reads the counters of a peer; the zero value when there is no such peer.
@@ -56,7 +58,7 @@ func (d *Dataplane) Traffic(device, publicKey string) (Traffic, error) {
 	}
 	for _, p := range dev.Peers {
 		if p.PublicKey.String() == publicKey {
-			return Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint)}, nil
+			return Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint), Port: dev.ListenPort}, nil
 		}
 	}
 	return Traffic{}, nil

@@ -8,6 +8,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -15,12 +16,12 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Watch calls changed when one of our devices or the routes of our table or of users' change, until the
-// context ends. Rules and nft tables are not watched: on a node kube-proxy writes them all the
-// time.
-func Watch(ctx context.Context, changed func()) error {
+// Watch calls changed when one of our devices or the routes of our table or of users' change, or when one
+// of the pods Here was asked for last is heard of, until the context ends. Rules and nft tables are not
+// watched: on a node kube-proxy writes them all the time.
+func (d *Dataplane) Watch(ctx context.Context, changed func()) error {
 	for ctx.Err() == nil {
-		if err := watch(ctx, changed); err != nil {
+		if err := d.watch(ctx, changed); err != nil {
 			return err
 		}
 		changed() // the kernel dropped messages when there were too many: anything may have changed
@@ -29,15 +30,18 @@ func Watch(ctx context.Context, changed func()) error {
 }
 
 // watch ends without an error when the kernel ends a subscription.
-func watch(ctx context.Context, changed func()) error {
+func (d *Dataplane) watch(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	links, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64)
+	links, routes, neighbors := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64), make(chan netlink.NeighUpdate, 64)
 	if err := netlink.LinkSubscribe(links, ctx.Done()); err != nil {
 		return fmt.Errorf("watch links: %w", err)
 	}
 	if err := netlink.RouteSubscribe(routes, ctx.Done()); err != nil {
 		return fmt.Errorf("watch routes: %w", err)
+	}
+	if err := netlink.NeighSubscribe(neighbors, ctx.Done()); err != nil {
+		return fmt.Errorf("watch neighbours: %w", err)
 	}
 	for {
 		select {
@@ -57,6 +61,23 @@ func watch(ctx context.Context, changed func()) error {
 			if isOurs(u.Table) {
 				changed()
 			}
+		case u, ok := <-neighbors:
+			if !ok {
+				return nil
+			}
+			if d.news(u.Neigh) {
+				changed()
+			}
 		}
 	}
+}
+
+// news tells whether a neighbour is a pod of which another Ethernet address was known, or none.
+func (d *Dataplane) news(n netlink.Neigh) bool {
+	heard := d.heard.Load()
+	if heard == nil {
+		return false
+	}
+	macs, here := (*heard)[address(n.IP)]
+	return here && slices.ContainsFunc(reachable([]netlink.Neigh{n})[address(n.IP)], func(mac string) bool { return !slices.Contains(macs, mac) })
 }

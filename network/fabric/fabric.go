@@ -3,8 +3,9 @@
 
 //go:build linux
 
-// Package fabric is the role that joins a node to the gateways of all peers. It only reads
-// objects: what it wants of the kernel is decided in network/plan and done by network/daemon.
+// Package fabric is the role that joins a node to the gateways of all peers. Of objects it
+// writes only what it cannot do: what it wants of the kernel is decided in network/plan and done by
+// network/daemon.
 package fabric
 
 import (
@@ -12,6 +13,8 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -42,12 +45,14 @@ type fabric struct {
 	fabrics *daemon.Objects[netv1beta1.InternalFabric]
 	nodes   *daemon.Objects[netv1beta1.InternalNode]
 	ips     *daemon.Objects[ipamv1alpha1.IP]
+	// bridged tells whether a gateway is a pod behind a bridge of this node.
+	bridged atomic.Bool
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations;routeconfigurations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status;internalfabrics/status,verbs=patch
 
 // Run runs the fabric until the context ends. What it programmed stays until the last gateway is
 // gone: a restart does not touch traffic.
@@ -70,9 +75,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Name:    "fabric",
 		Sources: []daemon.Source{f.fabrics, f.nodes, f.ips},
 		Want:    f.want,
+		Tasks:   []daemon.Task{f.report(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
-			Name: o.NodeName, Writer: "liqo/fabric-" + o.NodeName,
+			Name: o.NodeName, Writer: writer + o.NodeName,
 		}),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)
@@ -88,6 +94,7 @@ func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 		return plan.State{}, false, nil
 	}
 	if len(in.Gateways) == 0 {
+		f.bridged.Store(false)
 		return plan.State{}, true, nil
 	}
 	var err error
@@ -95,6 +102,7 @@ func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 	if err != nil {
 		return plan.State{}, false, err
 	}
+	f.bridged.Store(slices.ContainsFunc(in.Gateways, func(g plan.Member) bool { return g.Port != plan.Port{} }))
 	return plan.NodeState(in), true, nil
 }
 

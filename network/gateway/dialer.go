@@ -25,9 +25,11 @@ const (
 	// tries every 5 s, which is long for somebody who waits for a peering. One that did answer is
 	// tried again as soon as an answer is late.
 	redialEager = time.Second
-	// redialLate is the same after redialEagerFor without an answer.
-	redialLate     = 10 * time.Second
-	redialEagerFor = time.Minute
+	// redialLate is the same after redialEagerPings regular ones without an answer, a minute. Every other
+	// attempt is from the port where the server was heard last, for longer than the 5 s after which WireGuard
+	// there tries again: a server that is not heard itself goes on sending to that port.
+	redialLate       = 10 * time.Second
+	redialEagerPings = 30
 	// suspectEvery is between two looks whether the tunnel only sends.
 	suspectEvery = 200 * time.Millisecond
 )
@@ -168,8 +170,11 @@ func (g *gateway) keepResolved(ctx context.Context) error {
 // heard is what a client remembers of its tunnel and of its attempts to reach the server.
 type heard struct {
 	dataplane.Traffic
-	// at is when the tunnel last brought something.
+	// at is when the tunnel last brought something, and port where.
 	at, dialled, named time.Time
+	port               int
+	// back tells whether the last attempt was from that port.
+	back bool
 }
 
 // keepDialled makes a client find its server again when it was replaced: without waiting for the API
@@ -203,7 +208,7 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 	suspicious = t.Sent > h.Sent && t.Received == h.Received
 	if t.Received > h.Received {
-		h.at = now
+		h.at, h.port = now, t.Port
 	}
 	h.Traffic = t
 	return suspicious
@@ -213,7 +218,7 @@ func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 // or unanswered – at the address its name has now and, when nothing at all came through the tunnel
 // for that time, from the beginning; at its next address when that was tried before.
 func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
-	wait, due := redialDue(now, asked, g.pinger.Health())
+	wait, due := redialDue(now, asked, g.pinger.Health(), g.Ping)
 	h.listen(g.traffic(), now)
 	if !due || now.Sub(h.dialled) < wait {
 		return nil
@@ -229,15 +234,19 @@ func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 		g.dialer.next()
 	}
 	h.dialled = now
+	from := g.ListenPort
+	if h.back = wait == redialLate && !h.back && from == 0 && !g.TCP; h.back {
+		from = h.port
+	}
 	key, _ := g.peer.Load().(string)
 	at := g.dialer.endpoint()
 	var err error
 	g.With(func(plane *dataplane.Dataplane) {
 		for n, device := range g.devices() {
 			if n > 0 {
-				at = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1]))
+				at, from = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1])), 0
 			}
-			err = errors.Join(err, plane.DialAnew(device, key, at, g.ListenPort == 0 || n > 0))
+			err = errors.Join(err, plane.DialAnew(device, key, at, from))
 		}
 	})
 	h.Traffic = dataplane.Traffic{} // the counters begin anew with the peer
@@ -245,7 +254,7 @@ func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 }
 
 // redialDue tells whether the server is to be tried anew, and how long after the last attempt.
-func redialDue(now time.Time, asked bool, h plan.Health) (wait time.Duration, due bool) {
+func redialDue(now time.Time, asked bool, h plan.Health, p plan.PingPolicy) (wait time.Duration, due bool) {
 	tried := h.Answered
 	if tried.IsZero() {
 		tried = h.Started
@@ -253,7 +262,7 @@ func redialDue(now time.Time, asked bool, h plan.Health) (wait time.Duration, du
 	switch {
 	case asked:
 		return moveEvery, true
-	case now.Sub(tried) >= redialEagerFor:
+	case now.Sub(tried) >= redialEagerPings*p.Interval:
 		return redialLate, h.Late(now)
 	case h.Answered.IsZero():
 		return redialEager, now.Sub(h.Started) >= redialEager

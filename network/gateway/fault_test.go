@@ -7,12 +7,14 @@ package gateway_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -52,13 +54,72 @@ func (w *world) believe(t *testing.T, key wgtypes.Key) {
 	}
 }
 
-// TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken.
+// TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken; and its bridges pass on
+// what nobody filters.
 func TestRefusalsAreTold(t *testing.T) {
 	_, a, b := worlds(t)
 	a.trust(t, b)
-	a.Gateway.Serve(fmt.Sprintf(":%d", api.OverlayPort))
+	taken := fmt.Sprintf(":%d", api.OverlayPort)
+	a.Gateway.Serve(taken)
 	a.startGateway(t, b, true)
 	a.says(t, "the overlay's port is taken", netv1beta1.ConnectionProgrammed, plan.ReasonKernelRefuses)
+	a.Node.Serve(taken)
+	a.startFabric(t)
+	a.nodeSays(t, "write link")
+
+	filtered := func(value int) { b.Node.Run(fmt.Sprint(value), "tee", "/proc/sys/net/bridge/bridge-nf-call-iptables") }
+	filtered(0)
+	b.Node.Run("", "ping", "-c", "1", b.GatewayIP.String()) // the bridge must have heard of the pod
+	b.startFabric(t)
+	b.nodeSays(t, "modprobe br_netfilter")
+	filtered(1)
+	b.nodeSays(t, "")
+
+	removed := client.RawPatch(types.ApplyPatchType, []byte(`{apiVersion: networking.liqo.io/v1beta1, kind: InternalFabric,
+		status: {conditions: [{host: n0, type: Error, status: "True", message: of a node that was removed}]}}`))
+	on := &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
+	if err := b.client.Status().Patch(t.Context(), on, removed, client.FieldOwner("liqo/fabric-n0")); err != nil {
+		t.Fatal(err)
+	}
+	b.nodeSays(t, "")
+}
+
+// TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
+// heard of the pod, which is after it joined the overlay.
+func TestAGatewayIsHeardOf(t *testing.T) {
+	_, a, _ := worlds(t)
+	a.startFabric(t)
+	leads := func(what string) func() error {
+		return func() error {
+			if out := a.Node.Run("", "bridge", "fdb", "show"); !strings.Contains(out, "dst "+a.GatewayIP.String()+what) {
+				return fmt.Errorf("the entries are\n%s", out)
+			}
+			return nil
+		}
+	}
+	space.Eventually(t, "the node joins the overlay", leads(""))
+	a.Node.Run("", "ping", "-c", "1", a.GatewayIP.String())
+	heard := time.Now()
+	space.Eventually(t, "frames go past the bridge", leads(" via "))
+	if took := time.Since(heard); took > 5*time.Second {
+		t.Errorf("frames took the bridge for %v", took)
+	}
+}
+
+// nodeSays waits until the node says of the gateway that something is wrong; an empty text is nothing.
+func (w *world) nodeSays(t *testing.T, what string) {
+	t.Helper()
+	space.Eventually(t, "the node says "+what, func() error {
+		f := &netv1beta1.InternalFabric{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, f); err != nil {
+			return err
+		}
+		said := f.Status.Conditions
+		if len(said) == 0 && what == "" || len(said) == 1 && what != "" && said[0].Host == "n1" && strings.Contains(said[0].Message, what) {
+			return nil
+		}
+		return fmt.Errorf("it says %v", said)
+	})
 }
 
 // TestAPortFallsSilent: of two ports one is blocked. It is named, and connections take the other.
@@ -142,6 +203,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the port is blocked from the server", func() { block(toClient) }, plan.ReasonOneWay, plan.ReasonNoAnswer, "Ready"},
 		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, netv1beta1.ConnectionMTUFits},
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
+		{"the client goes back to where it heard the server", func() {}, plan.ReasonNothingArrives, plan.ReasonOneWay, "Ready"},
 		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
 		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},

@@ -36,7 +36,9 @@ type podMetrics struct {
 		// Namespace is the home one once read.
 		Namespace string `json:"namespace"`
 	} `json:"metadata"`
-	Timestamp  metav1.Time `json:"timestamp"`
+	Timestamp metav1.Time `json:"timestamp"`
+	// Window is the time before Timestamp that the rates are of.
+	Window     metav1.Duration `json:"window"`
 	Containers []struct {
 		Name  string `json:"name"`
 		Usage struct {
@@ -46,8 +48,12 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
+// leastSeconds is the CPU time of a container at first sight, if none was measured: it has used
+// some to start. metrics-server takes 0 for not measured, and then leaves out the whole pod.
+const leastSeconds = 0.001
+
 // sample is the state of one container. The metrics API gives rates only, home wants totals: CPU
-// is the sum of rate times time since the container was seen first.
+// is the sum of rate times time from the window in which the container was seen first.
 type sample struct {
 	namespace, pod, container string
 	at, start                 time.Time
@@ -58,14 +64,38 @@ type sample struct {
 
 type sampleKey struct{ namespace, pod, container string }
 
+// measurement is the state of all containers of the node.
+type measurement struct {
+	samples []sample
+	// gone is the CPU time in seconds of containers that are no more: the node's total never falls.
+	gone float64
+}
+
+// total adds up the node's use, at the time of the newest sample: while the provider measures
+// nothing new, nobody may take the time that passes for idle.
+func (m measurement) total(now time.Time) sample {
+	all := sample{coreSeconds: m.gone}
+	for _, s := range m.samples {
+		all.cores, all.coreSeconds, all.memory = all.cores+s.cores, all.coreSeconds+s.coreSeconds, all.memory+s.memory
+		if s.at.After(all.at) {
+			all.at = s.at
+		}
+	}
+	if len(m.samples) == 0 {
+		all.at = now
+	}
+	return all
+}
+
 // meter sums up CPU time over the life of the process.
 type meter struct {
 	mu      sync.Mutex
 	samples map[sampleKey]sample
+	gone    float64
 }
 
 // take notes what was measured and forgets containers that are gone.
-func (m *meter) take(pods []podMetrics) []sample {
+func (m *meter) take(pods []podMetrics) measurement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := map[sampleKey]sample{}
@@ -73,9 +103,11 @@ func (m *meter) take(pods []podMetrics) []sample {
 		for _, c := range p.Containers {
 			key := sampleKey{p.Metadata.Namespace, p.Metadata.Name, c.Name}
 			s := sample{
-				namespace: key.namespace, pod: key.pod, container: key.container, at: p.Timestamp.Time, start: p.Timestamp.Time,
+				namespace: key.namespace, pod: key.pod, container: key.container,
+				at: p.Timestamp.Time, start: p.Timestamp.Add(-p.Window.Duration),
 				cores: c.Usage.CPU.AsApproximateFloat64(), memory: uint64(max(c.Usage.Memory.Value(), 0)),
 			}
+			s.coreSeconds = max(s.cores*p.Window.Seconds(), leastSeconds)
 			if before, ok := m.samples[key]; ok {
 				s.start = before.start
 				s.coreSeconds = before.coreSeconds + s.cores*max(s.at.Sub(before.at).Seconds(), 0)
@@ -83,20 +115,25 @@ func (m *meter) take(pods []podMetrics) []sample {
 			next[key] = s
 		}
 	}
+	for key, before := range m.samples {
+		if _, stays := next[key]; !stays {
+			m.gone += before.coreSeconds
+		}
+	}
 	m.samples = next
-	return slices.SortedFunc(maps.Values(next), func(a, b sample) int {
+	return measurement{gone: m.gone, samples: slices.SortedFunc(maps.Values(next), func(a, b sample) int {
 		return strings.Compare(a.namespace+"\x00"+a.pod+"\x00"+a.container, b.namespace+"\x00"+b.pod+"\x00"+b.container)
-	})
+	})}
 }
 
 // measure asks the provider about this node's pods. Namespaces it says nothing about are left out.
-func (n *node) measure(ctx context.Context) []sample {
+func (n *node) measure(ctx context.Context) measurement {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
 	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}
 	m, err := get(ctx, n.cache, key, &offloadingv1beta1.NamespaceMap{})
 	if err != nil || m == nil {
-		return nil
+		return n.meter.take(nil)
 	}
 	var pods []podMetrics
 	for home, entry := range m.Status.CurrentMapping {
@@ -150,10 +187,9 @@ func (n *node) summary(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func summaryOf(node string, samples []sample, now time.Time) stats.Summary {
+func summaryOf(node string, m measurement, now time.Time) stats.Summary {
 	out := stats.Summary{Node: stats.NodeStats{NodeName: node}}
-	var all []sample
-	for _, s := range samples {
+	for _, s := range m.samples {
 		last := len(out.Pods) - 1
 		if last < 0 || out.Pods[last].PodRef.Name != s.pod || out.Pods[last].PodRef.Namespace != s.namespace {
 			out.Pods = append(out.Pods, stats.PodStats{
@@ -161,16 +197,15 @@ func summaryOf(node string, samples []sample, now time.Time) stats.Summary {
 			})
 			last++
 		}
-		cpu, memory := usageOf([]sample{s}, s.at)
+		cpu, memory := usageOf(s)
 		out.Pods[last].Containers = append(out.Pods[last].Containers,
 			stats.ContainerStats{Name: s.container, StartTime: metav1.NewTime(s.start), CPU: cpu, Memory: memory})
-		all = append(all, s)
 	}
 	for i := range out.Pods {
 		p := &out.Pods[i]
-		p.CPU, p.Memory = usageOf(ofPod(all, p.PodRef), now)
+		p.CPU, p.Memory = usageOf(measurement{samples: ofPod(m.samples, p.PodRef)}.total(now))
 	}
-	out.Node.CPU, out.Node.Memory = usageOf(all, now)
+	out.Node.CPU, out.Node.Memory = usageOf(m.total(now))
 	return out
 }
 
@@ -184,15 +219,10 @@ func ofPod(samples []sample, ref stats.PodReference) []sample {
 	return out
 }
 
-func usageOf(samples []sample, at time.Time) (*stats.CPUStats, *stats.MemoryStats) {
-	var cores, seconds float64
-	var memory uint64
-	for _, s := range samples {
-		cores, seconds, memory = cores+s.cores, seconds+s.coreSeconds, memory+s.memory
-	}
-	t := metav1.NewTime(at)
-	return &stats.CPUStats{Time: t, UsageNanoCores: new(uint64(cores * 1e9)), UsageCoreNanoSeconds: new(uint64(seconds * 1e9))},
-		&stats.MemoryStats{Time: t, WorkingSetBytes: &memory, UsageBytes: new(memory)}
+func usageOf(s sample) (*stats.CPUStats, *stats.MemoryStats) {
+	t := metav1.NewTime(s.at)
+	return &stats.CPUStats{Time: t, UsageNanoCores: new(uint64(s.cores * 1e9)), UsageCoreNanoSeconds: new(uint64(s.coreSeconds * 1e9))},
+		&stats.MemoryStats{Time: t, WorkingSetBytes: new(s.memory), UsageBytes: new(s.memory)}
 }
 
 // resourceMetrics answers /metrics/resource, which metrics-server reads.
@@ -204,7 +234,8 @@ func (n *node) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 // exposition writes the metrics kubelets offer (KEP-727) in the text format of Prometheus.
-func exposition(samples []sample, now time.Time) string {
+func exposition(m measurement, now time.Time) string {
+	samples := m.samples
 	var b strings.Builder
 	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	line := func(name, labels string, value float64, at time.Time) {
@@ -225,15 +256,11 @@ func exposition(samples []sample, now time.Time) string {
 	for _, s := range samples {
 		line("container_start_time_seconds", container(s), float64(s.start.Unix()), s.at)
 	}
-	var seconds float64
-	var memory uint64
-	for _, s := range samples {
-		seconds, memory = seconds+s.coreSeconds, memory+s.memory
-	}
+	total := m.total(now)
 	family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
-	line("node_cpu_usage_seconds_total", "", seconds, now)
+	line("node_cpu_usage_seconds_total", "", total.coreSeconds, total.at)
 	family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
-	line("node_memory_working_set_bytes", "", float64(memory), now)
+	line("node_memory_working_set_bytes", "", float64(total.memory), total.at)
 	family("scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
 	b.WriteString("scrape_error 0\n")
 	return b.String()

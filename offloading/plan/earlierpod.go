@@ -39,7 +39,9 @@ type EarlierPodInput struct {
 	Pod          *corev1.Pod
 	Offloading   *offloadingv1beta1.NamespaceOffloading
 	RuntimeClass string
-	Now          time.Time
+	// Travels as for AdmitPod.
+	Travels bool
+	Now     time.Time
 }
 
 // EarlierPod decides about a pod that waits to be scheduled, or on a virtual node where its namespace
@@ -81,7 +83,7 @@ func (in EarlierPodInput) treatment() Treatment {
 	case !extended || !waits:
 		return Leave
 	}
-	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass)
+	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
 	switch {
 	case equality.Semantic.DeepEqual(pod.Spec, wanted.Spec):
 		return Leave

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +92,7 @@ func NodeLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	maps.Copy(set, map[string]string{
 		api.LabelType:                    api.TypeVirtualNode,
 		api.LabelRemoteClusterID:         vn.Spec.ClusterID,
+		api.LabelStorageAvailable:        strconv.FormatBool(len(vn.Spec.StorageClasses) > 0),
 		corev1.LabelNodeExcludeBalancers: api.True,
 		"alpha.service-controller.kubernetes.io/exclude-balancer": api.True,
 	})

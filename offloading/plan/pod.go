@@ -17,7 +17,8 @@ import (
 // AdmitPod gives the pod as it must be to run where its namespace's offloading says. The pod
 // itself is left as it is. A pod of the runtime class is not touched: the class brings selector
 // and toleration with it. Nor is one of a DaemonSet, which belongs to the node it is made for; and
-// one with a claim, whose volume is at home, goes elsewhere only if it asks for that or must.
+// one with a claim whose volume is at home goes elsewhere only if it asks for that or must. A pod
+// travels when all its claims are of a class whose volumes can be anywhere.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -25,12 +26,12 @@ import (
 //	Remote           terms      each term and type In virtual-node
 //	LocalAndRemote   none       none
 //	LocalAndRemote   terms      the terms, or type NotIn virtual-node
-func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) *corev1.Pod {
+func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string, travels bool) *corev1.Pod {
 	out := pod.DeepCopy()
 	switch {
 	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
 		exempt(pod, runtimeClass),
-		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && claims(&pod.Spec) && !asksForVirtualNodes(&pod.Spec):
+		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !travels && !asksForVirtualNodes(&pod.Spec):
 		return out
 	}
 	if !tolerates(pod.Spec.Tolerations) {
@@ -88,8 +89,8 @@ func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
 // anyNode is what admission requires when it only lets pods go to virtual nodes.
 const anyNode = "any"
 
-// claims reports whether the pod has a volume that is claimed for it.
-func claims(spec *corev1.PodSpec) bool {
+// Claims reports whether the pod has a volume that is claimed for it.
+func Claims(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 

@@ -104,7 +104,7 @@ func tell(t *testing.T, objects []client.Object) string {
 	case *offloadingv1beta1.ShadowEndpointSlice:
 		return show(t, root, plan.ShadowEndpointSlice(shadowEndpointSliceInput(root, rest)))
 	case *corev1.Pod:
-		return pod(t, root, first[*offloadingv1beta1.NamespaceOffloading](rest))
+		return pod(t, root, first[*offloadingv1beta1.NamespaceOffloading](rest), first[*corev1.PersistentVolumeClaim](rest) != nil)
 	case *corev1.Node:
 		return node(t, root, rest)
 	}
@@ -176,18 +176,19 @@ func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest 
 	return in
 }
 
-// pod shows a pod after admission, and what becomes of one admission did not see.
-func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading) string {
+// pod shows a pod after admission, and what becomes of one admission did not see. Claims that a story
+// shows are of a class of ours.
+func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading, travels bool) string {
 	t.Helper()
 	out := map[string]any{}
 	if offloading != nil {
-		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName)
+		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName, travels)
 		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity, "annotations": admitted.Annotations}
-		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName); !cmp.Equal(admitted, again) {
+		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName, travels); !cmp.Equal(admitted, again) {
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
 	}
-	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: api.RuntimeClassName, Now: now})
+	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: api.RuntimeClassName, Travels: travels, Now: now})
 	out["had it come before"] = []string{"Leave", "Later", "Tolerate", "Replace", "Tell"}[treatment]
 	if after > 0 {
 		out["after"] = after.String()

@@ -75,9 +75,11 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 		return in.cannot(ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
+	s := progress(in, filled)
 	p := ctl.Plan{
+		Verdict: in.stands(s),
 		Objects: append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet)),
-		Fill:    filled, Status: virtualNodeStatus(in, progress(in, filled)),
+		Fill:    filled, Status: virtualNodeStatus(in, s),
 	}
 	if in.Node == nil || HasNode(filled) {
 		return p
@@ -118,6 +120,19 @@ func (in VirtualNodeInput) drainingSince() time.Time {
 		}
 	}
 	return in.Now
+}
+
+// stands says what a virtual node that is set up waits for.
+func (in VirtualNodeInput) stands(s step) ctl.Verdict {
+	switch {
+	case s.kubelet != offloadingv1beta1.VirtualNodeRunning:
+		return ctl.Wait("VirtualKubeletNotReady", "its virtual kubelet does not run; look at the pods of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+	case s.node == offloadingv1beta1.VirtualNodeCreating && in.Node == nil:
+		return ctl.Wait("NodeMissing", "its virtual kubelet has not made the Node; look at the log of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+	case s.node == offloadingv1beta1.VirtualNodeCreating:
+		return ctl.Wait("NodeNotReady", "Node %s is not Ready; look at its conditions", in.Node.Name).Verdict
+	}
+	return ctl.Verdict{}
 }
 
 // cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.

@@ -69,7 +69,8 @@ func ForeignCluster(in Input) ctl.Plan {
 	if root.DeletionTimestamp != nil {
 		return ctl.Plan{}
 	}
-	plan := ctl.Plan{After: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: in.status()}}
+	status := in.status()
+	plan := ctl.Plan{Verdict: stands(status), After: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: status}}
 	if root.Labels[api.LabelRemoteClusterID] != root.Spec.ClusterID {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
@@ -103,6 +104,20 @@ func (in Input) status() corev1beta1.ForeignClusterStatus {
 		status.Modules.Offloading = in.module(before.Offloading, in.offloading())
 	}
 	return status
+}
+
+// stands says which fact about the peer, if any, is not as it should be.
+func stands(s corev1beta1.ForeignClusterStatus) ctl.Verdict {
+	m := s.Modules
+	if !m.Networking.Enabled && !m.Authentication.Enabled && !m.Offloading.Enabled && s.Role == corev1beta1.RoleUnknown {
+		return ctl.Wait("NotPeered", "no module is in use with this peer; run 'liqoctl peer'").Verdict
+	}
+	for _, c := range slices.Concat(s.Conditions, m.Networking.Conditions, m.Authentication.Conditions, m.Offloading.Conditions) {
+		if c.Status != corev1beta1.ConditionReady && c.Status != corev1beta1.ConditionEstablished {
+			return ctl.Wait(c.Reason, "%s", c.Message).Verdict
+		}
+	}
+	return ctl.Verdict{}
 }
 
 // Kubeconfigs are the Secrets with a control plane's kubeconfig that lie in a tenant namespace of the

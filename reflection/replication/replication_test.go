@@ -87,8 +87,10 @@ func TestSlicesAreReplicated(t *testing.T) {
 		eventually(t, func() error { return logged.contain(line) })
 	}
 
-	// The answer comes back.
-	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
+	// The answer comes back, and nothing else: whether the slice is Ready is for its own cluster to say.
+	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{
+		{Type: "Ready", Status: "True"}, {Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted},
+	}
 	must(t, remote.Status().Update(ctx, &copied))
 	eventually(t, func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
@@ -97,6 +99,9 @@ func TestSlicesAreReplicated(t *testing.T) {
 		}
 		return nil
 	})
+	if c := slice.Status.Conditions; len(c) != 1 || c[0].Type != authv1beta1.ResourceSliceResources {
+		t.Errorf("the peer's conditions became %+v", c)
+	}
 
 	// A change of the request goes there; a change there is taken back; a deleted copy is made anew.
 	slice.Spec.Class = "gold"

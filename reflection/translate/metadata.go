@@ -31,6 +31,11 @@ func staysAnnotation(key string) bool {
 		EarlierRestartsAnnotation, HomeUIDAnnotation, api.AnnotationAdmitted:
 		return true
 	}
+	domain, _, _ := strings.Cut(key, "/")
+	switch domain {
+	case "pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io": // how a claim was bound
+		return true
+	}
 	return false
 }
 

@@ -5,6 +5,7 @@ package translate
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,25 @@ func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, _ View) *authv
 	}
 	out := home.DeepCopy()
 	remote.Status.DeepCopyInto(&out.Status)
+	out.Status.Conditions = answered(home.Status.Conditions, remote.Status.Conditions)
+	return out
+}
+
+// answered lays the peer's answers over the conditions of a slice. The others are what this cluster says.
+func answered(home, remote []authv1beta1.ResourceSliceCondition) []authv1beta1.ResourceSliceCondition {
+	out := slices.Clone(home)
+	for _, answer := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+		is := func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == answer }
+		at, from := slices.IndexFunc(out, is), slices.IndexFunc(remote, is)
+		switch {
+		case from < 0:
+			out = slices.DeleteFunc(out, is)
+		case at < 0:
+			out = append(out, remote[from])
+		default:
+			out[at] = remote[from]
+		}
+	}
 	return out
 }
 

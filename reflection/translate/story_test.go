@@ -131,6 +131,8 @@ func (s story) push(remote runtime.Object) (runtime.Object, error) {
 		return orNil(translate.Secret(home, as[*corev1.Secret](remote), s.view)), nil
 	case *networkingv1.Ingress:
 		return orNil(translate.Ingress(home, as[*networkingv1.Ingress](remote), s.view)), nil
+	case *corev1.PersistentVolumeClaim:
+		return orNil(translate.Claim(home, as[*corev1.PersistentVolumeClaim](remote), s.view)), nil
 	case *corev1.Event:
 		return orNil(translate.Event(home, as[*corev1.Event](remote), s.view)), nil
 	case *discoveryv1.EndpointSlice:

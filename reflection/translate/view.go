@@ -64,6 +64,9 @@ type View struct {
 	// IngressClass and LoadBalancerClass are the provider's default classes; empty = the
 	// provider offers none, and nothing is replaced.
 	IngressClass, LoadBalancerClass string
+	// StorageClass is the provider's class for volumes, empty = its own default; nil = it offers no
+	// storage.
+	StorageClass *string
 
 	// AllowList reflects only objects marked for it; false = all but those marked against it.
 	// It belongs to the kind being translated.

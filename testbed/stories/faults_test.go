@@ -4,6 +4,7 @@
 package stories
 
 import (
+	"cmp"
 	"encoding/base64"
 	"flag"
 	"math/rand"
@@ -25,8 +26,10 @@ type mistake struct {
 	// make and mend are commands.
 	make, mend func(t *testing.T)
 	// client and server are the reasons of the Connections' conditions; of Ready, unless condition
-	// says so.
+	// says so. Empty: that side has nothing to say.
 	client, server, condition string
+	// kind says it in place of the Connections.
+	kind string
 }
 
 func mistakes() []mistake {
@@ -62,30 +65,63 @@ func mistakes() []mistake {
 	healed := fault("heal")
 	port, portBack := dial(`{"port":30999}`)
 	address, addressBack := dial(`{"addresses":["172.31.20.99"]}`)
+	name, nameBack := dial(`{"addresses":["nobody.test"]}`)
 	clientKey, clientKeyBack := key(&rome)
 	serverKey, serverKeyBack := key(&milan)
-	return []mistake{
+	all := []mistake{
 		// The server knew where the client is, and goes on sending. The client hears it unless it was the
 		// first to miss an answer: then it dials anew, from another port.
-		{"UDP is blocked to the server", fault("drop", "rome", "milan", "--port", "udp/30742"), healed, "OneWay|NoAnswer", "NothingArrives", "Ready"},
-		{"UDP is blocked from the server", fault("drop", "milan", "rome", "--port", "udp/30742"), healed, "NoAnswer", "OneWay", "Ready"},
-		{"UDP is blocked both ways", fault("drop", "rome", "milan", "--port", "udp/30742", "--both"), healed, "NoAnswer", "NothingArrives", "Ready"},
-		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready"},
-		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready"},
-		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready"},
-		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer", "WrongKey", "Ready"},
+		{"UDP is blocked to the server", fault("drop", "rome", "milan", "--port", "udp/30742"), healed, "OneWay|NoAnswer", "NothingArrives", "Ready", ""},
+		{"UDP is blocked from the server", fault("drop", "milan", "rome", "--port", "udp/30742"), healed, "NoAnswer", "OneWay", "Ready", ""},
+		{"UDP is blocked both ways", fault("drop", "rome", "milan", "--port", "udp/30742", "--both"), healed, "NoAnswer", "NothingArrives", "Ready", ""},
+		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready", ""},
+		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready", ""},
+		{"the name does not resolve", name, nameBack, "NameUnknown", "NothingArrives", "Ready", ""},
+		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
+		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
 		{"a NAT forwards nothing",
 			func(t *testing.T) { onTestbed(t, "nat", "on", "milan") }, func(t *testing.T) { onTestbed(t, "nat", "off", "milan") },
-			"NoAnswer", "NothingArrives", "Ready"},
-		{"the MTU is too large for the path", fault("mtu", "rome", "milan", "1300", "--both"), healed, "MTUTooLarge", "MTUTooLarge", "MTUFits"},
+			"NoAnswer", "NothingArrives", "Ready", ""},
+		{"the MTU is too large for the path", fault("mtu", "rome", "milan", "1300", "--both"), healed, "MTUTooLarge", "MTUTooLarge", "MTUFits", ""},
 		{"the MTUs differ",
 			patch(&milan, "gatewayservers", "rome", `{"spec":{"mtu":1200}}`), patch(&milan, "gatewayservers", "rome", `{"spec":{"mtu":1340}}`),
-			"MTUsDiffer", "MTUsDiffer", "MTUFits"},
+			"MTUsDiffer", "MTUsDiffer", "MTUFits", ""},
+	}
+	noRange, noRangeBack := announce(`"fd00:10::/64"`)
+	unbalanced := `{"spec":{"endpoint":{"serviceType":"LoadBalancer","loadBalancerIP":"203.0.113.9"}}}`
+	return append(all,
+		// Nobody gave the cluster a pool of IPv6.
+		mistake{"no range is left for the peer's", noRange, noRangeBack, "PoolsExhausted", "", "Ready", "configurations"},
+		mistake{"no node takes the gateway", noRoomForGateway(rome), nodesAreOpen(rome), "GatewayPodUnschedulable", "", "Ready", "gatewayclients"},
+		mistake{"the Service gets no address",
+			patch(&milan, "gatewayservers", "rome", unbalanced),
+			patch(&milan, "gatewayservers", "rome", `{"spec":{"endpoint":{"serviceType":"NodePort","loadBalancerIP":null}}}`),
+			"", "LoadBalancerPending", "Ready", "gatewayservers"},
+	)
+}
+
+// announce adds a pod CIDR to those milan tells rome, and takes it back.
+func announce(cidr string) (there, back func(*testing.T)) {
+	set := func(t *testing.T, list string) {
+		rome.kubectl(t, "-n", "liqo-tenant-milan", "patch", "configurations", "milan", "--type=merge", "-p", `{"spec":{"remote":{"cidr":{"pod":[`+list+`]}}}}`)
+	}
+	return func(t *testing.T) { set(t, `"`+podCIDR+`",`+cidr) }, func(t *testing.T) { set(t, `"`+podCIDR+`"`) }
+}
+
+// noRoomForGateway closes all nodes and takes the gateway's pod away.
+func noRoomForGateway(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		c.kubectl(t, "cordon", c.name+"-n1", c.name+"-n2")
+		c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "delete", "pods", "-l", "networking.liqo.io/component=gateway", "--wait=false")
 	}
 }
 
-// whyNotConnected makes mistakes one after the other. Each is named by both sides' Connections and
-// by liqoctl, and when it is mended the tunnel is up again.
+func nodesAreOpen(c cluster) func(*testing.T) {
+	return func(t *testing.T) { c.kubectl(t, "uncordon", c.name+"-n1", c.name+"-n2") }
+}
+
+// whyNotConnected makes mistakes one after the other. Each is named by both sides' Connections, or by the
+// object at fault, and by liqoctl, and when it is mended the tunnel is up again.
 func whyNotConnected(t *testing.T) {
 	restored := nodesAsBefore(t)
 	network(t, "connect", "--server-service-type", "NodePort", "--node-port", "30742")
@@ -101,7 +137,9 @@ func whyNotConnected(t *testing.T) {
 			defer m.mend(t)
 			m.make(t)
 			for c, reason := range map[*cluster]string{&rome: m.client, &milan: m.server} {
-				m.named(t, *c, reason)
+				if reason != "" {
+					m.named(t, *c, reason)
+				}
 			}
 		})
 		connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
@@ -110,12 +148,12 @@ func whyNotConnected(t *testing.T) {
 	restored()
 }
 
-// named waits for the reason on a cluster's Connection, and for liqoctl to print what it says.
+// named waits for the reason on a cluster's object, and for liqoctl to print what it says.
 func (m mistake) named(t *testing.T, c cluster, reason string) {
 	t.Helper()
 	condition := `{.items[0].status.conditions[?(@.type=="` + m.condition + `")]`
 	message := eventually(t, c.name+" says "+reason, func() (string, bool) {
-		got, err := c.ask("get", "connections", "-A", "-o", "jsonpath="+condition+`.reason} `+condition+`.message}`)
+		got, err := c.ask("get", cmp.Or(m.kind, "connections"), "-A", "-o", "jsonpath="+condition+`.reason} `+condition+`.message}`)
 		said, _, _ := strings.Cut(got, " ")
 		return got, err == nil && slices.Contains(strings.Split(reason, "|"), said)
 	})

@@ -33,7 +33,7 @@ spec: {selector: {app: at-%[1]s}, ports: [{port: 80, targetPort: 8080}]}
 // do not name, and masquerades what leaves them.
 func leafToLeaf(t *testing.T) {
 	image := filepath.Join(root, "bin", "liqo-image.tar")
-	if out, err := testbed("up", "--clusters", "turin", "--nodes", "2", "--cni", "turin=pool", "--image", image); err != nil {
+	if out, err := testbed("up", "--clusters", "turin", "--nodes", "2", "--cni", "turin=pool", "--image", image, shortLived); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	turin, err := known("turin")
@@ -58,6 +58,7 @@ func leafToLeaf(t *testing.T) {
 			return got, err == nil && strings.Contains(got, "pod=at-"+to+" ")
 		})
 	}
+	chain(t, turin)
 	// What one provider loses does not touch the other.
 	rome.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
 	if got := rome.kubectl(t, "-n", "leaf", "exec", "at-milan", "--", "/echo", "get", "http://localhost:8080/"); !strings.Contains(got, "pod=at-milan ") {
@@ -68,4 +69,21 @@ func leafToLeaf(t *testing.T) {
 	if out, err := testbed("down", "turin"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// chain: milan, at which rome's pods run, uses turin as rome does.
+func chain(t *testing.T, turin cluster) {
+	t.Helper()
+	milan.must(t, "peer", "--remote-kubeconfig", turin.kubeconfig, "--gw-server-service-type", "NodePort")
+	rome.sumsUp(t, "turin", givesAll)
+	milan.sumsUp(t, "turin", givesAll)
+	milan.sumsUp(t, "rome", takesAll)
+	for _, consumer := range []string{"rome", "milan"} {
+		turin.sumsUp(t, consumer, takesAll)
+	}
+	leave := milan.visits(t, "turin", "leaf") // a namespace of the name that rome offloads, too
+	milan.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
+	turin.sumsUp(t, "milan", stranger)
+	leave()
+	rome.kubectl(t, "-n", "leaf", "exec", "at-turin", "--", "/echo", "get", "http://localhost:8080/")
 }

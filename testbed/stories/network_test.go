@@ -195,12 +195,37 @@ func connectDeclaratively(t *testing.T) {
 	restored()
 }
 
-// connectOverTCP connects two clusters between which no UDP packet passes.
+// entry is a user's own way to the gateway of a peer.
+const entry = `
+apiVersion: v1
+kind: Service
+metadata: {name: entry, namespace: default}
+spec:
+  type: NodePort
+  ports: [{port: 51840, nodePort: 30743, protocol: TCP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: entry, namespace: default, labels: {kubernetes.io/service-name: entry}}
+addressType: IPv4
+ports: [{port: 51840, protocol: TCP}]
+endpoints: [{addresses: [%s]}]
+`
+
+// connectOverTCP connects two clusters between which no UDP packet passes, with a server that only its
+// own cluster knows and a way to it that somebody else made.
 func connectOverTCP(t *testing.T) {
 	restored := nodesAsBefore(t)
 	onTestbed(t, "fault", "drop", "rome", "milan", "--port", "udp", "--both")
-	network(t, "connect", "--server-service-type", "NodePort", "--gw-protocol", "TCP")
+	network(t, "connect", "--server-service-type", "ClusterIP", "--gw-protocol", "TCP",
+		"--gw-client-address", nodeAddress(t, milan, "n1"), "--gw-client-port", "30743", "--wait=false")
+	milan.rolled(t)
+	milan.apply(t, fmt.Sprintf(entry, eventually(t, "the server's pod", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "internalfabrics", "-o", "jsonpath={.items[0].spec.gatewayIP}")
+		return got, err == nil && got != ""
+	})))
 	reach(t)
+	milan.kubectl(t, "delete", "service,endpointslice", "entry", "-n", "default")
 	onTestbed(t, "fault", "heal")
 	network(t, "reset", "--wait", "--skip-confirm")
 	restored()
@@ -223,19 +248,58 @@ func connectBehindNAT(t *testing.T) {
 	restored()
 }
 
-// serverAtConsumer peers with the tunnel's server at rome, behind a load balancer whose address
-// changes: milan's client follows by itself.
+// morePods is a range of pods that a cluster gets later.
+const morePods = `
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata:
+  name: pod-cidr-more
+  namespace: liqo
+  labels: {ipam.liqo.io/network-type: pod-cidr, ipam.liqo.io/network-not-remapped: "true", ipam.liqo.io/network-shared: "true"}
+spec: {cidr: 10.99.0.0/16}
+`
+
+// serverAtConsumer peers with the tunnel's server at rome, behind a load balancer whose address changes.
+// Then rome gets another key and more pods. Milan follows by itself, and a connection of pods outlives
+// all of it.
 func serverAtConsumer(t *testing.T) {
 	restored := nodesAsBefore(t)
-	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-location", "Consumer", "--gw-server-service-type", "LoadBalancer")
-	reach(t)
-	const moved = "172.31.11.77"
+	const asked, moved = "172.31.11.66", "172.31.11.77"
+	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-location", "Consumer", "--gw-server-service-type", "LoadBalancer",
+		"--load-balancer-ip", asked)
+	follows := func(what, kind, field string, as func(got string) bool) {
+		t.Helper()
+		eventually(t, "milan has "+what, func() (string, bool) {
+			got, err := milan.ask("-n", "liqo-tenant-rome", "get", kind, "-o", "jsonpath={.items[0]"+field+"}")
+			return got, err == nil && as(got)
+		})
+	}
+	address := func(want string) {
+		t.Helper()
+		follows(want, "gatewayclients", ".spec.endpoint.addresses[0]", func(got string) bool { return got == want })
+		reach(t)
+	}
+	address(asked)
+	stays := connected(t)
 	rome.kubectl(t, "-n", "liqo-tenant-milan", "annotate", "service", "gw-milan", "testbed/address="+moved)
-	eventually(t, "milan's client has the new address", func() (string, bool) {
-		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "gatewayclients", "-o", "jsonpath={.items[*].spec.endpoint.addresses[0]}")
-		return got, err == nil && got == moved
-	})
+	address(moved)
+
+	old := milan.kubectl(t, "-n", "liqo-tenant-rome", "get", "publickeies", "-o", "jsonpath={.items[0].spec.publicKey}")
+	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "secret", "gw-milan")
+	follows("another key", "publickeies", ".spec.publicKey", func(got string) bool { return got != old })
+	rome.rolled(t)
 	reach(t)
+
+	ranges := func(n int) {
+		t.Helper()
+		follows(fmt.Sprint(n, " ranges of pods"), "configurations", ".status.remote.cidr.pod[*]", func(got string) bool { return len(strings.Fields(got)) == n })
+	}
+	rome.apply(t, morePods)
+	ranges(2)
+	reach(t)
+	rome.kubectl(t, "-n", "liqo", "delete", "networks.ipam.liqo.io", "pod-cidr-more", "--timeout=30s")
+	ranges(1)
+	stays("the parameters changed")
 	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
 	nothingLeft(t)
 	restored()
@@ -330,7 +394,8 @@ func asBefore(t *testing.T, look func() (string, error)) (restored func()) {
 }
 
 // nodesAsBefore looks at all nodes, and returns a function that waits until they look so again:
-// links, addresses, rules, routes, forwarding entries and tables of ours.
+// links, addresses, rules, routes, forwarding entries and tables of ours, and what of it lies on
+// devices of others.
 func nodesAsBefore(t *testing.T) (restored func()) {
 	t.Helper()
 	look := func() (string, error) {
@@ -363,10 +428,15 @@ func nodesAsBefore(t *testing.T) (restored func()) {
 const ours = `
 ip -o address show dev liqo.ovl 2>/dev/null
 bridge fdb show dev liqo.ovl 2>/dev/null | sort
-ip neighbour show dev liqo.ovl 2>/dev/null | sed 's/ used.*//' | sort
+ip -o link show type vxlan
+ip neighbour show nud permanent | sort
+bridge fdb show | grep -F liqo
 ip rule
-ip route show table all | grep -F liqo
-nft list table inet liqo 2>/dev/null
+ip -6 rule
+ip route show table all | grep -F -e liqo -e 'table 6091'
+ip -6 route show table all | grep -F liqo
+nft list tables | grep -F liqo
+nft -s list table inet liqo 2>/dev/null
 true`
 
 // monitors prints, for %d seconds, what is written to the kernel of a node and of the gateways on it.
@@ -375,6 +445,8 @@ for p in 1 $(pgrep -x liqo); do
   [ $p = 1 ] || [ $(readlink /proc/$p/ns/net) != $(readlink /proc/1/ns/net) ] || continue
   echo watching $p
   timeout %[1]d nsenter -t $p -n ip monitor link address route rule &
+  timeout %[1]d nsenter -t $p -n ip monitor neigh | grep -F PERMANENT | sed 's/^/liqo: /' &
+  timeout %[1]d nsenter -t $p -n bridge monitor fdb | grep -F -e liqo -e permanent | sed 's/^/liqo: /' &
   timeout %[1]d nsenter -t $p -n nft monitor &
 done
 wait`
@@ -442,5 +514,85 @@ func connectByTemplates(t *testing.T) {
 		c.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates,wggatewayclienttemplates", "--field-selector",
 			"metadata.name!=wireguard-server,metadata.name!=wireguard-client")
 	}
+	restored()
+}
+
+// fancy is a technology of somebody else: a kind, a template that names it, and the controller's right to
+// it, which the chart's value networking.serverResources gives.
+const fancy = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: fancies.vpn.example.com}
+spec:
+  group: vpn.example.com
+  scope: Namespaced
+  names: {kind: Fancy, plural: fancies, singular: fancy}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayServerTemplate
+metadata: {name: fancy, namespace: liqo}
+spec:
+  objectKind: {apiVersion: vpn.example.com/v1, kind: Fancy}
+  template: {spec: {listen: "{{ .Spec.Endpoint.Port }}"}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: fancies}
+rules: [{apiGroups: [vpn.example.com], resources: [fancies], verbs: ["*"]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: fancies}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fancies}
+subjects: [{kind: ServiceAccount, name: liqo-controller-manager, namespace: liqo}]
+`
+
+const fancyServer = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: rome, namespace: liqo-tenant-rome, labels: {liqo.io/remote-cluster-id: rome}}
+spec:
+  serverTemplateRef: {name: fancy}
+  endpoint: {port: 4500, serviceType: NodePort}
+`
+
+// connectByAnotherTechnology: milan's server is of a kind Liqo does not know. It is rendered; where it is,
+// as its status says, is told to clients, and milan's nodes are joined to its pod.
+func connectByAnotherTechnology(t *testing.T) {
+	restored := nodesAsBefore(t)
+	milan.apply(t, fancy)
+	network(t, "init")
+	milan.apply(t, fancyServer)
+	eventually(t, "the server is rendered", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "fancies", "rome", "-o", "jsonpath={.spec.listen}")
+		return got, err == nil && got == "4500"
+	})
+	pod := pods(t, milan, "probe", "{.status.podIP}")[0] // whatever is in it
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "fancies", "rome", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+		`{"status":{"endpoint":{"addresses":["172.31.20.11"],"port":4500,"protocol":"UDP"},"internalEndpoint":{"ip":%q,"node":"milan-n1"},"secretRef":{"name":"key","namespace":"liqo-tenant-rome"}}}`, pod))
+	eventually(t, "clients are told where the server is", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "gatewayservers", "rome", "-o", "jsonpath={.status.endpoint.addresses[0]}:{.status.endpoint.port} {.status.serverRef.kind}")
+		return got, err == nil && got == "172.31.20.11:4500 Fancy"
+	})
+	for _, node := range []string{"n1", "n2"} {
+		eventually(t, node+" is joined to the pod", func() (string, bool) {
+			out, err := testbed("exec", milan.name, node, "--", "bridge", "fdb", "show", "dev", "liqo.ovl")
+			return out, err == nil && strings.Contains(out, "dst "+pod)
+		})
+	}
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "gatewayservers", "rome", "--timeout=60s")
+	eventually(t, "what was rendered is gone", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "fancies", "-o", "name")
+		return got, err == nil && got == ""
+	})
+	network(t, "reset", "--wait", "--skip-confirm")
+	milan.kubectl(t, "delete", "customresourcedefinition/fancies.vpn.example.com", "clusterrole/fancies", "clusterrolebinding/fancies")
+	milan.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates", "fancy")
 	restored()
 }

@@ -55,7 +55,7 @@ const peerLines = ` INFO   (local) Network configuration correctly retrieved
 
 // leftovers are the kinds of which nothing may be left when unpeer has returned.
 var leftovers = []string{
-	"resourceslices", "virtualnodes", "identities", "tenants", "gatewayservers", "gatewayclients", "configurations",
+	"rslice", "virtualnodes", "identities", "renews", "tenants", "gatewayservers", "gatewayclients", "configurations",
 	"publickeies", "wggatewayservers", "wggatewayclients", "connections", "namespacemaps", "shadowpods",
 	"shadowendpointslices", "quotas", "internalfabrics",
 }
@@ -72,10 +72,17 @@ func TestStories(t *testing.T) {
 		{"connect by hand", connectByHand},
 		{"connect declaratively", connectDeclaratively},
 		{"connect by templates and several ports", connectByTemplates},
+		{"connect by another technology", connectByAnotherTechnology},
 		{"connect over TCP where UDP is blocked", connectOverTCP},
 		{"connect behind NAT by a name that moves", connectBehindNAT},
 		{"what keeps clusters apart is named", whyNotConnected},
 		{"the server can be at the consumer and move", serverAtConsumer},
+		{"peer in band and both ways", peerInBand},
+		{"peer by hand", peerByHand},
+		{"peer declaratively", peerDeclaratively},
+		{"peer without a network", peerWithoutNetwork},
+		{"peer with a file of the provider", peerAsUser},
+		{"controllers are killed at a step", killedAtAStep},
 		{"peer", peerFirst},
 		{"peer again changes nothing", peerAgain},
 		{"every pod reaches every pod", everyPodReachesEveryPod},
@@ -92,9 +99,11 @@ func TestStories(t *testing.T) {
 		{"objects are reflected", objectsAreReflected},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
+		{"volumes stay where they are", volumesStayWhereTheyAre},
+		{"pods behave as at home", podsLikeAtHome},
 		{"info tells about the peering", info},
 		{"gateways are replaced", gatewaysAreReplaced},
-		{"pods at two providers reach each other", leafToLeaf},
+		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"unpeer leaves nothing", unpeer},
 		{"peer and unpeer once more", onceMore},
 		{"uninstall leaves nothing", uninstall},
@@ -174,12 +183,8 @@ func peerFirst(t *testing.T) {
 // peered checks what the mission shows after a peering.
 func peered(t *testing.T) {
 	t.Helper()
-	for c, want := range map[*cluster]string{&rome: "milan Provider", &milan: "rome Consumer"} {
-		eventually(t, "foreign cluster of "+c.name, func() (string, bool) {
-			got, err := c.ask("get", "foreignclusters", other(*c).name, "-o", "jsonpath={.metadata.name} {.status.role}")
-			return got, err == nil && got == want
-		})
-	}
+	rome.sumsUp(t, "milan", givesAll)
+	milan.sumsUp(t, "rome", takesAll)
 	if node := rome.kubectl(t, "get", "nodes", "-l", "liqo.io/type=virtual-node", "--no-headers"); !regexp.MustCompile(`^milan +Ready +agent `).MatchString(node) {
 		t.Errorf("virtual node: %s", node)
 	}
@@ -190,7 +195,7 @@ func peerAgain(t *testing.T) {
 	versions := func() string {
 		var all []string
 		for _, c := range []cluster{rome, milan} {
-			for _, kind := range []string{"configurations", "gatewayservers", "gatewayclients", "publickeies", "tenants", "identities", "resourceslices", "virtualnodes"} {
+			for _, kind := range []string{"configurations", "gatewayservers", "gatewayclients", "publickeies", "tenants", "identities", "rslice", "virtualnodes"} {
 				all = append(all, c.kubectl(t, "get", kind, "-A", "-o", "jsonpath={range .items[*]}{.kind}/{.metadata.name}@{.metadata.generation} {end}"))
 			}
 		}

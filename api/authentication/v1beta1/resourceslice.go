@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSliceConditionType is one of the two answers of a provider.
-// +kubebuilder:validation:Enum=Authentication;Resources
+// ResourceSliceConditionType is one of the two answers of a provider, or at the consumer a standard condition.
+// +kubebuilder:validation:Enum=Authentication;Resources;Ready;Reconciling;Stalled
 type ResourceSliceConditionType string
 
 // Answers of a provider.
@@ -20,8 +20,8 @@ const (
 	ResourceSliceResources ResourceSliceConditionType = "Resources"
 )
 
-// ResourceSliceConditionStatus is the value of an answer.
-// +kubebuilder:validation:Enum=Accepted;Denied
+// ResourceSliceConditionStatus is the value of an answer, True or False of a standard condition.
+// +kubebuilder:validation:Enum=Accepted;Denied;True;False
 type ResourceSliceConditionStatus string
 
 // Values of answers.
@@ -30,7 +30,7 @@ const (
 	ResourceSliceDenied   ResourceSliceConditionStatus = "Denied"
 )
 
-// ResourceSliceCondition is one answer of the provider.
+// ResourceSliceCondition is one answer of the provider, or a standard condition.
 type ResourceSliceCondition struct {
 	// Type is the question answered.
 	Type ResourceSliceConditionType `json:"type"`
@@ -45,6 +45,10 @@ type ResourceSliceCondition struct {
 	// Message is text for people.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the generation of the spec that a standard condition (Ready, Reconciling,
+	// Stalled) is about; 0 in others.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // StorageType is a storage class the provider offers.
@@ -100,7 +104,8 @@ type ResourceSliceSpec struct {
 
 // ResourceSliceStatus is the answer; written by the provider.
 type ResourceSliceStatus struct {
-	// Conditions are the answers: Authentication and Resources.
+	// Conditions are the answers, Authentication and Resources, and at the consumer the standard ones,
+	// which its own controller writes: Ready when the virtual node is.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

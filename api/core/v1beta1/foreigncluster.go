@@ -22,7 +22,7 @@ const (
 )
 
 // ConditionType names one fact about a peer.
-// +kubebuilder:validation:Enum=APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
+// +kubebuilder:validation:Enum=Ready;Reconciling;Stalled;APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
 type ConditionType string
 
 // Facts about a peer.
@@ -40,7 +40,7 @@ const (
 )
 
 // ConditionStatus is the value of a fact about a peer.
-// +kubebuilder:validation:Enum=None;Pending;Established;Error;Ready;NotReady;SomeNotReady
+// +kubebuilder:validation:Enum=None;Pending;Established;Error;Ready;NotReady;SomeNotReady;True;False
 type ConditionStatus string
 
 // Values of facts about a peer.
@@ -78,6 +78,10 @@ type Condition struct {
 	// Message is text for people.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the generation of the spec that a standard condition (Ready, Reconciling,
+	// Stalled) is about; 0 in others.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // Module is the state of one module with this peer.
@@ -129,7 +133,8 @@ type ForeignClusterStatus struct {
 	// Modules is the state by module; nil before the first look.
 	// +optional
 	Modules *Modules `json:"modules,omitempty"`
-	// Conditions are the facts about the peer as a whole (APIServerStatus).
+	// Conditions are the facts about the peer as a whole: APIServerStatus, and the standard ones, Ready when
+	// every fact here and of the modules in use is as it should be.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -50,8 +50,19 @@ type InternalFabricGatewayInterface struct {
 	IP string `json:"ip"`
 }
 
+// InternalFabricStatus is written by nodes that cannot do what the gateway needs.
+type InternalFabricStatus struct {
+	// Conditions hold what a node's kernel refuses, by host; none of a node where all is well.
+	// +optional
+	// +listType=map
+	// +listMapKey=host
+	// +listMapKey=type
+	Conditions []HostCondition `json:"conditions,omitempty"`
+}
+
 // InternalFabric is a gateway as nodes see it.
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=internalfabrics,singular=internalfabric,categories=liqo,shortName=if;ifabric
 // +kubebuilder:printcolumn:name="Gateway IP",type=string,JSONPath=`.spec.gatewayIP`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -63,6 +74,9 @@ type InternalFabric struct {
 	// Spec is its overlay end.
 	// +optional
 	Spec InternalFabricSpec `json:"spec,omitzero"`
+	// Status is what nodes cannot do.
+	// +optional
+	Status InternalFabricStatus `json:"status,omitzero"`
 }
 
 // InternalFabricList is a list of InternalFabric.

@@ -11,8 +11,8 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
-// VirtualNodeConditionType is a part of a virtual node.
-// +kubebuilder:validation:Enum=VirtualKubelet;Node
+// VirtualNodeConditionType is a part of a virtual node, or a standard condition.
+// +kubebuilder:validation:Enum=VirtualKubelet;Node;Ready;Reconciling;Stalled
 type VirtualNodeConditionType string
 
 // Parts of a virtual node.
@@ -23,8 +23,8 @@ const (
 	NodeCondition VirtualNodeConditionType = "Node"
 )
 
-// VirtualNodeConditionStatus is the state of a part.
-// +kubebuilder:validation:Enum=None;Running;Creating;Draining;Deleting
+// VirtualNodeConditionStatus is the state of a part, True or False of a standard condition.
+// +kubebuilder:validation:Enum=None;Running;Creating;Draining;Deleting;True;False
 type VirtualNodeConditionStatus string
 
 // States of a part.
@@ -36,7 +36,7 @@ const (
 	VirtualNodeDeleting VirtualNodeConditionStatus = "Deleting"
 )
 
-// VirtualNodeCondition is the state of one part.
+// VirtualNodeCondition is the state of one part, or a standard condition.
 type VirtualNodeCondition struct {
 	// Type is the part.
 	Type VirtualNodeConditionType `json:"type"`
@@ -53,6 +53,10 @@ type VirtualNodeCondition struct {
 	// Message is text for people.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the generation of the spec that a standard condition (Ready, Reconciling,
+	// Stalled) is about; 0 in others.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // DeploymentTemplate is a Deployment to create.
@@ -149,7 +153,7 @@ type VirtualNodeSpec struct {
 
 // VirtualNodeStatus is written by the controller.
 type VirtualNodeStatus struct {
-	// Conditions are the states of the parts.
+	// Conditions are the states of the parts, and the standard ones: Ready when all parts are.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -112,7 +113,34 @@ func GatewayClient(in GatewayClientInput) ctl.Plan {
 			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint,
 		}}
 	}
+	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == ctl.Ready {
+		plan.Verdict = ctl.Block("EndpointInTunnel", "spec.endpoint.addresses: %s lies in %s, by which this cluster calls what is behind the tunnel, so nothing can be dialled there; use what 'kubectl get gatewayservers -A' shows in the peer's cluster", address, cidr).Verdict
+	}
 	return plan
+}
+
+// inTunnel is the first address that lies in a range by which only this cluster calls the peer's, and the
+// range; empty when there is none. Ranges that are not remapped may hold the peer's nodes, too.
+func (g gateway) inTunnel(addresses []string) (address, cidr string) {
+	configurations, _ := split(g, g.Configurations)
+	for _, c := range configurations {
+		if c.Status.Remote == nil || c.Spec.Remote == nil {
+			continue
+		}
+		real := slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
+		for _, seen := range slices.Concat(c.Status.Remote.CIDR.Pod, c.Status.Remote.CIDR.External) {
+			p, err := netip.ParsePrefix(seen)
+			if err != nil || slices.Contains(real, seen) {
+				continue
+			}
+			for _, text := range addresses {
+				if a, err := netip.ParseAddr(text); err == nil && p.Contains(a) {
+					return text, seen
+				}
+			}
+		}
+	}
+	return "", ""
 }
 
 // ServerTemplate is the template a server references; what it leaves out is the default template's.

@@ -170,3 +170,17 @@ func older(a, b metav1.Object) bool {
 	}
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
 }
+
+// Oldest is the one that counts of several objects of a kind for one peer; nil when there is none.
+func Oldest[T any, P interface {
+	*T
+	metav1.Object
+}](list []T) P {
+	var out P
+	for i := range list {
+		if p := P(&list[i]); out == nil || older(p, out) {
+			out = p
+		}
+	}
+	return out
+}

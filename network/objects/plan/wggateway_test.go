@@ -150,3 +150,26 @@ func read(t *testing.T, text string, into any) {
 		t.Fatal(err)
 	}
 }
+
+// TestTheOldestCounts: of what there is twice for a peer liqoctl changes the one the controllers take.
+func TestTheOldestCounts(t *testing.T) {
+	made := func(name string, day int) netv1beta1.GatewayClient {
+		return netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{
+			Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)), Labels: map[string]string{api.LabelRemoteClusterID: "rome"},
+		}}
+	}
+	list := []netv1beta1.GatewayClient{made("a", 3), made("c", 2), made("b", 2)}
+	got := Oldest(list)
+	if got == nil || got.Name != "b" {
+		t.Errorf("the oldest is %v", got)
+	}
+	for i := range list {
+		rival := gateway{GatewayInput: GatewayInput{Clients: list}, root: &list[i], kind: "GatewayClient"}.rival()
+		if counts := rival == ""; counts != (list[i].Name == got.Name) {
+			t.Errorf("%s counts: %t", list[i].Name, counts)
+		}
+	}
+	if Oldest([]netv1beta1.GatewayClient{}) != nil {
+		t.Error("there is one among none")
+	}
+}

@@ -7,12 +7,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -23,6 +26,7 @@ type clientFlags struct {
 	pause   time.Duration
 	timeout time.Duration
 	size    int
+	account bool
 	targets []string
 }
 
@@ -33,6 +37,7 @@ func parseClient(name string, args []string) (clientFlags, error) {
 	f.DurationVar(&c.pause, "i", time.Second, "pause between two")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Second, "patience with one")
 	f.IntVar(&c.size, "size", 32, "bytes sent by tcp and udp")
+	f.BoolVar(&c.account, "account", false, "get as the pod's service account, from an API server")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -100,12 +105,47 @@ func get(ctx context.Context, args []string) error {
 		return err
 	}
 	// Each on a connection of its own: the point is the path.
-	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := &http.Transport{DisableKeepAlives: true}
+	web := &http.Client{Transport: transport}
+	if c.account {
+		if web.Transport, err = asAccount(transport); err != nil {
+			return err
+		}
+	}
 	var failed error
 	for _, url := range c.targets {
 		failed = errors.Join(failed, c.loop(ctx, url, func(ctx context.Context) (string, error) { return fetch(ctx, web, url) }))
 	}
 	return failed
+}
+
+// bearer shows a token.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// asAccount shows the token of the pod's service account, to servers of the CA beside it.
+func asAccount(transport *http.Transport) (http.RoundTripper, error) {
+	const folder = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	token, err := os.ReadFile(folder + "token")
+	if err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(folder + "ca.crt")
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	return bearer{string(token), transport}, nil
 }
 
 func fetch(ctx context.Context, web *http.Client, url string) (string, error) {
@@ -123,7 +163,7 @@ func fetch(ctx context.Context, web *http.Client, url string) (string, error) {
 		return "", err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", errors.New(resp.Status)
+		return "", fmt.Errorf("%s: %s", resp.Status, body[:min(len(body), 300)])
 	}
 	if len(body) > 2000 {
 		return fmt.Sprintf("%d bytes", len(body)), nil

@@ -20,11 +20,12 @@ import (
 )
 
 const usage = `echo serve [-http :8080] [-tcp :9000] [-udp :9000]   answer who, where and from whom
-echo get   [-n N] [-i 1s] [-timeout 5s] URL...        fetch, print answer and time
+echo get   [-n N] [-i 1s] [-timeout 5s] [-account] URL...   fetch, print answer and time
 echo tcp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   one connection, N exchanges
 echo udp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   N datagrams
 echo lookup NAME...        ask the resolver
 echo cat [FILE...]         print files; without, repeat standard input line by line
+echo write FILE            write standard input to a file
 echo env                   print the environment
 echo sleep [DURATION]      wait, without an argument for ever
 `
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	verbs := map[string]func(context.Context, []string) error{
 		"serve": serve, "get": get, "tcp": exchangeTCP, "udp": exchangeUDP,
-		"lookup": lookup, "cat": cat, "env": printEnv, "sleep": sleep,
+		"lookup": lookup, "cat": cat, "write": keep, "env": printEnv, "sleep": sleep,
 	}
 	verb, ok := verbs[args[0]]
 	if !ok {
@@ -99,6 +100,19 @@ func cat(_ context.Context, files []string) error {
 		fmt.Println(lines.Text())
 	}
 	return lines.Err()
+}
+
+// keep writes what it is told: the data has reached the disk when it returns.
+func keep(_ context.Context, files []string) error {
+	if len(files) != 1 {
+		return errors.New("name one file")
+	}
+	f, err := os.Create(files[0])
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, os.Stdin)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // who names this pod: its host name, and its node and cluster when the environment

@@ -1,0 +1,71 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
+// may go. What follows deletes the remote namespaces with all that is in them.
+func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.ObjectReference, provider string) bool) error {
+	offloadings, err := c.all(s.ctx, &offv1beta1.NamespaceOffloadingList{})
+	if err != nil {
+		return err
+	}
+	offloaded := map[string]bool{} // of others the remote namespace is gone already
+	for _, offloading := range offloadings {
+		offloaded[offloading.GetNamespace()] = true
+	}
+	volumes, err := c.all(s.ctx, &corev1.PersistentVolumeList{}, client.HasLabels{api.LabelRemoteClusterID})
+	if err != nil {
+		return err
+	}
+	var claims []string
+	for _, object := range volumes {
+		claim := object.(*corev1.PersistentVolume).Spec.ClaimRef
+		if claim != nil && offloaded[claim.Namespace] && chosen(claim, object.GetLabels()[api.LabelRemoteClusterID]) {
+			claims = append(claims, fmt.Sprintf("%s/%s at %s", claim.Namespace, claim.Name, object.GetLabels()[api.LabelRemoteClusterID]))
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	noun := "volumes"
+	if len(claims) == 1 {
+		noun = "volume"
+	}
+	s.warn(c.side, "The data of %d %s will be lost: %s; copy first what you need", len(claims), noun, someNames(claims))
+	return c.env.confirm(verb, ": ")
+}
+
+// confirmLossIn asks about the volumes of claims in some namespaces.
+func (s *script) confirmLossIn(c *cluster, verb string, namespaces []string) error {
+	there := map[string]bool{}
+	for _, name := range namespaces {
+		there[name] = true
+	}
+	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, _ string) bool { return there[claim.Namespace] })
+}
+
+// dataHere is a line about the claims whose data a purge would delete; none if there are none.
+func (c *cluster) dataHere(ctx context.Context) ([]string, error) {
+	backing, err := c.all(ctx, &corev1.PersistentVolumeClaimList{}, client.HasLabels{api.LabelVirtualPVCName})
+	if err != nil || len(backing) == 0 {
+		return nil, err
+	}
+	var claims []string
+	for _, object := range backing {
+		claims = append(claims, object.GetLabels()[api.LabelVirtualPVCNamespace]+"/"+object.GetLabels()[api.LabelVirtualPVCName])
+	}
+	return []string{fmt.Sprintf("data of the claims %s in namespace %s: delete the claims, or leave --purge out",
+		someNames(claims), backing[0].GetNamespace())}, nil
+}

@@ -1,0 +1,72 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// measured is what the provider's metrics API answers.
+func measured(t *testing.T, items string) []podMetrics {
+	t.Helper()
+	var pods []podMetrics
+	if err := json.Unmarshal([]byte(items), &pods); err != nil {
+		t.Fatal(err)
+	}
+	return pods
+}
+
+// What metrics-server asks of a kubelet: two points with a container that began before the first,
+// nothing that is 0, totals that never fall.
+func TestMetricsAreWhatMetricsServerWants(t *testing.T) {
+	m := &meter{}
+	start := time.Unix(1_800_000_000, 0)
+	first := m.take(measured(t, `[
+		{"metadata": {"name": "busy", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z", "window": "10s",
+		 "containers": [{"name": "c", "usage": {"cpu": "500m", "memory": "10Mi"}}]},
+		{"metadata": {"name": "idle", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z", "window": "10s",
+		 "containers": [{"name": "c", "usage": {"cpu": "0", "memory": "1Mi"}}]}]`))
+	want := `# HELP container_cpu_usage_seconds_total Cumulative cpu time consumed by the container in core-seconds
+# TYPE container_cpu_usage_seconds_total counter
+container_cpu_usage_seconds_total{container="c",namespace="shop",pod="busy"} 5 1800000000000
+container_cpu_usage_seconds_total{container="c",namespace="shop",pod="idle"} 0.001 1800000000000
+# HELP container_memory_working_set_bytes Current working set of the container in bytes
+# TYPE container_memory_working_set_bytes gauge
+container_memory_working_set_bytes{container="c",namespace="shop",pod="busy"} 1.048576e+07 1800000000000
+container_memory_working_set_bytes{container="c",namespace="shop",pod="idle"} 1.048576e+06 1800000000000
+# HELP container_start_time_seconds Start time of the container since unix epoch in seconds
+# TYPE container_start_time_seconds gauge
+container_start_time_seconds{container="c",namespace="shop",pod="busy"} 1.79999999e+09 1800000000000
+container_start_time_seconds{container="c",namespace="shop",pod="idle"} 1.79999999e+09 1800000000000
+# HELP node_cpu_usage_seconds_total Cumulative cpu time consumed by the node in core-seconds
+# TYPE node_cpu_usage_seconds_total counter
+node_cpu_usage_seconds_total 5.001 1800000000000
+# HELP node_memory_working_set_bytes Current working set of the node in bytes
+# TYPE node_memory_working_set_bytes gauge
+node_memory_working_set_bytes 1.1534336e+07 1800000000000
+# HELP scrape_error 1 if there was an error while getting container metrics, 0 otherwise
+# TYPE scrape_error gauge
+scrape_error 0
+`
+	if diff := cmp.Diff(want, exposition(first, start.Add(7*time.Second))); diff != "" {
+		t.Errorf("first scrape, -want +got:\n%s", diff)
+	}
+	// The busy pod goes on for 20 s, the idle one is gone.
+	second := m.take(measured(t, `[
+		{"metadata": {"name": "busy", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:20Z", "window": "20s",
+		 "containers": [{"name": "c", "usage": {"cpu": "250m", "memory": "10Mi"}}]}]`))
+	if s := second.samples[0]; s.coreSeconds != 10 || !s.start.Equal(start.Add(-10*time.Second)) {
+		t.Errorf("the busy pod used %v s since %v; want 10 s since %v", s.coreSeconds, s.start, start.Add(-10*time.Second))
+	}
+	if total := second.total(start); total.coreSeconds != 10.001 || !total.at.Equal(start.Add(20*time.Second)) {
+		t.Errorf("the node used %v s until %v; want 10.001", total.coreSeconds, total.at)
+	}
+	if total := m.take(nil).total(start); total.coreSeconds != 10.001 || !total.at.Equal(start) {
+		t.Errorf("the empty node used %v s until %v; want 10.001, now", total.coreSeconds, total.at)
+	}
+}

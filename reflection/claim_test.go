@@ -1,0 +1,130 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+const inUse = "kubernetes.io/pvc-protection"
+
+// claim is one whose first pod goes to the virtual node.
+func claim(name, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: homeNS, Annotations: map[string]string{
+			"volume.kubernetes.io/storage-provisioner": api.StorageProvisioner, "volume.kubernetes.io/selected-node": node,
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("liqo"), VolumeName: volume, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+// unused plays the controller that knows that no pod uses a claim any more.
+func (w *world) unused(c client.Client, namespace, name string) {
+	w.Helper()
+	var claim corev1.PersistentVolumeClaim
+	w.must("read claim", c.Get(w.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &claim))
+	patch := client.MergeFrom(claim.DeepCopy())
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == inUse })
+	w.must("end the protection of a claim", c.Patch(w.Context(), &claim, patch))
+}
+
+// aVolumeIsAtTheProvider: it is given back when the claim at home is deleted, no pod uses it, and
+// nobody wants to retain it; in no other case.
+func aVolumeIsAtTheProvider(t *testing.T, w *world) {
+	var virtual offv1beta1.VirtualNode
+	w.must("read virtual node", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: node}, &virtual))
+	virtual.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}}
+	w.must("offer storage", w.home.Update(t.Context(), &virtual))
+	stop := w.reflect()
+
+	home, remote := claim("data", ""), &corev1.PersistentVolumeClaim{}
+	w.create(w.home, home)
+	w.exists(w.remote, remote, remoteNS, "data", func() error { return equal("fast", *remote.Spec.StorageClassName) })
+	w.exists(w.home, home, homeNS, "data", func() error {
+		return equal([]string{inUse, "storage.liqo.io/milan"}, home.Finalizers)
+	})
+
+	// What the provider says about it is shown.
+	w.create(w.remote, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "data.failed", Namespace: remoteNS},
+		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: remoteNS, Name: "data", UID: remote.UID},
+		Type:           corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "no room",
+	})
+	w.event("data", "ProvisioningFailed", "no room (remote)")
+
+	// Deleted while a pod uses it: nothing happens at the provider until that has ended.
+	w.must("delete", w.home.Delete(t.Context(), home))
+	w.create(w.home, claim("other", ""))
+	w.exists(w.remote, remote, remoteNS, "other")
+	w.exists(w.remote, remote, remoteNS, "data")
+	if remote.DeletionTimestamp != nil {
+		t.Error("a volume in use is given back")
+	}
+	w.unused(w.home, homeNS, "data")
+	w.exists(w.remote, remote, remoteNS, "data", func() error {
+		if remote.DeletionTimestamp == nil {
+			return errors.New("not deleted")
+		}
+		return nil
+	})
+	w.must("home is held", w.home.Get(t.Context(), client.ObjectKeyFromObject(home), home))
+	w.unused(w.remote, remoteNS, "data")
+	w.gone(w.home, home, homeNS, "data")
+
+	// A volume that is to be retained is.
+	w.create(w.home, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+	}})
+	w.create(w.home, claim("kept", "kept"))
+	w.exists(w.remote, remote, remoteNS, "kept")
+	w.must("delete", w.home.Delete(t.Context(), claim("kept", "")))
+	w.unused(w.home, homeNS, "kept")
+	w.gone(w.home, &corev1.PersistentVolumeClaim{}, homeNS, "kept")
+
+	// Nor is one given back whose claim has vanished while nobody looked, as when a cluster is restored.
+	stop()
+	w.must("read", w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "other"}, home))
+	home.Finalizers = nil
+	w.must("release", w.home.Update(t.Context(), home))
+	w.must("delete", w.home.Delete(t.Context(), home))
+	w.gone(w.home, &corev1.PersistentVolumeClaim{}, homeNS, "other")
+	stop = w.reflect()
+	w.create(w.home, claim("last", ""))
+	w.exists(w.remote, remote, remoteNS, "last")
+	for _, name := range []string{"kept", "other"} {
+		w.exists(w.remote, remote, remoteNS, name)
+		if remote.DeletionTimestamp != nil {
+			t.Errorf("the volume of claim %s is given back", name)
+		}
+	}
+	// Where the provider has withdrawn our rights the volume is its to remove: nothing waits.
+	stop()
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Namespace: remoteNS}}
+	w.must("read rights", w.remote.Get(t.Context(), client.ObjectKeyFromObject(rights), rights))
+	w.must("withdraw rights", w.remote.Delete(t.Context(), rights))
+	defer w.reflect()()
+	w.must("delete", w.home.Delete(t.Context(), claim("last", "")))
+	w.unused(w.home, homeNS, "last")
+	w.gone(w.home, home, homeNS, "last")
+	rights.ResourceVersion, rights.UID = "", ""
+	w.create(w.remote, rights)
+}

@@ -1,0 +1,315 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/storage"
+)
+
+const roles = "../deploy/liqo/files/rbac/"
+
+// cluster is an API server on which the room acts, with the rights of an installation. The test plays
+// scheduler, volume controllers and the provisioner of the class "disk".
+type cluster struct {
+	*testing.T
+	client.Client
+}
+
+func start(t *testing.T) cluster {
+	server := apitest.Start(t)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	k := cluster{t, c}
+	k.must("make client", err)
+	for _, name := range []string{api.StorageNamespace, "shop", "liqo-tenant-milan"} {
+		k.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	whose := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "controller"}}
+	everywhere, here := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+	k.read(roles+"controller.yaml", everywhere)
+	k.read(roles+"controller-namespaced.yaml", here)
+	k.create(everywhere)
+	k.create(here)
+	k.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "controller"}, Subjects: whose, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere.Name},
+	})
+	k.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "controller", Namespace: here.Namespace}, Subjects: whose, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name},
+	})
+	later := storagev1.VolumeBindingWaitForFirstConsumer
+	k.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner, VolumeBindingMode: &later})
+	k.create(&storagev1.StorageClass{Provisioner: "example.com/disk", VolumeBindingMode: &later, ObjectMeta: metav1.ObjectMeta{
+		Name: "disk", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+	}})
+	k.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	k.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{
+		api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: "milan", api.LabelStorageAvailable: "true",
+	}}})
+	run(t, server.ConfigFor("controller"))
+	return k
+}
+
+func run(t *testing.T, config *rest.Config) {
+	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range storage.Controllers(storage.Options{Namespace: api.StorageNamespace}) {
+		if err := r.Register(mgr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("manager: %v", err)
+		}
+	})
+}
+
+func (k cluster) read(file string, into any) {
+	k.Helper()
+	text, err := os.ReadFile(file)
+	k.must("read role", err)
+	k.must("decode role", yaml.Unmarshal(text, into))
+}
+
+func (k cluster) must(what string, err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (k cluster) create(obj client.Object) {
+	k.Helper()
+	k.must(fmt.Sprintf("create %T %s", obj, obj.GetName()), k.Create(k.Context(), obj))
+}
+
+// becomes reads an object until it is as wanted.
+func (k cluster) becomes(obj client.Object, check func() error) {
+	k.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if last = k.Get(ctx, client.ObjectKeyFromObject(obj), obj); last == nil {
+			last = check()
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		k.Fatalf("%T %s: %v", obj, obj.GetName(), last)
+	}
+}
+
+func (k cluster) exists(obj client.Object) {
+	k.Helper()
+	k.becomes(obj, func() error { return nil })
+}
+
+func (k cluster) gone(obj client.Object) {
+	k.Helper()
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return apierrors.IsNotFound(k.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+	})
+	k.must(fmt.Sprintf("end of %T %s", obj, obj.GetName()), err)
+}
+
+// deleting waits until somebody has deleted an object, and then plays the controller that protects it.
+func (k cluster) deleting(obj client.Object) {
+	k.Helper()
+	k.becomes(obj, func() error {
+		if obj.GetDeletionTimestamp() == nil {
+			return errors.New("not deleted")
+		}
+		return nil
+	})
+	obj.SetFinalizers(nil)
+	k.must("end protection", k.Update(k.Context(), obj))
+}
+
+func requested() corev1.VolumeResourceRequirements {
+	return corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}
+}
+
+// claimed is a claim whose first pod has been given a node.
+func (k cluster) claimed(name, node string) *corev1.PersistentVolumeClaim {
+	k.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Annotations: map[string]string{
+			"volume.kubernetes.io/storage-provisioner": api.StorageProvisioner, "volume.kubernetes.io/selected-node": node,
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("liqo"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: requested(),
+		},
+	}
+	k.create(claim)
+	return claim
+}
+
+// bind plays the volume controller.
+func (k cluster) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
+	k.Helper()
+	k.exists(claim)
+	claim.Spec.VolumeName = volume.Name
+	k.must("bind", k.Update(k.Context(), claim))
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: volume.Spec.AccessModes, Capacity: volume.Spec.Capacity}
+	k.must("bind", k.Status().Update(k.Context(), claim))
+	k.exists(volume)
+	volume.Status.Phase = corev1.VolumeBound
+	k.must("bind", k.Status().Update(k.Context(), volume))
+}
+
+func volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID)}}
+}
+
+// release deletes a claim no pod uses.
+func (k cluster) release(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
+	k.Helper()
+	k.must("delete", k.Delete(k.Context(), claim))
+	k.deleting(claim)
+	k.exists(volume)
+	volume.Status.Phase = corev1.VolumeReleased
+	k.must("release", k.Status().Update(k.Context(), volume))
+}
+
+func TestVolumes(t *testing.T) {
+	k := start(t)
+	for _, story := range []struct {
+		name string
+		run  func(cluster)
+	}{
+		{"a real volume is shown", aRealVolumeIsShown},
+		{"a volume elsewhere is a placeholder", aVolumeElsewhereIsAPlaceholder},
+		{"what was never of use goes", whatWasNeverOfUseGoes},
+		{"a node that is gone is chosen anew", aNodeThatIsGoneIsChosenAnew},
+		{"a claim is let go when its provider is no more", aClaimIsLetGo},
+	} {
+		t.Run(story.name, func(t *testing.T) { story.run(cluster{t, k.Client}) })
+	}
+}
+
+func aRealVolumeIsShown(k cluster) {
+	claim := k.claimed("data", "n1")
+	backing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: string(claim.UID), Namespace: api.StorageNamespace}}
+	k.exists(backing)
+	if *backing.Spec.StorageClassName != "disk" || backing.Annotations["volume.kubernetes.io/selected-node"] != "n1" {
+		k.Errorf("backed by %+v", backing)
+	}
+	disk := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk-1"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: requested().Requests, AccessModes: backing.Spec.AccessModes, StorageClassName: "disk",
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disks/1"}},
+	}}
+	k.create(disk)
+	k.bind(backing, disk)
+	volume := volumeOf(claim)
+	k.exists(volume)
+	if volume.Spec.HostPath.Path != "/disks/1" || volume.Spec.ClaimRef.UID != claim.UID || volume.Spec.StorageClassName != "liqo" {
+		k.Errorf("shown as %+v", volume.Spec)
+	}
+	k.bind(claim, volume)
+
+	k.release(claim, volume)
+	k.deleting(backing)
+	k.deleting(volume)
+	k.gone(volume)
+	k.exists(disk) // its own provisioner's to remove
+}
+
+func aVolumeElsewhereIsAPlaceholder(k cluster) {
+	claim := k.claimed("elsewhere", "milan")
+	volume := volumeOf(claim)
+	k.exists(volume)
+	want := []corev1.NodeSelectorRequirement{{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{"milan"}}}
+	if diff := cmp.Diff(want, volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions); diff != "" {
+		k.Error(diff)
+	}
+	k.bind(claim, volume)
+	backing := &corev1.PersistentVolumeClaim{}
+	if err := k.Get(k.Context(), types.NamespacedName{Namespace: api.StorageNamespace, Name: string(claim.UID)}, backing); !apierrors.IsNotFound(err) {
+		k.Errorf("the placeholder is backed here (%v)", err)
+	}
+
+	// One that is to be retained is; a change of mind is heard.
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	k.must("retain", k.Update(k.Context(), volume))
+	k.release(claim, volume)
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	k.must("remove", k.Update(k.Context(), volume))
+	k.deleting(volume)
+	k.gone(volume)
+}
+
+func whatWasNeverOfUseGoes(k cluster) {
+	claim := k.claimed("early", "n1")
+	backing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: string(claim.UID), Namespace: api.StorageNamespace}}
+	k.exists(backing)
+	k.must("delete", k.Delete(k.Context(), claim))
+	k.deleting(claim)
+	k.deleting(backing)
+	k.gone(backing)
+}
+
+func aNodeThatIsGoneIsChosenAnew(k cluster) {
+	claim := k.claimed("lost", "n9")
+	k.becomes(claim, func() error {
+		if node, ok := claim.Annotations["volume.kubernetes.io/selected-node"]; ok {
+			return errors.New("node is " + node)
+		}
+		return nil
+	})
+}
+
+func aClaimIsLetGo(k cluster) {
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
+	m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+	k.create(m)
+	claim := k.claimed("held", "milan")
+	k.becomes(claim, func() error {
+		claim.Finalizers = []string{api.ClaimFinalizer("milan"), api.ClaimFinalizer("oslo")}
+		return k.Update(k.Context(), claim)
+	})
+	k.becomes(claim, func() error {
+		if slices.Contains(claim.Finalizers, api.ClaimFinalizer("oslo")) {
+			return errors.New("held by oslo, where it never was")
+		}
+		return nil
+	})
+	if !slices.Contains(claim.Finalizers, api.ClaimFinalizer("milan")) {
+		k.Error("let go while milan has it")
+	}
+	k.must("delete", k.Delete(k.Context(), claim))
+	k.must("unoffload", k.Delete(k.Context(), m))
+	k.gone(claim)
+}

@@ -1,0 +1,129 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/storage/plan"
+)
+
+// claim gives claims their volumes. It leaves a claim alone as soon as that has one.
+func claim(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.ClaimInput] {
+	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.ClaimInput]{
+		Name:    "claim",
+		Owns:    []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}},
+		Creates: []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}},
+		Only:    plan.Provisioning,
+		Watches: []ctl.Watch{{Kind: &storagev1.StorageClass{}, Map: ctl.All(&corev1.PersistentVolumeClaimList{})}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.ClaimInput, error) {
+			return gatherClaim(ctx, r, root, o)
+		},
+		Plan: plan.Claim,
+	}
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,namespace=liqo-storage,verbs=create;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim, o Options) (plan.ClaimInput, error) {
+	in := plan.ClaimInput{Root: root, RealClass: o.RealClass, Namespace: o.Namespace}
+	var classes storagev1.StorageClassList
+	if err := r.List(ctx, &classes); err != nil {
+		return in, fmt.Errorf("list storage classes: %w", err)
+	}
+	in.Classes = classes.Items
+	for i := range classes.Items {
+		if name := root.Spec.StorageClassName; name != nil && classes.Items[i].Name == *name {
+			in.Class = &classes.Items[i]
+		}
+	}
+	var err error
+	if in.Node, err = optional(ctx, r, types.NamespacedName{Name: root.Annotations[plan.AnnotationSelectedNode]}, &corev1.Node{}); err != nil {
+		return in, err
+	}
+	in.Backing, err = optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)}, &corev1.PersistentVolumeClaim{})
+	if err != nil || in.Backing == nil || in.Backing.Status.Phase != corev1.ClaimBound {
+		return in, err
+	}
+	in.Volume, err = optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
+	return in, err
+}
+
+// unused removes what backs claims that are gone before it is of use.
+func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput] {
+	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput]{
+		Name: "unused-claim",
+		Only: func(root *corev1.PersistentVolumeClaim) bool {
+			return root.Namespace == o.Namespace && root.Labels[api.LabelVirtualPVCName] != ""
+		},
+		Quiet:   true,
+		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
+			key := types.NamespacedName{Namespace: root.Labels[api.LabelVirtualPVCNamespace], Name: root.Labels[api.LabelVirtualPVCName]}
+			claim, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			if claim != nil && string(claim.UID) != root.Name {
+				claim = nil // another of that name
+			}
+			return plan.UnusedInput{Root: root, Claim: claim}, err
+		},
+		Plan: plan.Unused,
+	}
+}
+
+// backing leads from a claim to the one that backs it.
+func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(obj.GetUID())}}}
+}
+
+// released removes the volumes of claims that are gone.
+func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedInput] {
+	return ctl.Controller[*corev1.PersistentVolume, plan.ReleasedInput]{
+		Name:    "released-volume",
+		Only:    plan.Removable,
+		Quiet:   true,
+		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backed}},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolume) (plan.ReleasedInput, error) {
+			key := types.NamespacedName{Namespace: o.Namespace, Name: string(root.Spec.ClaimRef.UID)}
+			// The cache may not have seen yet what was made for the claim.
+			backing, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			return plan.ReleasedInput{Root: root, Backing: backing}, err
+		},
+		Plan: plan.Released,
+	}
+}
+
+// backed leads from a claim that backs another to the volume it backs.
+func (o Options) backed(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	if obj.GetNamespace() != o.Namespace {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: plan.VolumeName(types.UID(obj.GetName()))}}}
+}
+
+// optional reads one object; nil if there is none.
+func optional[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	err := r.Get(ctx, key, into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("get %T %s: %w", into, key, err)
+	}
+	return into, nil
+}

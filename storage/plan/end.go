@@ -1,0 +1,70 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
+)
+
+// Removable says whether a volume is ours to remove: its claim is gone, and its policy says that
+// nobody wants what is on it.
+func Removable(volume *corev1.PersistentVolume) bool {
+	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner && volume.Status.Phase == corev1.VolumeReleased &&
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil
+}
+
+// ReleasedInput is a removable volume and the claim that backs it; nil when there is none (any more).
+type ReleasedInput struct {
+	Root    *corev1.PersistentVolume
+	Backing *corev1.PersistentVolumeClaim
+}
+
+// Released plans the end of a volume: first what backs it, of which it is the only trace.
+func Released(in ReleasedInput) ctl.Plan {
+	if in.Backing == nil {
+		return ctl.Plan{Delete: []client.Object{in.Root}}
+	}
+	p := ctl.Wait("Deleting", "waiting for the end of claim %s/%s, which backs the volume", in.Backing.Namespace, in.Backing.Name)
+	p.Delete = []client.Object{in.Backing}
+	return p
+}
+
+// UnusedInput is a claim that backs another, which is nil when it is gone.
+type UnusedInput struct{ Root, Claim *corev1.PersistentVolumeClaim }
+
+// Unused plans the end of a claim that backs another which went before it got its volume: there is
+// no data, and no volume whose end would take it along.
+func Unused(in UnusedInput) ctl.Plan {
+	if in.Claim == nil && in.Root.Spec.VolumeName == "" {
+		return ctl.Plan{Delete: []client.Object{in.Root}}
+	}
+	return ctl.Plan{}
+}
+
+// Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
+// is not, and not about to be, offloaded there. The others are taken away by who gives the volume
+// back; these would hold the claim for ever once Liqo is uninstalled.
+func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.NamespaceMap) []string {
+	var out []string
+	for _, finalizer := range claim.Finalizers {
+		provider, ours := strings.CutPrefix(finalizer, api.ClaimFinalizerPrefix)
+		offloaded := slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
+			_, desired := m.Spec.DesiredMapping[claim.Namespace]
+			_, current := m.Status.CurrentMapping[claim.Namespace]
+			return m.Labels[api.LabelRemoteClusterID] == provider && m.Labels[api.LabelReplicated] != api.True && (desired || current)
+		})
+		if ours && !offloaded {
+			out = append(out, finalizer)
+		}
+	}
+	return out
+}

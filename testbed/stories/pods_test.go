@@ -1,0 +1,112 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/liqo-go/liqo/testbed/podtable"
+)
+
+// prelude is what checks call. rome and milan are kubectl at home and next door, in the namespace
+// of the row. What does not hold yet is asked again, until the row has taken too long.
+const prelude = `
+set -euo pipefail
+exec 9>&2; BASH_XTRACEFD=9 # what is traced is not what a command printed
+rome() { kubectl --kubeconfig "$ROME" --namespace "$NAMESPACE" "$@"; }
+milan() { kubectl --kubeconfig "$MILAN" --namespace "$NAMESPACE-rome" "$@"; }
+eventually() { until "$@"; do sleep 1; done; }
+# is <text> <command>: it prints exactly that. has: that among other things.
+is() { local want=$1 got; shift; until got=$("$@" 2>&1) && [[ $got == "$want" ]]; do printf '%s\n' "$*: '$got' is not '$want'"; sleep 1; done; }
+has() { local want=$1 got; shift; until got=$("$@" 2>&1) && [[ $got == *"$want"* ]]; do printf '%s\n' "$*: '$got' has no '$want'"; sleep 1; done; }
+fails() { if "$@"; then return 1; fi; }
+ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
+run() { rome exec "$1" -- /bin/sh -c "$2"; }
+`
+
+// podsLikeAtHome tries every row of docs/pods.md: all manifests are applied at once, then the checks
+// run beside each other.
+func podsLikeAtHome(t *testing.T) {
+	all, err := podtable.Read("testdata/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, strategies := map[string]string{}, map[string]string{}
+	for _, r := range all {
+		manifests[r.Namespace()] += "---\n" + r.Manifest
+		strategies[r.Namespace()] = r.Strategy()
+	}
+	namespaces := slices.Sorted(maps.Keys(manifests))
+	for _, n := range namespaces {
+		rome.kubectl(t, "create", "namespace", n)
+		rome.must(t, "offload", "namespace", n, "--pod-offloading-strategy", strategies[n])
+		file := filepath.Join(t.TempDir(), "manifest.yaml")
+		if err := os.WriteFile(file, []byte(manifests[n]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rome.kubectl(t, "--namespace", n, "apply", "-f", file)
+	}
+	turns := make(chan struct{}, 8) // more kubectl at once on few cores only make each other late
+	outcomes := make([]outcome, len(all))
+	var wg sync.WaitGroup
+	for i, r := range all {
+		wg.Go(func() {
+			turns <- struct{}{}
+			outcomes[i] = try(r)
+			<-turns
+			t.Logf("%s: %s", r.File, outcomes[i])
+		})
+	}
+	wg.Wait()
+	for i, r := range all {
+		t.Run(r.File, func(t *testing.T) {
+			if outcomes[i].err != nil {
+				t.Errorf("%s: %s", r.Feature, outcomes[i])
+			}
+		})
+	}
+	rome.kubectl(t, append([]string{"delete", "namespace", "--timeout=120s"}, namespaces...)...)
+}
+
+// outcome is how the check of a row ended, and the end of what it printed.
+type outcome struct {
+	err  error
+	said string
+	took time.Duration
+}
+
+func (o outcome) String() string {
+	if o.err == nil {
+		return o.took.Round(time.Second / 10).String()
+	}
+	return fmt.Sprintf("%v\n%s", o.err, o.said)
+}
+
+// rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves.
+const rowPatience = 150 * time.Second
+
+func try(r podtable.Row) outcome {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), rowPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", prelude+"set -x\n"+r.Check)
+	cmd.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG=", "ROME="+rome.kubeconfig, "MILAN="+milan.kubeconfig, "NAMESPACE="+r.Namespace())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it ends with all it has started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not within %s", rowPatience)
+	}
+	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
+}

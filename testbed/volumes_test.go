@@ -1,0 +1,41 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// Which claims get a volume, and which volumes go.
+func TestVolumes(t *testing.T) {
+	for claim, want := range map[string]bool{
+		`{"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local", "volume.kubernetes.io/selected-node": "rome-n1"}}}`:                                  true,
+		`{"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local"}}}`:                                                                                   false,
+		`{"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "liqo.io/storage", "volume.kubernetes.io/selected-node": "rome-n1"}}}`:                                false,
+		`{"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local", "volume.kubernetes.io/selected-node": "rome-n1"}}, "spec": {"volumeName": "pvc-1"}}`: false,
+	} {
+		var c volumeClaim
+		if err := json.Unmarshal([]byte(claim), &c); err != nil {
+			t.Fatal(err)
+		}
+		if _, got := c.waits(); got != want {
+			t.Errorf("%s waits: %t", claim, got)
+		}
+	}
+	for text, want := range map[string]bool{
+		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Released"}}`:   true,
+		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Bound"}}`:      false,
+		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}, "status": {"phase": "Released"}}`:   false,
+		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "liqo.io/storage"}}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Released"}}`: false,
+	} {
+		var v volume
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.done() != want {
+			t.Errorf("%s done: %t", text, v.done())
+		}
+	}
+}
