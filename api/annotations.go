@@ -46,6 +46,9 @@ const (
 	AnnotationServiceAccountForPodUID = "offloading.liqo.io/service-account-for-pod-uid"
 	// AnnotationServiceAccountExpiration is when the token ends.
 	AnnotationServiceAccountExpiration = "offloading.liqo.io/service-account-expiration"
+	// AnnotationAdmitted on a pod tells what admission required of its node, so that a pod is known
+	// for which that has changed.
+	AnnotationAdmitted = "offloading.liqo.io/admitted"
 	// AnnotationFeatures announces optional additions to the contract between clusters.
 	AnnotationFeatures = "liqo.io/features"
 )

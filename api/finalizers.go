@@ -42,6 +42,14 @@ func VirtualNodeTaint() corev1.Taint {
 	return corev1.Taint{Key: VirtualNodeTaintKey, Value: VirtualNodeTaintValue, Effect: corev1.TaintEffectNoExecute}
 }
 
+// ReasonBackOff is that of a pod on a virtual node whose namespace is not offloaded there; offload the
+// namespace or keep the pod off virtual nodes.
+const ReasonBackOff = "OffloadingBackOff"
+
+// NoRoomTaintKey is that of the taint of a virtual node whose provider cannot place pods: what can run
+// elsewhere does.
+const NoRoomTaintKey = "virtual-node.liqo.io/no-room"
+
 // VirtualNodeToleration returns what offloaded pods carry to get past VirtualNodeTaint.
 func VirtualNodeToleration() corev1.Toleration {
 	return corev1.Toleration{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // offloadOptions are the flags of offload namespace.
@@ -178,6 +180,9 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 		s.warn(nowhere, "The PodOffloadingStrategy was mutated to a more restrictive setting")
 		s.warn(nowhere, "Existing pods violating this policy might still be running")
 	}
+	if before.Spec.PodOffloadingStrategy != "" {
+		s.tellAstray(c, wanted)
+	}
 	s.info(nowhere, "Offloading of namespace %q correctly enabled", name)
 	s.busy(nowhere, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
@@ -199,6 +204,31 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 		return offloadFailure(wanted)
 	}
 	return nil
+}
+
+// tellAstray names the pods that run where the namespace does not let new ones go any more.
+func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading) {
+	var pods corev1.PodList
+	var nodes corev1.NodeList
+	err := errors.Join(c.List(s.ctx, &pods, client.InNamespace(o.Namespace)), c.List(s.ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}))
+	if err != nil {
+		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
+		return
+	}
+	virtual := map[string]corev1.Node{}
+	for _, node := range nodes.Items {
+		virtual[node.Name] = node
+	}
+	names := plan.Astray(pods.Items, virtual, o.Spec, api.RuntimeClassName)
+	if len(names) == 0 {
+		return
+	}
+	const shown = 10
+	text := strings.Join(names[:min(shown, len(names))], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, text)
 }
 
 // offloadFailure names a peer whose namespace could not be made.

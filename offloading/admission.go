@@ -15,6 +15,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,7 +154,8 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, ch
 		return new(admission.Errored(http.StatusInternalServerError, err))
 	}
 	reason := plan.ShadowPodRefusal(change)
-	if reason == "" && change.Old == nil && s.options.EnforceResources {
+	differs := change.Old == nil || !equality.Semantic.DeepEqual(plan.Demand(&change.Old.Spec.Pod), plan.Demand(&change.New.Spec.Pod))
+	if reason == "" && differs && s.options.EnforceResources {
 		reason, err = s.reservations.admit(ctx, r, change.New, time.Now())
 	}
 	switch {

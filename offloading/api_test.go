@@ -232,6 +232,8 @@ func TestConsumer(t *testing.T) {
 	k.create(t, options, namespace("demo", nil),
 		namespace("tenant-rome", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}), first, vn, nso)
 
+	full, placeless := k.placeless(t)
+
 	deployment := &appsv1.Deployment{}
 	k.until(t, "virtual kubelet", func(ctx context.Context) error { return k.Get(ctx, key("tenant-rome", "vk-rome"), deployment) })
 	binding := &rbacv1.ClusterRoleBinding{}
@@ -272,7 +274,108 @@ func TestConsumer(t *testing.T) {
 		}
 		return err
 	})
+	k.losesItsNode(t, vn)
 	k.endConsumer(t, vn, nso)
+	k.goesBack(t, full, placeless)
+}
+
+// losesItsNode: without createNode the node is drained and goes, and comes back with it.
+func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "there", Namespace: "demo"}, Spec: container("1")}
+	pod.Spec.NodeName = node.Name
+	k.create(t, node, pod)
+	createNode := func(wanted string) {
+		if err := k.Patch(t.Context(), vn, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"createNode":`+wanted+`}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(wanted bool) {
+		k.until(t, "the kubelet is told "+fmt.Sprint(wanted), func(ctx context.Context) error {
+			deployment := &appsv1.Deployment{}
+			err := k.Get(ctx, key(vn.Namespace, "vk-"+vn.Name), deployment)
+			if args := deployment.Spec.Template.Spec.Containers; err == nil && slices.Contains(args[0].Args, "--create-node=false") == wanted {
+				err = fmt.Errorf("arguments %v", args[0].Args)
+			}
+			return err
+		})
+	}
+	createNode("false")
+	k.until(t, "eviction", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = fmt.Errorf("the pod stays")
+		}
+		return err
+	})
+	told(true)
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Errorf("the node went before its pod: %v", err)
+	}
+	if err := k.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "the node's end", k.gone(node))
+	told(false)
+	createNode("true")
+	told(true)
+}
+
+// owned is a pod whose controller makes others.
+func owned(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true),
+	}}}, Spec: container("1")}
+}
+
+// placeless makes a virtual node and a pod its provider has no place for.
+func (k cluster) placeless(t *testing.T) (*corev1.Node, *corev1.Pod) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	pod := owned("placeless")
+	pod.Spec.NodeName = node.Name
+	k.create(t, node, pod)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available",
+	}}
+	for _, obj := range []client.Object{node, pod} {
+		if err := k.Status().Update(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return node, pod
+}
+
+// goesBack: half a minute after it was made the pod is deleted, and the node tells the scheduler why.
+func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
+	t.Helper()
+	made := pod.CreationTimestamp.Time
+	k.until(t, "the pod's end", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = fmt.Errorf("the pod stays")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if age := time.Since(made); age < 30*time.Second {
+		t.Errorf("the provider was given %s to find a place", age)
+	}
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil ||
+		!slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == api.NoRoomTaintKey }) {
+		t.Errorf("the node has taints %v (%v)", node.Spec.Taints, err)
+	}
+	var told eventsv1.EventList
+	k.until(t, "event", func(ctx context.Context) error {
+		err := k.List(ctx, &told, client.InNamespace("demo"))
+		if err == nil && !slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "ProviderHasNoRoom" && strings.Contains(e.Note, "0/2 nodes are available")
+		}) {
+			err = fmt.Errorf("nobody is told")
+		}
+		return err
+	})
 }
 
 // admitsClaims: pods whose volumes can be anywhere may go elsewhere, others stay.
@@ -317,7 +420,8 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: "demo"}, Spec: container("1")}
 	bound.Spec.NodeName = "rome"
-	k.create(t, node, bound)
+	waits := owned("waits")
+	k.create(t, node, bound, waits)
 	for _, obj := range []client.Object{nso, vn} {
 		if err := k.Delete(ctx, obj); err != nil {
 			t.Fatal(err)
@@ -344,6 +448,7 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 		}
 		return err
 	})
+	k.until(t, "the end of the pod that was to be offloaded", k.gone(waits))
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: api.True}}}
 	fc.Spec.ClusterID = "rome"
 	k.create(t, fc)
@@ -425,6 +530,7 @@ func TestProvider(t *testing.T) {
 	k.isNotTaken(t, foreign)
 	k.tellsRefusals(t, consumer, shadow("privileged", "0"))
 	k.followsItsShadow(t, &pods.Items[1])
+	k.isResizedAndDebugged(t, consumer, &pods.Items[1])
 	k.comesBack(t, &pods.Items[2])
 	k.comesBackAfterADrain(t, &pods.Items[3])
 	k.runsOnce(t, consumer, quota, shadow("job", "1"))
@@ -554,11 +660,49 @@ func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
+// isResizedAndDebugged: a pod that exists changes as its ShadowPod does, within the quota. The webhook
+// refuses more, and so does the controller, should the webhook not have been asked.
+func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod *corev1.Pod) {
+	t.Helper()
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
+	patch := func(c client.Client, spec string) error {
+		return c.Patch(t.Context(), shadow, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pod":`+spec+`}}`)))
+	}
+	if err := patch(consumer, `{"containers":[{"name":"c","image":"image","resources":{"requests":{"cpu":"2"}}}]}`); err == nil || !strings.Contains(err.Error(), "quota usage exceeded") {
+		t.Errorf("resized beyond the quota: %v", err)
+	}
+	if err := patch(consumer, `{"restartPolicy":"Never"}`); err == nil || !strings.Contains(err.Error(), "only images, resources") {
+		t.Errorf("changed in another way: %v", err)
+	}
+	err := patch(consumer, `{"containers":[{"name":"c","image":"image","resources":{"requests":{"cpu":"500m"}}}],"ephemeralContainers":[{"name":"debugger","image":"tools"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "the pod's size and its debugger", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		cpu := pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
+		if err == nil && (cpu.String() != "500m" || len(pod.Spec.EphemeralContainers) != 1) {
+			err = fmt.Errorf("%s and %v", cpu.String(), pod.Spec.EphemeralContainers)
+		}
+		return err
+	})
+	if err := patch(consumer, `{"containers":[{"name":"c","image":"image","resources":{"requests":{"cpu":"1"}}}]}`); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "the pod's size again", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if cpu := pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; err == nil && cpu.String() != "1" {
+			err = fmt.Errorf("%s", cpu.String())
+		}
+		return err
+	})
+}
+
 // as is a client with the rights a slice of the cluster has.
 func (k cluster) as(t *testing.T, user, group string) client.Client {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleVirtualKubeletRemote}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods"}, Verbs: []string{"create", "delete", "get"}},
+		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods"}, Verbs: []string{"create", "delete", "get", "patch"}},
 	}}
 	k.create(t, role)
 	c, err := client.New(k.server.ConfigFor(user, group), client.Options{Scheme: scheme.New()})

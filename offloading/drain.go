@@ -31,8 +31,8 @@ import (
 // evictInterval is the time between two attempts to evict pods that disruption budgets protect.
 const evictInterval = 5 * time.Second
 
-// drain evicts the pods of virtual nodes being deleted. That all pods are gone is waited for, and
-// what happens if they do not go is decided, by the virtual node's own controller.
+// drain evicts the pods of virtual nodes that are to have no Node any more. That all pods are gone is
+// waited for, and what happens if they do not go is decided, by the virtual node's own controller.
 type drain struct{}
 
 // Register adds the reconciler to mgr.
@@ -50,7 +50,7 @@ type drainReconciler struct {
 // Reconcile evicts what is left on the node of one virtual node.
 func (r *drainReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	vn, err := optional(ctx, r.client, req.NamespacedName, &offloadingv1beta1.VirtualNode{})
-	if err != nil || vn == nil || vn.DeletionTimestamp == nil {
+	if err != nil || vn == nil || plan.HasNode(vn) {
 		return reconcile.Result{}, err
 	}
 	if its, err := r.hasNode(ctx, vn); err != nil || !its {

@@ -53,7 +53,7 @@ func Controllers(o Options) []ctl.Registrar {
 		schedulingLabel(),
 		namespaceMap(o),
 		namespaceOffloading(o),
-		earlierPods{runtimeClass: o.RuntimeClass},
+		pendingPods{runtimeClass: o.RuntimeClass},
 		virtualNode(o),
 		cordon(),
 		drain{},

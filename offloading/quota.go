@@ -132,7 +132,7 @@ func newReservations() *reservations {
 	return &reservations{byNS: map[types.NamespacedName]reservation{}}
 }
 
-// admit says why a new ShadowPod is refused, or is empty when it passes and is reserved for.
+// admit says why a new ShadowPod, or one that is resized, is refused, or is empty when it passes and is reserved for.
 func (s *reservations) admit(ctx context.Context, r client.Reader, pod *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
 	user := pod.Labels[api.LabelCreatorUser]
 	quota, err := quotaOf(ctx, r, user)
@@ -152,7 +152,8 @@ func (s *reservations) admit(ctx context.Context, r client.Reader, pod *offloadi
 	for i := range list.Items {
 		other := &list.Items[i]
 		delete(s.byNS, client.ObjectKeyFromObject(other))
-		if p := other.Status.Phase; p != corev1.PodSucceeded && p != corev1.PodFailed {
+		itself := client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(pod)
+		if p := other.Status.Phase; !itself && p != corev1.PodSucceeded && p != corev1.PodFailed {
 			plan.Add(in.Used, plan.Demand(&other.Spec.Pod))
 		}
 	}

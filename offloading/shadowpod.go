@@ -26,6 +26,7 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/finalizers,verbs=update
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=update
 
 // shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
 // quota decides one after the other.
@@ -52,7 +53,10 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		return in, err
 	}
 	if in.Pod != nil && in.Pod.Labels[api.LabelManaged] == api.True {
-		return in, nil
+		if o.EnforceResources && plan.Resized(root, in.Pod) != nil {
+			in.Refusal, err = quota.admit(ctx, r, root)
+		}
+		return in, err
 	}
 	in.Pod = nil // somebody else's; the create will tell
 	if plan.RunsToEnd(root) {

@@ -83,8 +83,10 @@ func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta
 	if in.Namesake, err = olderNamesake(ctx, r, root); err != nil {
 		return in, err
 	}
-	if root.DeletionTimestamp != nil {
-		return gatherDismantling(ctx, r, in)
+	if !plan.HasNode(root) && (in.Node != nil || root.DeletionTimestamp != nil) {
+		if in, err = gatherDismantling(ctx, r, in); err != nil || root.DeletionTimestamp != nil {
+			return in, err
+		}
 	}
 	in.Options, err = optional(ctx, r, optionsOf(root, o), &offloadingv1beta1.VkOptionsTemplate{})
 	return in, err
@@ -132,8 +134,8 @@ func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedN
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// gatherDismantling reads what stands in the way of a virtual node's end. Pods on the node are
-// users' and in no cache; neither are leases.
+// gatherDismantling reads what stands in the way of the end of a virtual node, or of its Node. Pods on
+// the node are users' and in no cache; neither are leases.
 func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
 	dead, err := deadPeers(ctx, r)
 	if err != nil {
@@ -159,7 +161,7 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 	return in, nil
 }
 
-// cordon keeps new pods off the node of a virtual node being deleted.
+// cordon keeps new pods off the node of a virtual node that is to have none.
 func cordon() ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.CordonInput]{
 		Name:    "cordon",

@@ -248,6 +248,8 @@ func TestReflection(t *testing.T) {
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
+		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
+		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -344,7 +346,7 @@ func pod(name string) *corev1.Pod {
 }
 
 // runAt plays the provider: it makes the pod of a ShadowPod and reports it running.
-func (w *world) runAt(name, ip string) *corev1.Pod {
+func (w *world) runAt(name, ip string, with ...func(*corev1.Pod)) *corev1.Pod {
 	w.Helper()
 	var shadow offv1beta1.ShadowPod
 	w.exists(w.remote, &shadow, remoteNS, name)
@@ -354,6 +356,9 @@ func (w *world) runAt(name, ip string) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: offv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: name, UID: shadow.UID, Controller: new(true)}},
 		},
 		Spec: shadow.Spec.Pod,
+	}
+	for _, change := range with {
+		change(remote)
 	}
 	w.create(w.remote, remote)
 	now := metav1.Now()
@@ -457,6 +462,77 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 			t.Errorf("of the finished pod is said: %s", e.Message)
 		}
 	}
+}
+
+// aPodEndsInTheTimeHomeGivesIt, more or less than its spec says, if the provider grants that. One that
+// does not is given the ShadowPod's end all the same.
+func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
+	defer w.reflect()()
+	var role rbacv1.Role
+	w.must("read role", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "liqo-virtual-kubelet-remote"}, &role))
+	before := role.DeepCopy()
+	for i, story := range []struct {
+		granted bool
+		seconds int64
+	}{{true, 600}, {true, 2}, {false, 2}} {
+		role.Rules = before.DeepCopy().Rules
+		if story.granted {
+			role.Rules[1].Verbs = append(role.Rules[1].Verbs, "delete")
+		}
+		w.must("write role", w.remote.Update(t.Context(), &role))
+		name := fmt.Sprint("graceful-", i)
+		w.create(w.home, pod(name))
+		remote := w.runAt(name, "10.20.2."+fmt.Sprint(i+1), func(remote *corev1.Pod) { remote.Spec.NodeName = "milan-1" })
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+		w.must("delete", w.home.Delete(t.Context(), &home, client.GracePeriodSeconds(story.seconds)))
+		w.gone(w.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
+		w.must("read", w.remote.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+		if got := remote.DeletionGracePeriodSeconds; story.granted != (got != nil) || got != nil && *got != story.seconds {
+			t.Errorf("granted %t: %d s at home are %v s at the provider", story.granted, story.seconds, got)
+		}
+		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
+		w.gone(w.home, &home, homeNS, name)
+	}
+}
+
+// addressesWaitForTheirMapping: while spec and status of a Configuration do not belong together, addresses
+// are seen as before.
+func addressesWaitForTheirMapping(t *testing.T, w *world) {
+	defer w.reflect()()
+	var conf netv1beta1.Configuration
+	w.must("read configuration", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: provider}, &conf))
+	grant := func(seen ...string) {
+		conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: seen}}
+		conf.Status.Conditions = []metav1.Condition{{
+			Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonNetworkCIDRsConfigured,
+			ObservedGeneration: conf.Generation, LastTransitionTime: metav1.Now(),
+		}}
+		w.must("status of configuration", w.home.Status().Update(t.Context(), &conf))
+	}
+	seen := func(name, ip, as string) {
+		t.Helper()
+		w.create(w.home, pod(name))
+		w.runAt(name, ip)
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+		if err := equal(as, home.Status.PodIP); err != nil {
+			t.Error(err)
+		}
+	}
+	grant("10.71.0.0/16")
+	seen("mapped", "10.20.3.1", "10.71.3.1")
+	conf.Spec.Remote.CIDR.Pod = []string{"10.21.0.0/16", "10.20.0.0/16"}
+	w.must("announce another CIDR", w.home.Update(t.Context(), &conf))
+	seen("as-before", "10.20.3.2", "10.71.3.2")
+	grant("10.72.0.0/16", "10.71.0.0/16")
+	var home corev1.Pod
+	w.create(w.home, pod("anew"))
+	w.runAt("anew", "10.21.3.3")
+	w.exists(w.home, &home, homeNS, "anew", func() error { return equal("10.72.3.3", home.Status.PodIP) })
+	conf.Spec.Remote.CIDR.Pod = []string{"10.20.0.0/16"}
+	w.must("announce as before", w.home.Update(t.Context(), &conf))
+	grant("10.71.0.0/16")
 }
 
 // each does something for all names, a few at a time.

@@ -72,6 +72,9 @@ type Kind struct {
 	// Ends: a home object being deleted is removed by us once nothing is left of it at the
 	// peer, as a kubelet does with pods.
 	Ends bool
+	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
+	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
+	Grace func(o Objects) *int64
 }
 
 // Ending is what becomes of a remote object whose home object is being deleted.

@@ -84,6 +84,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		Pull:        pullPod,
 		Strategic:   true,
 		Ends:        true,
+		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {
 		Name:       "ServiceAccount",
 		Workers:    o.Reflectors[ReflectServiceAccount].Workers,

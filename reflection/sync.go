@@ -199,9 +199,14 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 			return nil
 		}
 	}
-	if err := w.removeRemote(ctx, key, o.Remote); apierrors.IsForbidden(err) && w.Finalizer != "" {
+	err := w.limit(ctx, o)
+	if err == nil {
+		err = w.removeRemote(ctx, key, o.Remote)
+	}
+	switch {
+	case apierrors.IsForbidden(err) && w.Finalizer != "":
 		return w.release(ctx, key, o.Home) // the peer has withdrawn our rights: the object is its to remove
-	} else if err != nil {
+	case err != nil:
 		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
 		return err
 	}

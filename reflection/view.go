@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,7 +35,8 @@ import (
 type viewer struct {
 	Options
 	cache   cache.Cache
-	changed chan struct{} // something was seen; one place, so that bursts become one view
+	changed chan struct{}                              // something was seen; one place, so that bursts become one view
+	paired  map[types.NamespacedName][]translate.Remap // see pairs
 }
 
 // newViewer watches the tenant namespace and the address of the API server and, for the pods of
@@ -57,7 +59,7 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cache of the peering: %w", err)
 	}
-	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
+	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1), paired: map[types.NamespacedName][]translate.Remap{}}
 	kinds := []client.Object{&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{}}
 	for _, kind := range kinds {
 		informer, err := c.GetInformer(ctx, kind, notWaiting)
@@ -207,20 +209,34 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}
-		if c.Spec.Remote == nil || c.Status.Remote == nil {
-			continue
-		}
-		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)
-		for i := range min(len(from), len(to)) {
+		for _, pair := range v.pairs(&c) {
 			switch {
 			case id != v.Provider:
-				out.OtherPods[id] = append(out.OtherPods[id], translate.Remap{From: to[i], To: from[i]})
+				out.OtherPods[id] = append(out.OtherPods[id], translate.Remap{From: pair.To, To: pair.From})
 			case len(v.Options.PeerPods) == 0:
-				out.PeerPods = append(out.PeerPods, translate.Remap{From: from[i], To: to[i]})
+				out.PeerPods = append(out.PeerPods, pair)
 			}
 		}
 	}
 	return nil
+}
+
+// pairs are the pod CIDRs of a peer and those they are seen as, by their position in spec and status.
+// Until the status belongs to the spec as it is now, they are what they were.
+func (v *viewer) pairs(c *netv1beta1.Configuration) []translate.Remap {
+	told := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
+	if told != nil && told.ObservedGeneration != c.Generation {
+		return v.paired[client.ObjectKeyFromObject(c)]
+	}
+	var pairs []translate.Remap
+	if c.Spec.Remote != nil && c.Status.Remote != nil {
+		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)
+		for i := range min(len(from), len(to)) {
+			pairs = append(pairs, translate.Remap{From: from[i], To: to[i]})
+		}
+	}
+	v.paired[client.ObjectKeyFromObject(c)] = pairs
+	return pairs
 }
 
 // apiServer reads the address by which peers reach our API server.

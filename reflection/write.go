@@ -176,6 +176,25 @@ func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client
 	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 }
 
+// limit deletes the Report with the time home gives it. What is deleted already is not given more,
+// so this comes before its owner is deleted.
+func (w *worker) limit(ctx context.Context, o Objects) error {
+	if w.Grace == nil || o.Report == nil {
+		return nil
+	}
+	seconds := w.Grace(o)
+	if seconds == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := w.engine.Remote.Delete(ctx, o.Report, client.GracePeriodSeconds(*seconds), client.Preconditions{UID: new(o.Report.GetUID())})
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // not granted, or it is gone already
+	}
+	return fmt.Errorf("delete %T %s: %w", o.Report, client.ObjectKeyFromObject(o.Report), err)
+}
+
 // hold adds our finalizer to a home object before its remote one exists.
 func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client.Object) error {
 	if w.Finalizer == "" || controllerutil.ContainsFinalizer(home, w.Finalizer) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -136,6 +137,9 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	for _, obj := range plan.Objects {
 		errs = append(errs, l.apply(ctx, root, obj))
 	}
+	for _, name := range slices.Sorted(maps.Keys(plan.Parts)) {
+		errs = append(errs, l.part(ctx, name, plan.Parts[name]))
+	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))
 	}
@@ -177,6 +181,19 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
 	}
 	return err
+}
+
+// part writes a subresource. If the cache was late its event brings another pass.
+func (l *loop[R, In]) part(ctx context.Context, name string, obj client.Object) error {
+	err := l.client.SubResource(name).Update(ctx, obj, client.FieldOwner("liqo/"+l.Name))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("update %s of %s %s: %w", name, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	log.FromContext(ctx).Info("updated", "kind", l.kind(obj).Kind, "part", name, "object", client.ObjectKeyFromObject(obj))
+	return nil
 }
 
 // errForeign: the object exists and is somebody else's.

@@ -43,6 +43,9 @@ type Plan struct {
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
 	Fill client.Object
+	// Parts are objects that exist, as they should be, by the subresource they are written to. They
+	// are written as often as the plan names them, if nobody changed them meanwhile.
+	Parts map[string]client.Object
 	// Delete lists objects that must go though the root does not own them. Those that carry a
 	// UID are deleted only while they still have it.
 	Delete []client.Object

@@ -449,30 +449,39 @@ func forwards(t *testing.T, config *rest.Config) {
 	}
 }
 
-// goes deletes the Node of a virtual node that is being deleted. That the kubelet knows of the
-// deletion shows in a label that was changed after it.
+// goes deletes the Node of a virtual node that is to have none, or is being deleted: it does not come
+// back. That the kubelet knows shows in a label that was changed after that.
 func goes(t *testing.T, c client.Client, node *corev1.Node) {
 	ctx := t.Context()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}
+	read := func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(node), node) }
+	leaves := func(tier string) {
+		t.Helper()
+		change(t, c, vn, func() { vn.Spec.Labels = map[string]string{"tier": tier} })
+		until(t, "label", func(ctx context.Context) error {
+			err := read(ctx)
+			if err == nil && node.Labels["tier"] != tier {
+				err = fmt.Errorf("labels %v", node.Labels)
+			}
+			return err
+		})
+		if err := c.Delete(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
+			err := read(ctx)
+			return err == nil, client.IgnoreNotFound(err)
+		})
+		if !wait.Interrupted(err) {
+			t.Errorf("the node came back (%v)", err)
+		}
+	}
+	change(t, c, vn, func() { vn.Spec.CreateNode = new(false) })
+	leaves("bronze")
+	change(t, c, vn, func() { vn.Spec.CreateNode = new(true) })
+	until(t, "the node again", read)
 	if err := c.Delete(ctx, vn); err != nil {
 		t.Fatal(err)
 	}
-	change(t, c, vn, func() { vn.Spec.Labels = map[string]string{"tier": "silver"} })
-	until(t, "label", func(ctx context.Context) error {
-		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
-		if err == nil && node.Labels["tier"] != "silver" {
-			err = fmt.Errorf("labels %v", node.Labels)
-		}
-		return err
-	})
-	if err := c.Delete(ctx, node); err != nil {
-		t.Fatal(err)
-	}
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Second, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
-		return err == nil, client.IgnoreNotFound(err)
-	})
-	if !wait.Interrupted(err) {
-		t.Errorf("the node came back (%v)", err)
-	}
+	leaves("silver")
 }

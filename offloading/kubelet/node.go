@@ -202,8 +202,8 @@ func (n *node) run(ctx context.Context) error {
 	}
 }
 
-// sync makes the Node what its plan says. A Node that went while its virtual node is being
-// deleted does not come back. While the provider does not answer, the status is left to the node
+// sync makes the Node what its plan says. A Node that went because its virtual node is to have none
+// any more does not come back. While the provider does not answer, the status is left to the node
 // controller, which finds out by the lease.
 func (n *node) sync(ctx context.Context) error {
 	vn, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}, &offloadingv1beta1.VirtualNode{})
@@ -211,7 +211,7 @@ func (n *node) sync(ctx context.Context) error {
 		return err
 	}
 	live, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
-	if err != nil || live == nil && vn.DeletionTimestamp != nil {
+	if err != nil || live == nil && !plan.HasNode(vn) {
 		return err
 	}
 	if live != nil && live.Labels[api.LabelType] != api.TypeVirtualNode {

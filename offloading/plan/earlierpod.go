@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -27,7 +28,7 @@ const (
 	Later
 	// Tolerate: the toleration is added.
 	Tolerate
-	// Replace: the pod is deleted; its controller makes one that passes admission.
+	// Replace: the pod is deleted; its controller makes one that passes admission as it is now.
 	Replace
 	// Tell: only the user can help.
 	Tell
@@ -43,32 +44,51 @@ type EarlierPodInput struct {
 	Now     time.Time
 }
 
-// EarlierPod decides about a pod that waits to be scheduled in an extended namespace: it came
-// before the namespace was extended, or while admission was down. Tolerations of a pod can be
-// added to, its affinity cannot be changed.
+// EarlierPod decides about a pod that waits to be scheduled, or on a virtual node where its namespace
+// is no longer extended to: it came before the namespace was extended as it is now, or while admission
+// was down. Tolerations of a pod can be added to; nothing else that admission does can be changed.
 //
-//	differs in        pod has a controller   treatment
-//	nothing           any                    Leave
-//	tolerations       any                    Tolerate
-//	affinity          yes                    Replace
-//	affinity          no                     Tell
+//	pod                                        has a controller   treatment
+//	was admitted, and would be otherwise now   yes                Replace
+//	was admitted to less than it would be now  no                 Tell
+//	differs in nothing                         any                Leave
+//	differs in tolerations                     any                Tolerate
+//	differs in affinity                        yes                Replace
+//	differs in affinity                        no                 Tell
 func EarlierPod(in EarlierPodInput) (Treatment, time.Duration) {
-	pod := in.Pod
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || in.Offloading == nil || in.Offloading.DeletionTimestamp != nil {
-		return Leave, 0
-	}
-	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
-	if equality.Semantic.DeepEqual(pod.Spec, wanted.Spec) {
-		return Leave, 0
-	}
-	if age := in.Now.Sub(pod.CreationTimestamp.Time); age < settling {
+	treatment := in.treatment()
+	if age := in.Now.Sub(in.Pod.CreationTimestamp.Time); treatment != Leave && age < settling {
 		return Later, settling - age
 	}
-	switch {
-	case equality.Semantic.DeepEqual(pod.Spec.Affinity, wanted.Spec.Affinity):
-		return Tolerate, 0
-	case metav1.GetControllerOf(pod) != nil:
-		return Replace, 0
+	return treatment, 0
+}
+
+func (in EarlierPodInput) treatment() Treatment {
+	pod, waits := in.Pod, in.Pod.Spec.NodeName == ""
+	if pod.DeletionTimestamp != nil || !waits && pod.Status.Reason != api.ReasonBackOff {
+		return Leave
 	}
-	return Tell, 0
+	replaced := Tell
+	if metav1.GetControllerOf(pod) != nil {
+		replaced = Replace
+	}
+	extended := in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
+	var now string
+	if extended {
+		now = admitted(in.Offloading.Spec)
+	}
+	switch was := pod.Annotations[api.AnnotationAdmitted]; {
+	case was != "" && was != now && (was != anyNode || replaced == Replace):
+		return replaced
+	case !extended || !waits:
+		return Leave
+	}
+	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
+	switch {
+	case equality.Semantic.DeepEqual(pod.Spec, wanted.Spec):
+		return Leave
+	case equality.Semantic.DeepEqual(pod.Spec.Affinity, wanted.Spec.Affinity):
+		return Tolerate
+	}
+	return replaced
 }

@@ -236,11 +236,11 @@ func merged(base, over map[string]string) map[string]string {
 	return out
 }
 
-// hash changes when the patch does: kubelets read it when they start.
-func hash(patch *offloadingv1beta1.OffloadingPatch) string {
-	text, err := json.Marshal(patch)
+// hash changes when the value does.
+func hash(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
-		return "" // a patch that came out of JSON goes back into it
+		return "" // what came out of JSON goes back into it
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -27,11 +28,9 @@ import (
 //	LocalAndRemote   terms      the terms, or type NotIn virtual-node
 func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string, travels bool) *corev1.Pod {
 	out := pod.DeepCopy()
-	owner := metav1.GetControllerOf(pod)
 	switch {
 	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
-		pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass,
-		owner != nil && owner.Kind == "DaemonSet",
+		exempt(pod, runtimeClass),
 		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !travels && !asksForVirtualNodes(&pod.Spec):
 		return out
 	}
@@ -41,8 +40,54 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	if terms := imposed(offloading); len(terms) > 0 {
 		require(&out.Spec, terms)
 	}
+	if !equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, api.AnnotationAdmitted, admitted(offloading))
+	}
 	return out
 }
+
+// exempt reports whether a pod runs where it will, whatever its namespace says.
+func exempt(pod *corev1.Pod, runtimeClass string) bool {
+	owner := metav1.GetControllerOf(pod)
+	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass || owner != nil && owner.Kind == "DaemonSet"
+}
+
+// Astray are the pods that run where the offloading of their namespace does not let new ones go:
+// what runs is not moved. virtual are the Nodes of virtual nodes by name.
+func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
+	var names []string
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || finished(pod.Status.Phase) || exempt(pod, runtimeClass) {
+			continue
+		}
+		node, away := virtual[pod.Spec.NodeName]
+		allowed := offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy
+		if away {
+			allowed = offloading.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy && Selects(selectorTerms(offloading), node.Name, node.Labels)
+		}
+		if !allowed {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// admitted stands for what admission requires of the nodes of pods: "any", or a digest of the terms.
+// Empty is nothing.
+func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
+	terms := imposed(offloading)
+	switch {
+	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy:
+		return ""
+	case len(terms) == 0:
+		return anyNode
+	}
+	return hash(terms)
+}
+
+// anyNode is what admission requires when it only lets pods go to virtual nodes.
+const anyNode = "any"
 
 // Claims reports whether the pod has a volume that is claimed for it.
 func Claims(spec *corev1.PodSpec) bool {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +40,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	views := map[string]view{}
 	for id, c := range in.Configurations {
 		v, complete := viewOf(c)
-		if id == in.Origin && !complete {
+		if id == in.Origin && !(complete && settled(&c)) {
 			return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Origin)
 		}
 		views[id] = v
@@ -141,6 +142,13 @@ func cidrs(c *networkingv1beta1.ClusterConfig) networkingv1beta1.ClusterCIDR {
 		return networkingv1beta1.ClusterCIDR{}
 	}
 	return c.CIDR
+}
+
+// settled reports whether the status of a Configuration belongs to its spec as it is now: the lists of
+// both are paired by position. One whose controller has said nothing yet was written by hand.
+func settled(c *networkingv1beta1.Configuration) bool {
+	told := meta.FindStatusCondition(c.Status.Conditions, networkingv1beta1.NetworkCIDRsConfigured)
+	return told == nil || told.ObservedGeneration == c.Generation
 }
 
 // see swaps the prefix of an address and keeps its host bits.

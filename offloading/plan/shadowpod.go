@@ -66,6 +66,9 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return p
 	}
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
+	if in.Pod != nil {
+		in.amend(&p)
+	}
 	if in.Pod == nil || in.Pod.Status.Phase == "" || in.Pod.Status.Phase == in.Root.Status.Phase {
 		return p
 	}
@@ -81,6 +84,65 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	}
 	p.Status = phaseStatus(phase)
 	return p
+}
+
+// amend plans what may change in a pod that runs: the resources of its containers, within the quota,
+// and the containers it is debugged with. What the provider added to its resources stays.
+func (in ShadowPodInput) amend(p *ctl.Plan) {
+	if in.Pod.DeletionTimestamp != nil || finished(in.Pod.Status.Phase) {
+		return
+	}
+	if amended := Resized(in.Root, in.Pod); amended != nil {
+		if in.Refusal != "" {
+			p.Verdict = ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal).Verdict
+			p.After = quotaInterval
+			return
+		}
+		p.Parts = map[string]client.Object{"resize": amended}
+		return // the next pass has the pod as it is then
+	}
+	if asked := in.Root.Spec.Pod.EphemeralContainers; len(asked) > len(in.Pod.Spec.EphemeralContainers) {
+		amended := in.Pod.DeepCopy()
+		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked[len(amended.Spec.EphemeralContainers):]...)
+		p.Parts = map[string]client.Object{"ephemeralcontainers": amended}
+	}
+}
+
+// Resized is the pod with the resources its ShadowPod asks for since it was changed; nil if it has them.
+func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
+	if !changed(root) {
+		return nil
+	}
+	out := pod.DeepCopy()
+	for _, each := range []struct{ asked, has []corev1.Container }{
+		{root.Spec.Pod.Containers, out.Spec.Containers}, {root.Spec.Pod.InitContainers, out.Spec.InitContainers},
+	} {
+		for i := range min(len(each.asked), len(each.has)) {
+			asked, has := each.asked[i].Resources, &each.has[i].Resources
+			has.Requests, has.Limits = overlaid(has.Requests, asked.Requests), overlaid(has.Limits, asked.Limits)
+		}
+	}
+	if equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
+		return nil
+	}
+	return out
+}
+
+// changed reports whether the ShadowPod asks for something else than it did when it was made.
+func changed(root *offloadingv1beta1.ShadowPod) bool { return root.Generation > 1 }
+
+// overlaid are amounts with others in their place.
+func overlaid(under, over corev1.ResourceList) corev1.ResourceList {
+	if len(over) == 0 {
+		return under
+	}
+	out := maps.Clone(over)
+	for name, amount := range under {
+		if _, ok := out[name]; !ok {
+			out[name] = amount
+		}
+	}
+	return out
 }
 
 // ofAnother reports whether the pod was made for a ShadowPod that stood here before.
@@ -126,15 +188,27 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 			Name: root.Name, Namespace: root.Namespace,
 			Labels: maps.Clone(root.Labels), Annotations: maps.Clone(root.Annotations),
 		},
-		Spec: root.Spec.Pod,
+		Spec: *root.Spec.Pod.DeepCopy(),
 	}
+	pod.Spec.EphemeralContainers = nil // a pod is made without
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
 	if in.Pod != nil {
 		pod.Spec.HostAliases = in.Pod.Spec.HostAliases // they cannot change any more
+		if changed(root) {
+			// These change by a part of the pod only.
+			keepResources(pod.Spec.Containers, in.Pod.Spec.Containers)
+			keepResources(pod.Spec.InitContainers, in.Pod.Spec.InitContainers)
+		}
 	} else {
 		pod.Spec.HostAliases = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	}
 	return pod
+}
+
+func keepResources(of, has []corev1.Container) {
+	for i := range min(len(of), len(has)) {
+		of[i].Resources = has[i].Resources
+	}
 }
 
 // homeAPIServer translates the address under which the pod is to find the API server of its home
@@ -185,7 +259,7 @@ func ShadowPodRefusal(in ShadowPodChange) string {
 	case origin != in.Old.Labels[api.LabelOrigin]:
 		return "origin Cluster ID label cannot be modified"
 	case !equality.Semantic.DeepEqual(fixed(in.Old.Spec.Pod), fixed(in.New.Spec.Pod)):
-		return "only images, activeDeadlineSeconds and tolerations of the pod can be modified"
+		return "only images, resources, ephemeral containers, activeDeadlineSeconds and tolerations of the pod can be modified"
 	}
 	return ""
 }
@@ -212,10 +286,10 @@ func presumption(spec *corev1.PodSpec) string {
 // fixed is the part of a pod's spec that may not change.
 func fixed(spec corev1.PodSpec) corev1.PodSpec {
 	out := *spec.DeepCopy()
-	out.ActiveDeadlineSeconds, out.Tolerations = nil, nil
+	out.ActiveDeadlineSeconds, out.Tolerations, out.EphemeralContainers = nil, nil, nil
 	for _, list := range [][]corev1.Container{out.Containers, out.InitContainers} {
 		for i := range list {
-			list[i].Image = ""
+			list[i].Image, list[i].Resources = "", corev1.ResourceRequirements{}
 		}
 	}
 	return out

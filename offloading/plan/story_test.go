@@ -183,7 +183,7 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 	out := map[string]any{}
 	if offloading != nil {
 		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName, travels)
-		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity}
+		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity, "annotations": admitted.Annotations}
 		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName, travels); !cmp.Equal(admitted, again) {
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
@@ -197,8 +197,17 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 }
 
 // node shows the Node of a virtual node whose Node is root; one without an UID does not exist yet.
+// With pods it shows what becomes of those without a place.
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
+	if pods := values[*corev1.Pod](rest); len(pods) > 0 {
+		p := plan.Unplaced(plan.UnplacedInput{Node: root, Pods: pods, Now: now})
+		out := map[string]any{"taints": p.Taints, "after": p.After.String()}
+		for _, pod := range p.Replace {
+			out["replaced"] = append(list(out["replaced"]), pod.Name)
+		}
+		return text(t, out)
+	}
 	in := plan.NodeInput{
 		VirtualNode: first[*offloadingv1beta1.VirtualNode](rest), Peer: first[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
 		Address: "10.10.1.7", Port: 10250, Version: "v1.35.4", Now: now,
@@ -221,6 +230,9 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 	}
 	for _, obj := range p.Objects {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
+	}
+	for name, obj := range p.Parts {
+		out["parts"] = map[string]any{name: content(t, obj)["spec"]}
 	}
 	for _, obj := range p.Delete {
 		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))

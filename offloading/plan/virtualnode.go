@@ -46,7 +46,7 @@ type VirtualNodeInput struct {
 	Namesake string
 	// KubeletPods are the virtual kubelet's.
 	KubeletPods []corev1.Pod
-	// Pods are those on the node; read only while the virtual node is being deleted.
+	// Pods are those on the node; read only while it has to go.
 	Pods []corev1.Pod
 	// Leases are those the virtual kubelets of the tenant namespace left; read likewise.
 	Leases []coordinationv1.Lease
@@ -75,9 +75,51 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 		return in.cannot(ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
-	objects := append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
 	s := progress(in, filled)
-	return ctl.Plan{Verdict: in.stands(s), Objects: objects, Fill: filled, Status: virtualNodeStatus(in, s)}
+	p := ctl.Plan{
+		Verdict: in.stands(s),
+		Objects: append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet)),
+		Fill:    filled, Status: virtualNodeStatus(in, s),
+	}
+	if in.Node == nil || HasNode(filled) {
+		return p
+	}
+	pods := Draining(in.Pods)
+	if len(pods) > 0 && !in.Dead {
+		p := in.draining(pods, in.drainingSince())
+		filled.Spec.CreateNode = new(true) // its kubelet ends the pods
+		p.Objects = append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
+		return p
+	}
+	p.Delete = append(pods, in.Node)
+	return p
+}
+
+// HasNode reports whether there is to be a Node for the virtual node. One that is not wanted any more
+// is drained and deleted; its kubelet runs on until then.
+func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
+	return vn.DeletionTimestamp == nil && (vn.Spec.CreateNode == nil || *vn.Spec.CreateNode)
+}
+
+// draining waits for the pods of the node, and deletes what protects itself too long.
+func (in VirtualNodeInput) draining(pods []client.Object, since time.Time) ctl.Plan {
+	p := ctl.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
+	p.After = drainInterval
+	if in.Now.Sub(since) > drainTime {
+		p.Delete = pods
+	}
+	p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeDraining})
+	return p
+}
+
+// drainingSince is when the node began to be drained, as its virtual node tells.
+func (in VirtualNodeInput) drainingSince() time.Time {
+	for _, c := range in.Root.Status.Conditions {
+		if c.Type == offloadingv1beta1.NodeCondition && c.Status == offloadingv1beta1.VirtualNodeDraining {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return in.Now
 }
 
 // stands says what a virtual node that is set up waits for.
@@ -181,13 +223,7 @@ func dismantle(in VirtualNodeInput) ctl.Plan {
 		pods = Draining(in.Pods)
 	}
 	if len(pods) > 0 && !in.Dead {
-		p := ctl.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
-		p.After = drainInterval
-		if in.Now.Sub(in.Root.DeletionTimestamp.Time) > drainTime {
-			p.Delete = pods
-		}
-		p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeDraining})
-		return p
+		return in.draining(pods, in.Root.DeletionTimestamp.Time)
 	}
 	if node == nil && in.Deployment == nil && !in.kubeletRuns() {
 		return ctl.Plan{Delete: leftLeases(in)}
@@ -257,9 +293,9 @@ type CordonInput struct {
 	VirtualNode *offloadingv1beta1.VirtualNode
 }
 
-// Cordon plans that no new pods come to the node of a virtual node being deleted.
+// Cordon plans that no new pods come to the node of a virtual node that is to have none.
 func Cordon(in CordonInput) ctl.Plan {
-	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil || in.VirtualNode.DeletionTimestamp == nil {
+	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil || HasNode(in.VirtualNode) {
 		return ctl.Plan{}
 	}
 	filled := in.Node.DeepCopy()

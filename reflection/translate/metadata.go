@@ -28,7 +28,7 @@ func stays(key string) bool {
 func staysAnnotation(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime,
-		EarlierRestartsAnnotation, HomeUIDAnnotation:
+		EarlierRestartsAnnotation, HomeUIDAnnotation, api.AnnotationAdmitted:
 		return true
 	}
 	domain, _, _ := strings.Cut(key, "/")

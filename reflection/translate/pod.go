@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -25,9 +26,10 @@ const (
 	apiServerDisabled = "disabled"
 )
 
-// Pod pushes a pod as ShadowPod. Its spec is written once: later only labels and annotations
-// follow. A finished pod is not started again, nor is one that runs to its end and had started, and
-// the ShadowPod of a former pod of the same name is given up first. While the provider is not reachable nothing changes.
+// Pod pushes a pod as ShadowPod. Its spec is written once: later only labels and annotations follow, the
+// resources of containers and the containers it is debugged with. A finished pod is not started again,
+// nor is one that runs to its end and had started, and the ShadowPod of a former pod of the same name is
+// given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
 		if finished(home) || ranOnce(home) {
@@ -45,7 +47,21 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 	}
 	out := remote.DeepCopy()
 	out.ObjectMeta = v.podMetadata(home, out.ObjectMeta)
+	resize(out.Spec.Pod.Containers, home.Spec.Containers)
+	resize(out.Spec.Pod.InitContainers, home.Spec.InitContainers)
+	if n := len(out.Spec.Pod.EphemeralContainers); n < len(home.Spec.EphemeralContainers) {
+		out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers, podSpec(home, v).EphemeralContainers[n:]...)
+	}
 	return out
+}
+
+// resize gives containers the resources that those of home have.
+func resize(out, home []corev1.Container) {
+	for i := range min(len(out), len(home)) {
+		if !equality.Semantic.DeepEqual(out[i].Resources, home[i].Resources) {
+			out[i].Resources = *home[i].Resources.DeepCopy()
+		}
+	}
 }
 
 func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.ObjectMeta {
@@ -77,6 +93,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		Volumes:                       in.Volumes,
 		InitContainers:                in.InitContainers,
 		Containers:                    in.Containers,
+		EphemeralContainers:           in.EphemeralContainers,
 		RestartPolicy:                 in.RestartPolicy,
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,

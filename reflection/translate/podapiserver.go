@@ -42,6 +42,11 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 			c.Env = addEnv(c.Env, env)
 		}
 	}
+	for i := range out.EphemeralContainers {
+		c := &out.EphemeralContainers[i]
+		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
+		c.Env = addEnv(c.Env, env)
+	}
 	if v.APIServer.Host == "" && v.APIServer.Addr.IsValid() {
 		out.HostAliases = append(out.HostAliases, corev1.HostAlias{
 			IP:        v.APIServer.Addr.String(),

@@ -16,9 +16,6 @@ import (
 
 // Reasons shown in the status of a home pod.
 const (
-	// reasonBackOff: the pod is on a virtual node but its namespace is not offloaded there;
-	// offload the namespace or keep the pod off virtual nodes.
-	reasonBackOff = "OffloadingBackOff"
 	// reasonAborted: it ran, and its namespace is no longer offloaded there; its controller
 	// makes a new pod.
 	reasonAborted = "OffloadingAborted"
@@ -69,7 +66,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 		terminated(&out.Status, shadow.Status.Phase)
 	case remote == nil && shadow == nil && ranOnce(home):
 		terminated(&out.Status, corev1.PodFailed)
-	case out.Status.Reason == reasonBackOff:
+	case out.Status.Reason == api.ReasonBackOff:
 		out.Status.Reason = ""
 	}
 	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {
@@ -101,6 +98,26 @@ func runsToEnd(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
+// Grace is how many seconds the remote pod has to end when home gives its pod others than their spec
+// says ('kubectl delete pod --grace-period'), or fewer than before; nil = those it has. A pod deleted
+// by force has those of its spec, as with any kubelet.
+func Grace(home, remote *corev1.Pod) *int64 {
+	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" || finished(remote) {
+		return nil
+	}
+	given, has := home.DeletionGracePeriodSeconds, remote.Spec.TerminationGracePeriodSeconds
+	if remote.DeletionTimestamp != nil {
+		has = remote.DeletionGracePeriodSeconds
+	}
+	switch {
+	case given == nil || *given == 0 || has == nil || *given == *has:
+		return nil
+	case remote.DeletionTimestamp != nil && *given > *has:
+		return nil // what ends is not given more time
+	}
+	return given
+}
+
 // ranOnce reports whether a pod has started that must not run a second time.
 func ranOnce(home *corev1.Pod) bool { return runsToEnd(home) && home.Status.StartTime != nil }
 
@@ -126,7 +143,7 @@ func told(remote *corev1.Pod) bool {
 
 // notOffloaded is the status of a pod whose namespace does not exist at the provider.
 func notOffloaded(s *corev1.PodStatus) {
-	s.Phase, s.Reason = corev1.PodPending, reasonBackOff
+	s.Phase, s.Reason = corev1.PodPending, api.ReasonBackOff
 	if s.StartTime != nil {
 		s.Phase, s.Reason = corev1.PodFailed, reasonAborted
 	}
@@ -162,7 +179,7 @@ func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
 	out.Labels[api.LabelShadowPod] = api.True
 	s := &out.Status
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
-	s.ContainerStatuses, s.InitContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses
+	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses, in.EphemeralContainerStatuses
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
 	s.Conditions = gated(out.Spec.ReadinessGates, mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration))
 	s.HostIP, s.HostIPs = "", nil

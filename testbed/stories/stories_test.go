@@ -94,6 +94,8 @@ func TestStories(t *testing.T) {
 		{"a namespace is offloaded", offloadNamespace},
 		{"kubectl works through the virtual node", throughTheVirtualNode},
 		{"a pod that ends is followed to its end", podThatEnds},
+		{"a pod next door changes as one at home", changesNextDoor},
+		{"a pod without a place next door says so", withoutAPlace},
 		{"objects are reflected", objectsAreReflected},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
@@ -430,6 +432,68 @@ func throughTheVirtualNode(t *testing.T) {
 	if !strings.Contains(out, "one\ntwo\n") {
 		t.Errorf("exec -i answered %q", out)
 	}
+}
+
+// changesNextDoor debugs a running pod, gives it another size, and ends it sooner than its spec says.
+func changesNextDoor(t *testing.T) {
+	rome.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: worked-on, namespace: shop}
+spec:
+  terminationGracePeriodSeconds: 100
+  nodeSelector: {liqo.io/type: virtual-node}
+  containers:
+  - name: echo
+    image: "testbed.local/echo:1"
+    imagePullPolicy: Never
+    resources: {requests: {cpu: 10m}}
+    lifecycle: {preStop: {sleep: {seconds: 90}}}
+`)
+	rome.kubectl(t, "-n", "shop", "wait", "pod/worked-on", "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "-n", "shop", "debug", "worked-on", "--image=testbed.local/echo:1", "--image-pull-policy=Never",
+		"--container=debugger", "--profile=baseline", "--", "/echo", "sleep")
+	rome.kubectl(t, "-n", "shop", "wait", "pod/worked-on", "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.running}", "--timeout=60s")
+	if out := rome.kubectl(t, "-n", "shop", "exec", "worked-on", "-c", "debugger", "--", "/echo", "get", "http://localhost:8080/"); !strings.Contains(out, "pod=worked-on") {
+		t.Errorf("the pod from its debugger: %q", out)
+	}
+	rome.kubectl(t, "-n", "shop", "patch", "pod", "worked-on", "--subresource", "resize", "-p",
+		`{"spec":{"containers":[{"name":"echo","resources":{"requests":{"cpu":"20m"}}}]}}`)
+	eventually(t, "the pod's size at the provider", func() (string, bool) {
+		got, err := milan.ask("-n", "shop-rome", "get", "pod", "worked-on", "-o", "jsonpath={.spec.containers[0].resources.requests.cpu}")
+		return got, err == nil && got == "20m"
+	})
+	began := time.Now()
+	rome.kubectl(t, "-n", "shop", "delete", "pod", "worked-on", "--grace-period=1", "--timeout=60s")
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("a pod with 1 s to end took %s", took)
+	}
+}
+
+// withoutAPlace cordons the provider's nodes.
+func withoutAPlace(t *testing.T) {
+	nodes := strings.Fields(milan.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	milan.kubectl(t, append([]string{"cordon"}, nodes...)...)
+	rome.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: placeless, namespace: shop}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {liqo.io/type: virtual-node}
+  containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
+`)
+	began := time.Now()
+	eventually(t, "home tells what the provider's scheduler says", func() (string, bool) {
+		got, err := rome.ask("-n", "shop", "get", "pod", "placeless", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
+		return got, err == nil && strings.Contains(got, "nodes are available")
+	})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("home told that the pod has no place after %s", took)
+	}
+	milan.kubectl(t, append([]string{"uncordon"}, nodes...)...)
+	rome.kubectl(t, "-n", "shop", "wait", "pod/placeless", "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "-n", "shop", "delete", "pod", "placeless", "--timeout=60s")
 }
 
 func objectsAreReflected(t *testing.T) {
