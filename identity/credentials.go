@@ -71,8 +71,8 @@ func (o Options) renews() ctl.Registrar {
 		Name:    "renew",
 		Watches: []ctl.Watch{{Kind: &authv1beta1.Tenant{}, Map: ctl.SameNamespace(&authv1beta1.RenewList{})}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *authv1beta1.Renew) (plan.RenewInput, error) {
-			tenant, err := tenantOf(ctx, r, root)
-			return plan.RenewInput{Root: root, Tenant: tenant}, err
+			tenants, err := tenantsOf(ctx, r, root)
+			return plan.RenewInput{Root: root, Tenants: tenants}, err
 		},
 		Plan: plan.Renew,
 	}
@@ -83,9 +83,14 @@ func (o Options) renews() ctl.Registrar {
 
 // tenantOf reads the admitted Tenant of an object's namespace, nil for none.
 func tenantOf(ctx context.Context, r ctl.Reader, obj client.Object) (*authv1beta1.Tenant, error) {
+	tenants, err := tenantsOf(ctx, r, obj)
+	return plan.Admitted(tenants), err
+}
+
+func tenantsOf(ctx context.Context, r ctl.Reader, obj client.Object) ([]authv1beta1.Tenant, error) {
 	var tenants authv1beta1.TenantList
 	if err := r.List(ctx, &tenants, client.InNamespace(obj.GetNamespace())); err != nil {
 		return nil, fmt.Errorf("list tenants in %s: %w", obj.GetNamespace(), err)
 	}
-	return plan.Admitted(tenants.Items), nil
+	return tenants.Items, nil
 }

@@ -4,31 +4,37 @@
 package plan
 
 import (
-	"github.com/liqo-go/liqo/internal/ctl"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // RenewInput is what decides the answer to a consumer's Renew.
 type RenewInput struct {
 	// Root is any Renew; only copies made by a consumer are answered.
 	Root *authv1beta1.Renew
-	// Tenant is the one of Root's namespace, nil for none.
-	Tenant *authv1beta1.Tenant
+	// Tenants are those of Root's namespace.
+	Tenants []authv1beta1.Tenant
 }
 
 // Renew hands the Tenant's current credentials to its consumer. The Tenant alone decides when
-// they are renewed; the request in Root is not read.
+// they are renewed; the request in Root is not read. A copy goes with the Tenant: its consumer has lost
+// the right to take it back.
 func Renew(in RenewInput) ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !Replicated(root) || root.Spec.IdentityType != string(authv1beta1.IdentityControlPlane) {
 		return ctl.Plan{}
 	}
-	if in.Tenant == nil || in.Tenant.Status.AuthParams == nil {
+	if len(in.Tenants) == 0 {
+		return ctl.Plan{Delete: []client.Object{root}}
+	}
+	tenant := Admitted(in.Tenants)
+	if tenant == nil || tenant.Status.AuthParams == nil {
 		return ctl.Wait(ReasonTenantNotFound, "no Tenant with credentials in this namespace; create one with 'liqoctl generate tenant' on the consumer")
 	}
-	if in.Tenant.Spec.ClusterID != root.Spec.ConsumerClusterID {
-		return ctl.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the consumer", in.Tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
+	if tenant.Spec.ClusterID != root.Spec.ConsumerClusterID {
+		return ctl.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the consumer", tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
 	}
-	return ctl.Plan{Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: in.Tenant.Status.AuthParams.DeepCopy()}}}
+	return ctl.Plan{Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: tenant.Status.AuthParams.DeepCopy()}}}
 }

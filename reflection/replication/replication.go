@@ -23,6 +23,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
@@ -246,8 +248,8 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	}
 	if !r.dead(ctx, id) && r.hasEngine(key) {
 		for _, obj := range held {
-			if obj.GetDeletionTimestamp() != nil {
-				return nil // its end is watched
+			if goes, err := r.goes(ctx, obj); goes || err != nil {
+				return err // its end is watched
 			}
 		}
 	}
@@ -258,6 +260,24 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 		}
 	}
 	return r.patchFinalizer(ctx, secret, controllerutil.RemoveFinalizer)
+}
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get
+
+// goes tells that an object is being deleted, or about to be: with an Identity go its Secret and its
+// Renew, and the garbage collector may come to the Secret first. Who has gone is asked of the API server:
+// a cache may hear of it later than the collector.
+func (r *replicator) goes(ctx context.Context, obj client.Object) (bool, error) {
+	owner := metav1.GetControllerOf(obj)
+	if obj.GetDeletionTimestamp() != nil || owner == nil || owner.Kind != "Identity" {
+		return obj.GetDeletionTimestamp() != nil, nil
+	}
+	identity := &authv1beta1.Identity{}
+	err := r.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}, identity)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get identity %s/%s: %w", obj.GetNamespace(), owner.Name, err)
+	}
+	return err != nil || identity.UID != owner.UID || identity.DeletionTimestamp != nil, nil
 }
 
 func (r *replicator) hasEngine(secret types.NamespacedName) bool {

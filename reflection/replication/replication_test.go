@@ -137,10 +137,23 @@ func TestSlicesAreReplicated(t *testing.T) {
 	must(t, remote.Update(ctx, &copied))
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
 
-	// The Secret goes, and what was not deleted is let go with it.
+	// The Secret goes, and what was not deleted is let go with it. Not so a Renew whose Identity has gone:
+	// it will be deleted, and its copy is taken back before.
+	renew := &authv1beta1.Renew{ObjectMeta: *sliceTo("milan", "mailbox").ObjectMeta.DeepCopy()}
+	renew.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: authv1beta1.GroupVersion.String(), Kind: "Identity", Name: "controlplane-milan", UID: "gone", Controller: new(true),
+	}}
+	renew.Spec.ConsumerClusterID = "rome"
+	create(t, home, renew)
 	create(t, home, sliceTo("milan", "left"))
+	var mailbox authv1beta1.Renew
 	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "left"), &copied) })
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox) })
 	must(t, home.Delete(ctx, secret))
+	create(t, home, sliceTo("milan", "later"))
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "later"), &copied) })
+	must(t, home.Delete(ctx, renew))
+	eventually(t, func() error { return absent(remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox)) })
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 	must(t, home.Get(ctx, key(tenant, "left"), slice))
 	if len(slice.Finalizers) != 0 {
