@@ -205,6 +205,8 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
 		{"the client goes back to where it heard the server", func() {}, plan.ReasonNothingArrives, plan.ReasonOneWay, "Ready"},
 		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
+		{"both have the same MTU", func() { dial(soon) }, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
+		{"the client comes back with another MTU", func() { dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
 		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
 		{"another address of the server leads to it", func() {

@@ -52,6 +52,8 @@ type pinger struct {
 	histogram *daemon.Histogram
 	// mtu of our side of the tunnel, in bytes, is told with answers; 0 = not known.
 	mtu atomic.Int64
+	// told is the MTU the peer's last answer told, in bytes; 0 = none.
+	told atomic.Int64
 
 	mu     sync.Mutex
 	conn   *net.UDPConn // nil = not open
@@ -192,6 +194,7 @@ func (p *pinger) read(conn *net.UDPConn) {
 			text, _ := json.Marshal(m)
 			_, _ = conn.WriteToUDPAddrPort(text, from)
 		case pong:
+			p.told.Store(int64(m.MTU))
 			p.answered(m.Time, time.Now())
 		case move:
 			notify(p.moved)

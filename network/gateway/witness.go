@@ -179,6 +179,7 @@ func tellAll(network, _ string, c syscall.RawConn) error {
 // measure finds out, now and then, whether packets as long as the tunnel takes them get to the peer.
 func (g *gateway) measure(ctx context.Context, w *witness) {
 	var next time.Time
+	var last plan.Fit
 	for ; ctx.Err() == nil; pause(ctx, measureFirst) {
 		mtu := 0
 		g.With(func(d *dataplane.Dataplane) { mtu = d.MTU(api.TunnelInterface(0)) })
@@ -188,14 +189,14 @@ func (g *gateway) measure(ctx context.Context, w *witness) {
 			next = time.Time{}
 			continue
 		}
-		if now.Before(next) {
+		if now.Before(next) && mtu == last.MTU && int(g.pinger.told.Load()) == last.Peer {
 			continue
 		}
 		fit, ok := g.fit(ctx, mtu)
 		if !ok {
 			continue
 		}
-		next = time.Now().Add(measureBad)
+		next, last = time.Now().Add(measureBad), fit
 		if fits, _, _ := fit.Verdict(); fits {
 			next = time.Now().Add(measureAgain)
 		}
