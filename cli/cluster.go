@@ -36,11 +36,6 @@ import (
 const (
 	// reachTimeout bounds the first request to a cluster: later ones have the verb's own timeout.
 	reachTimeout = 15 * time.Second
-
-	// Client-side limits of requests; the server has its own, better ones. A peering needs about
-	// 100 requests per cluster.
-	clientQPS   = 100
-	clientBurst = 300
 )
 
 // cluster is one of the clusters a verb works on.
@@ -177,7 +172,7 @@ func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace s
 	if err != nil {
 		return nil, kubeconfigError(err, at)
 	}
-	config.QPS, config.Burst = clientQPS, clientBurst
+	config.QPS = -1 // no limit at the client; the API server has priority and fairness
 	config.WarningHandler = rest.NoWarnings{}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: e.scheme})
 	if err != nil {
@@ -373,6 +368,9 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 	gvk, _ := kindOf(object, c.Scheme())
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(), gvk.Kind, c.env.name)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errTimeout
 	}
 	return fmt.Errorf("%s %s of the %scluster: %w", verb, c.nameOf(object), c.side.named(), err)
 }
