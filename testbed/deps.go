@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +32,6 @@ func useful() []program {
 	return []program{
 		{"socat", "socat"}, {"curl", "curl"}, {"openssl", "openssl"}, {"wg", "wireguard-tools"},
 		{"iperf3", "iperf3"}, {"ping", "iputils-ping"}, {"tcpdump", "tcpdump"},
-		{"busybox", "busybox-static"},
 	}
 }
 
@@ -61,6 +61,17 @@ func missingPrograms() []string {
 	return names
 }
 
+// standsAlone tells that a program needs no library: Debian has a busybox of each kind, and the image of the
+// shell holds nothing else.
+func standsAlone(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
 // missingPackages are the Debian packages of what is not there.
 func missingPackages() []string {
 	var packages []string
@@ -71,6 +82,9 @@ func missingPackages() []string {
 	}
 	if _, err := cniPlugins(); err != nil {
 		packages = append(packages, "containernetworking-plugins")
+	}
+	if !standsAlone(busybox) {
+		packages = append(packages, "busybox-static")
 	}
 	return packages
 }

@@ -19,6 +19,9 @@ const pauseTag = "testbed.local/pause:1"
 // metricsServer is the image with which a cluster has the API metrics.k8s.io.
 const metricsServer = "metrics-server"
 
+// busybox is one file, which is every program it is called by.
+const busybox = "/bin/busybox"
+
 // builtImages are the images made of built programs, and of Debian's shell.
 func (t Testbed) builtImages() map[string]image.Image {
 	single := func(binary string, tags ...string) image.Image {
@@ -28,7 +31,6 @@ func (t Testbed) builtImages() map[string]image.Image {
 			Files: []image.File{{Source: filepath.Join(t.Cache, binary), Path: "/" + name}},
 		}
 	}
-	const busybox = "/bin/busybox" // one file, which is every program it is called by
 	return map[string]image.Image{
 		"pause":   single("images/pause", pauseTag),
 		"echo":    single("images/echo", "testbed.local/echo:1"),
