@@ -251,7 +251,7 @@ func tellsNoSecret(t *testing.T, c cluster) {
 			}
 		}
 	}
-	if seen < 2 || len(told["the logs"]) == 0 {
+	if seen == 0 || len(told["the logs"]) == 0 { // one at a provider whose nonce has served already
 		t.Errorf("%d secrets to look for in %d bytes of logs: the test looks at the wrong place", seen, len(told["the logs"]))
 	}
 }
