@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -223,12 +222,7 @@ func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading) {
 	if len(names) == 0 {
 		return
 	}
-	const shown = 10
-	text := strings.Join(names[:min(shown, len(names))], ", ")
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, text)
+	s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, upTo(10, names))
 }
 
 // offloadFailure names a peer whose namespace could not be made.

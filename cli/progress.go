@@ -38,9 +38,10 @@ func (p *progress) behind(text string) string {
 }
 
 // someNames are names for a sentence, the first few and how many there are further.
-func someNames(names []string) string {
-	// named fit on a line with the sentence around them.
-	const named = 3
+func someNames(names []string) string { return upTo(3, names) } // they fit on a line with a sentence around them
+
+// upTo names so many, and tells how many more there are.
+func upTo(named int, names []string) string {
 	out := ""
 	for i, name := range names {
 		switch {

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
@@ -75,7 +76,7 @@ func (r *certificateReconciler) Reconcile(ctx context.Context, req reconcile.Req
 	if req.NamespacedName != r.secret {
 		return reconcile.Result{}, nil
 	}
-	secret, err := optional(ctx, r.client, r.secret, &corev1.Secret{})
+	secret, err := ctl.Optional(ctx, r.client, r.secret, &corev1.Secret{})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -186,7 +187,7 @@ func newPair(hosts []string, now time.Time) (map[string][]byte, error) {
 // trust writes the authority into both webhook configurations, where it differs.
 func (r *certificateReconciler) trust(ctx context.Context, bundle []byte) error {
 	key := types.NamespacedName{Name: api.WebhookName}
-	mutating, err := optional(ctx, r.client, key, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	mutating, err := ctl.Optional(ctx, r.client, key, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (r *certificateReconciler) trust(ctx context.Context, bundle []byte) error 
 			return err
 		}
 	}
-	validating, err := optional(ctx, r.client, key, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	validating, err := ctl.Optional(ctx, r.client, key, &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	if err != nil || validating == nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func travels(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			key := types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
-			claim, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			claim, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			if claim == nil || err != nil {
 				return false, err
 			}
@@ -56,6 +56,6 @@ func virtual(ctx context.Context, r ctl.Reader, class *string) (bool, error) {
 	if class == nil {
 		return false, nil
 	}
-	found, err := optional(ctx, r, types.NamespacedName{Name: *class}, &storagev1.StorageClass{})
+	found, err := ctl.Optional(ctx, r, types.NamespacedName{Name: *class}, &storagev1.StorageClass{})
 	return found != nil && found.Provisioner == api.StorageProvisioner, err
 }

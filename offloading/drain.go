@@ -22,6 +22,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -49,7 +50,7 @@ type drainReconciler struct {
 
 // Reconcile evicts what is left on the node of one virtual node.
 func (r *drainReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	vn, err := optional(ctx, r.client, req.NamespacedName, &offloadingv1beta1.VirtualNode{})
+	vn, err := ctl.Optional(ctx, r.client, req.NamespacedName, &offloadingv1beta1.VirtualNode{})
 	if err != nil || vn == nil || plan.HasNode(vn) {
 		return reconcile.Result{}, err
 	}
@@ -76,7 +77,7 @@ func (r *drainReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 // hasNode reports whether the node of the virtual node's name is its own: a real one, or that of a
 // virtual node that came first, was in its way.
 func (r *drainReconciler) hasNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	node, err := optional(ctx, r.client, types.NamespacedName{Name: vn.Name}, &corev1.Node{})
+	node, err := ctl.Optional(ctx, r.client, types.NamespacedName{Name: vn.Name}, &corev1.Node{})
 	if err != nil || node == nil || node.Labels[api.LabelType] != api.TypeVirtualNode {
 		return false, err
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -46,7 +47,7 @@ type lostProviderReconciler struct {
 // Reconcile labels the offloaded pods of one virtual node. Users' pods are in no cache; nodes
 // change rarely.
 func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	node, err := optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
+	node, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
 	if err != nil || node == nil {
 		return reconcile.Result{}, err
 	}
@@ -105,11 +106,11 @@ func (r *lostPodReconciler) podsOf(ctx context.Context, node client.Object) []re
 
 // Reconcile ends one pod without grace, if it is lost.
 func (r *lostPodReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	pod, err := optional(ctx, r.client, req.NamespacedName, &corev1.Pod{})
+	pod, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Pod{})
 	if err != nil || pod == nil || pod.DeletionTimestamp == nil {
 		return reconcile.Result{}, err
 	}
-	node, err := optional(ctx, r.client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
+	node, err := ctl.Optional(ctx, r.client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil || !plan.LostPod(pod, node) {
 		return reconcile.Result{}, err
 	}

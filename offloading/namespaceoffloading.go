@@ -41,20 +41,7 @@ func schedulingLabel() ctl.Registrar {
 
 // offloadingOf is the request to extend a namespace, nil when there is none.
 func offloadingOf(ctx context.Context, r client.Reader, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
-	return optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName}, &offloadingv1beta1.NamespaceOffloading{})
-}
-
-// optional reads an object that need not exist.
-func optional[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
-	err := r.Get(ctx, key, into)
-	if client.IgnoreNotFound(err) != nil {
-		return into, fmt.Errorf("get %T %s: %w", into, key, err)
-	}
-	if err != nil {
-		var none T
-		return none, nil
-	}
-	return into, nil
+	return ctl.Optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName}, &offloadingv1beta1.NamespaceOffloading{})
 }
 
 func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {

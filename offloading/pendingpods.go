@@ -97,7 +97,7 @@ func (r pendingReconciler) podsOf(ctx context.Context, namespace string) []recon
 
 // earlier carries out what is decided about one pod that admission would treat otherwise now.
 func (r pendingReconciler) earlier(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	pod, err := optional(ctx, r.pending, req.NamespacedName, &corev1.Pod{})
+	pod, err := ctl.Optional(ctx, r.pending, req.NamespacedName, &corev1.Pod{})
 	if err != nil || pod == nil {
 		return reconcile.Result{}, err
 	}
@@ -150,7 +150,7 @@ func (r pendingReconciler) registerUnplaced(mgr manager.Manager) error {
 // unplaced carries out what is decided about the pods of one virtual node that have no place at its
 // provider. The Node is tainted before its pods are deleted: others come at once.
 func (r pendingReconciler) unplaced(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	node, err := optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
+	node, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
 	if err != nil || node == nil || node.Labels[api.LabelType] != api.TypeVirtualNode {
 		return reconcile.Result{}, err
 	}

@@ -60,7 +60,7 @@ func confirmAbsent(ctx context.Context, r ctl.Reader, in plan.RemoteNamespacesIn
 		if _, known := in.Namespaces[name]; known || name == "" {
 			continue
 		}
-		ns, err := optional(ctx, r.Live, types.NamespacedName{Name: name}, &corev1.Namespace{})
+		ns, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: name}, &corev1.Namespace{})
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -57,7 +58,7 @@ type servingCertificateReconciler struct {
 
 // Reconcile approves one request, or removes it once its certificate could be read.
 func (r *servingCertificateReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	csr, err := optional(ctx, r.client, req.NamespacedName, &certificatesv1.CertificateSigningRequest{})
+	csr, err := ctl.Optional(ctx, r.client, req.NamespacedName, &certificatesv1.CertificateSigningRequest{})
 	if err != nil || csr == nil {
 		return reconcile.Result{}, err
 	}

@@ -81,7 +81,7 @@ func peerDown(ctx context.Context, r client.Reader, peer string) (bool, error) {
 			return true, nil
 		}
 	}
-	fc, err := optional(ctx, r, types.NamespacedName{Name: peer}, &corev1beta1.ForeignCluster{})
+	fc, err := ctl.Optional(ctx, r, types.NamespacedName{Name: peer}, &corev1beta1.ForeignCluster{})
 	if err != nil || fc == nil {
 		return false, err
 	}

@@ -48,7 +48,7 @@ func shadowPod(o Options, quota *ledger) ctl.Registrar {
 func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quota *ledger) (plan.ShadowPodInput, error) {
 	in := plan.ShadowPodInput{Root: root, Now: time.Now()}
 	var err error
-	in.Pod, err = optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
+	in.Pod, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
 	if err != nil {
 		return in, err
 	}
@@ -76,7 +76,7 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 // confirmAbsence asks the API server whether a pod that must not run twice has vanished or was
 // never made: of its phase and of the pod itself the cache may each be late.
 func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) error {
-	root, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &offloadingv1beta1.ShadowPod{})
+	root, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &offloadingv1beta1.ShadowPod{})
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) 
 	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
 		return nil // no pod of it was seen; the create tells of one
 	}
-	pod, err := optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
+	pod, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
 	if err == nil && pod != nil && metav1.IsControlledBy(pod, root) {
 		in.Pod = pod
 	}
@@ -142,7 +142,7 @@ func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1be
 
 // originOf is the cluster a namespace was made for, empty for any other namespace.
 func originOf(ctx context.Context, r client.Reader, namespace string) (string, error) {
-	ns, err := optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
+	ns, err := ctl.Optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 	if err != nil || ns == nil || ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
 		return "", err
 	}

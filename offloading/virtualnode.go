@@ -73,11 +73,11 @@ func virtualNodesNamed(ctx context.Context, r client.Reader, obj client.Object) 
 func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode, o Options) (plan.VirtualNodeInput, error) {
 	in := plan.VirtualNodeInput{Root: root, Kubelet: o.Kubelet, Now: time.Now()}
 	var err error
-	if in.Node, err = optional(ctx, r, types.NamespacedName{Name: root.Name}, &corev1.Node{}); err != nil {
+	if in.Node, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Name}, &corev1.Node{}); err != nil {
 		return in, err
 	}
 	deployment := types.NamespacedName{Namespace: root.Namespace, Name: api.VirtualKubeletName(root.Name)}
-	if in.Deployment, err = optional(ctx, r, deployment, &appsv1.Deployment{}); err != nil {
+	if in.Deployment, err = ctl.Optional(ctx, r, deployment, &appsv1.Deployment{}); err != nil {
 		return in, err
 	}
 	if in.Namesake, err = olderNamesake(ctx, r, root); err != nil {
@@ -88,7 +88,7 @@ func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta
 			return in, err
 		}
 	}
-	in.Options, err = optional(ctx, r, optionsOf(root, o), &offloadingv1beta1.VkOptionsTemplate{})
+	in.Options, err = ctl.Optional(ctx, r, optionsOf(root, o), &offloadingv1beta1.VkOptionsTemplate{})
 	return in, err
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
@@ -57,7 +58,7 @@ func (r *abandonedReconciler) held(ctx context.Context, _ client.Object) []recon
 
 // Reconcile takes from one claim the finalizers nobody else would take away.
 func (r *abandonedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim, err := optional(ctx, r.client, req.NamespacedName, &corev1.PersistentVolumeClaim{})
+	claim, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.PersistentVolumeClaim{})
 	if err != nil || claim == nil || len(claim.Finalizers) == 0 {
 		return reconcile.Result{}, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,14 +52,14 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 		}
 	}
 	var err error
-	if in.Node, err = optional(ctx, r, types.NamespacedName{Name: root.Annotations[plan.AnnotationSelectedNode]}, &corev1.Node{}); err != nil {
+	if in.Node, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Annotations[plan.AnnotationSelectedNode]}, &corev1.Node{}); err != nil {
 		return in, err
 	}
-	in.Backing, err = optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)}, &corev1.PersistentVolumeClaim{})
+	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)}, &corev1.PersistentVolumeClaim{})
 	if err != nil || in.Backing == nil || in.Backing.Status.Phase != corev1.ClaimBound {
 		return in, err
 	}
-	in.Volume, err = optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
+	in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
 	return in, err
 }
 
@@ -75,7 +74,7 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
 			key := types.NamespacedName{Namespace: root.Labels[api.LabelVirtualPVCNamespace], Name: root.Labels[api.LabelVirtualPVCName]}
-			claim, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			claim, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
 				claim = nil // another of that name
 			}
@@ -100,7 +99,7 @@ func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedI
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolume) (plan.ReleasedInput, error) {
 			key := types.NamespacedName{Namespace: o.Namespace, Name: string(root.Spec.ClaimRef.UID)}
 			// The cache may not have seen yet what was made for the claim.
-			backing, err := optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			backing, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			return plan.ReleasedInput{Root: root, Backing: backing}, err
 		},
 		Plan: plan.Released,
@@ -113,17 +112,4 @@ func (o Options) backed(_ context.Context, _ client.Reader, obj client.Object) [
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: plan.VolumeName(types.UID(obj.GetName()))}}}
-}
-
-// optional reads one object; nil if there is none.
-func optional[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
-	var none T
-	err := r.Get(ctx, key, into)
-	switch {
-	case apierrors.IsNotFound(err):
-		return none, nil
-	case err != nil:
-		return none, fmt.Errorf("get %T %s: %w", into, key, err)
-	}
-	return into, nil
 }

@@ -31,8 +31,8 @@ import (
 )
 
 // Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
-// the manager ends, up to 0.24 (its issue 3538): the process would stay, and keep its lead, until the
-// grace period is over.
+// the manager ends (0.23, its issue 3538): the process would stay, and keep its lead, until the grace
+// period is over.
 func Queues() config.Controller { return config.Controller{UsePriorityQueue: new(false)} }
 
 // Controller describes one controller rooted on objects of type R.

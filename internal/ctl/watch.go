@@ -5,10 +5,12 @@ package ctl
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -59,4 +61,17 @@ func list(ctx context.Context, r client.Reader, prototype client.ObjectList, opt
 		log.FromContext(ctx).Error(err, "walk roots")
 	}
 	return requests
+}
+
+// Optional reads an object that need not exist; nil if it does not.
+func Optional[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
+	err := r.Get(ctx, key, into)
+	if client.IgnoreNotFound(err) != nil {
+		return into, fmt.Errorf("get %T %s: %w", into, key, err)
+	}
+	if err != nil {
+		var none T
+		return none, nil
+	}
+	return into, nil
 }
