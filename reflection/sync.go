@@ -53,7 +53,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home == nil:
 		w.shown(key, "")
 		if w.Keeps {
-			return 0, nil
+			return 0, errNotOurs // whoever made it may be another virtual node
 		}
 		return 0, w.removeRemote(ctx, key, o.Remote)
 	case o.Home.GetDeletionTimestamp() != nil:
