@@ -301,6 +301,19 @@ func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 			return err
 		})
 	}
+	cordoned := func(wanted bool) {
+		k.until(t, fmt.Sprintf("cordoned: %t", wanted), func(ctx context.Context) error {
+			err := k.Get(ctx, client.ObjectKeyFromObject(node), node)
+			if err == nil && node.Spec.Unschedulable != wanted {
+				err = fmt.Errorf("unschedulable: %t", node.Spec.Unschedulable)
+			}
+			return err
+		})
+	}
+	createNode("false")
+	cordoned(true)
+	createNode("true")
+	cordoned(false)
 	createNode("false")
 	k.until(t, "eviction", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
