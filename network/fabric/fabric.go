@@ -80,7 +80,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Tasks:   []daemon.Task{f.report(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
-			Name: o.NodeName, Writer: writer + o.NodeName,
+			Name: o.NodeName, Writer: writer, Gone: f.gone,
 		}),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)
