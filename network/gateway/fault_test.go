@@ -7,6 +7,8 @@ package gateway_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,36 @@ func TestRefusalsAreTold(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAMissingKernelIsTold: without nf_tables, which nft would say so, gateway and node name what to do, do
+// not end, and go on by themselves when it is there.
+func TestAMissingKernelIsTold(t *testing.T) {
+	_, a, b := worlds(t)
+	a.trust(t, b)
+	lacks := t.TempDir()
+	nft := filepath.Join(lacks, "nft")
+	if err := os.WriteFile(nft, []byte("#!/bin/sh\necho 'netlink: Error: cache initialization failed: Protocol not supported' >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kernel := os.Getenv("PATH")
+	t.Setenv("PATH", lacks+":"+kernel)
+	node := a.startFabric(t)
+	pod := a.startGateway(t, b, true)
+	t.Setenv("PATH", kernel)
+	a.nodeSays(t, "modprobe -a nf_tables")
+	a.says(t, "the kernel has no nf_tables", netv1beta1.ConnectionProgrammed, plan.ReasonKernelRefuses)
+	if err := os.Remove(nft); err != nil {
+		t.Fatal(err)
+	}
+	a.nodeSays(t, "")
+	for _, p := range []process{node, pod} {
+		select {
+		case <-p.ends:
+			t.Error("a process ended")
+		default:
+		}
+	}
 }
 
 // TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
