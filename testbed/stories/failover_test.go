@@ -280,6 +280,10 @@ func (c cluster) startNode(t *testing.T, node string) {
 	if out, err := testbed("node", "start", c.name, node); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	eventually(t, "pods run on "+node, func() (string, bool) { // the API server may not have noticed that they did not
+		out, err := testbed("exec", c.name, node, "--", "pgrep", "-o", "-x", "-f", "/echo")
+		return out, err == nil
+	})
 	c.kubectl(t, "wait", "node", c.name+"-"+node, "--for=condition=Ready", "--timeout=90s")
 	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
 	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
