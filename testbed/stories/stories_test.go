@@ -102,6 +102,7 @@ func TestStories(t *testing.T) {
 		{"volumes stay where they are", volumesStayWhereTheyAre},
 		{"pods behave as at home", podsLikeAtHome},
 		{"info tells about the peering", info},
+		{"a provider that hangs is noticed", providerHangs},
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"unpeer leaves nothing", unpeer},
