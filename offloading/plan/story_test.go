@@ -190,8 +190,8 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 	for _, obj := range p.Objects {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
 	}
-	for name, obj := range p.Parts {
-		out["parts"] = map[string]any{name: content(t, obj)["spec"]}
+	for _, part := range p.Parts {
+		out["parts"] = append(list(out["parts"]), map[string]any{part.Subresource: content(t, part.Object)["spec"]})
 	}
 	for _, obj := range p.Delete {
 		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))
