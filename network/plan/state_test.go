@@ -35,6 +35,8 @@ type process struct {
 	TCP bool
 	// PodDevices are a node's.
 	PodDevices []string
+	// Masquerade is a node's.
+	Masquerade bool
 	// Here are the gateways on the node, with their Ethernet addresses.
 	Here map[string][]string
 	// Listen are ports of further tunnels.
@@ -92,7 +94,7 @@ func ownState(p process, world []runtime.Object) State {
 	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
 	under := Underlay{Device: "eth0", MTU: p.MTU}
 	if p.Role == "fabric" {
-		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices})
+		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices, Masquerade: p.Masquerade})
 		if !ready {
 			return State{Table: "not ready\n"}
 		}

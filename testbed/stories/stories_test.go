@@ -102,6 +102,7 @@ func TestStories(t *testing.T) {
 		{"pods behave as at home", podsLikeAtHome},
 		{"losses are survived", lossesAreSurvived},
 		{"info tells about the peering", info},
+		{"a provider that hangs is noticed", providerHangs},
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"unpeer leaves nothing", unpeer},
