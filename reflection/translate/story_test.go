@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write what came out into the stories")
 
 // story is one file of testdata. The sections "view", "home", "remote" and "report" are given;
 // the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a pod's
-// tokens) and "pulled" (the home pod). "none" stands for no object, "unchanged" for the same.
+// tokens) and "pulled" (the home pod or claim). "none" stands for no object, "unchanged" for the same.
 type story struct {
 	view                 translate.View
 	home, remote, report runtime.Object
@@ -61,8 +61,7 @@ func tell(t *testing.T, file string) {
 		case "tokens":
 			got = show(t, orNil(translate.Tokens(as[*corev1.Pod](s.home), as[*corev1.Secret](s.remote), s.view)), s.remote)
 		case "pulled":
-			home := as[*corev1.Pod](s.home)
-			got = show(t, translate.PodStatus(home, as[*offv1beta1.ShadowPod](s.remote), as[*corev1.Pod](s.report), s.view), home)
+			got = show(t, s.pull(), s.home)
 		default:
 			continue
 		}
@@ -140,6 +139,13 @@ func (s story) push(remote runtime.Object) (runtime.Object, error) {
 		return orNil(out), err
 	}
 	return nil, nil
+}
+
+func (s story) pull() runtime.Object {
+	if claim, ok := s.home.(*corev1.PersistentVolumeClaim); ok {
+		return orNil(translate.ClaimStatus(claim, as[*corev1.PersistentVolumeClaim](s.remote), s.view))
+	}
+	return translate.PodStatus(as[*corev1.Pod](s.home), as[*offv1beta1.ShadowPod](s.remote), as[*corev1.Pod](s.report), s.view)
 }
 
 func show(t *testing.T, out, before runtime.Object) []byte {
