@@ -18,7 +18,8 @@ import (
 
 // The default storage class of a cluster, "local", has its provisioner in the first process of the
 // control plane. A volume is a directory on the node of the first pod, which kubelet makes; it
-// belongs to that node, and goes with its claim or with the cluster. It grows without growing.
+// belongs to that node, and goes with its claim or with the cluster. One that is
+// asked to grow has grown: a directory has any size.
 
 const (
 	volumesProvisioner = "testbed/local"

@@ -137,12 +137,12 @@ func (w *writer) content(header *tar.Header, name string) error {
 // attributes are the extended attributes a user has given a file.
 func attributes(file *os.File) (map[string]string, error) {
 	fd := int(file.Fd())
-	names := make([]byte, 64<<10) // the kernel's limit, XATTR_LIST_MAX
-	n, err := unix.Flistxattr(fd, names)
-	if errors.Is(err, unix.ENOTSUP) {
-		return nil, nil
+	n, err := unix.Flistxattr(fd, nil)
+	if err == nil && n == 0 || errors.Is(err, unix.ENOTSUP) {
+		return nil, nil // as nearly always
 	}
-	if err != nil {
+	names := make([]byte, 64<<10) // the kernel's limit, XATTR_LIST_MAX
+	if n, err = unix.Flistxattr(fd, names); err != nil {
 		return nil, err
 	}
 	out := map[string]string{}

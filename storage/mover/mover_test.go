@@ -67,7 +67,7 @@ func full(t *testing.T) string {
 
 func serving(t *testing.T, volume string, around func(http.Handler) http.Handler) *client {
 	t.Helper()
-	s := &server{volume: volume, tokenHash: TokenHash(token)}
+	s := &server{volume: volume, tokenHash: hashOf(token)}
 	listening := httptest.NewServer(around(s.handler()))
 	t.Cleanup(listening.Close)
 	c := newClient(strings.TrimPrefix(listening.URL, "http://"), token, "", io.Discard)
@@ -142,7 +142,7 @@ func listing(t *testing.T, dir string) string {
 			content, err := os.ReadFile(name)
 			value := make([]byte, 100)
 			n, _ := unix.Getxattr(name, "user.note", value)
-			fmt.Fprintf(&out, " %d names, at %d, %d bytes, %x, note %q %v", stat.Nlink, stat.Mtim.Sec, len(content), TokenHash(string(content)), value[:max(n, 0)], err)
+			fmt.Fprintf(&out, " %d names, at %d, %d bytes, %x, note %q %v", stat.Nlink, stat.Mtim.Sec, len(content), hashOf(string(content)), value[:max(n, 0)], err)
 		case unix.S_IFDIR:
 			if at != "." {
 				fmt.Fprintf(&out, " at %d", stat.Mtim.Sec)

@@ -67,7 +67,7 @@ func (s *server) handler() http.Handler {
 func (s *server) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if subtle.ConstantTimeCompare([]byte(TokenHash(token)), []byte(s.tokenHash)) == 0 {
+		if subtle.ConstantTimeCompare([]byte(hashOf(token)), []byte(s.tokenHash)) == 0 {
 			http.Error(w, "the token is not that of this move", http.StatusUnauthorized)
 			return
 		}
@@ -77,8 +77,8 @@ func (s *server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TokenHash is what servers know of a token.
-func TokenHash(token string) string {
+// hashOf is what servers know of a token.
+func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
