@@ -379,6 +379,9 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 func (c *cluster) nameOf(object client.Object) string {
 	gvk, _ := kindOf(object, c.Scheme())
 	name := strings.ToLower(gvk.Kind) + " "
+	if gvk.Kind == "ResourceSlice" {
+		name = "rslice " // Kubernetes has ResourceSlices of its own
+	}
 	if object.GetNamespace() != "" {
 		name += object.GetNamespace() + "/"
 	}

@@ -390,6 +390,18 @@ func TestPeersCannot(t *testing.T) {
 			t.Fatalf("an honest peering user is refused: %v", err)
 		}
 	}
+	mapOf := func(name string, namespaces int) *offv1beta1.NamespaceMap {
+		m := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: slice.Labels}}
+		m.Spec.DesiredMapping = map[string]string{}
+		for i := range namespaces {
+			m.Spec.DesiredMapping[fmt.Sprint("shop-", i)] = fmt.Sprint("shop-", i, "-rome")
+		}
+		return m
+	}
+	wishes := mapOf("rome", 1000)
+	if err := rome.Create(t.Context(), wishes); err != nil {
+		t.Fatalf("a large map is refused: %v", err)
+	}
 	larger := cordoned.DeepCopy()
 	larger.Spec.Class = "gold"
 	if err := rome.Update(t.Context(), larger); err != nil {
@@ -435,6 +447,15 @@ func TestPeersCannot(t *testing.T) {
 		{"uncordon itself", "can't change the liqo.io/cordon annotation", update(func(s *authv1beta1.ResourceSlice) { s.Annotations = nil })},
 		{"make a map of this cluster", "only make copies", func() error {
 			return rome.Create(t.Context(), &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}})
+		}},
+		{"have a second map", "a consumer has one map", func() error { return rome.Create(t.Context(), mapOf("second", 1)) }},
+		{"have namespaces without end", "at most 1000 namespaces", func() error { return rome.Create(t.Context(), mapOf("rome", 1001)) }},
+		{"have more namespaces without end", "at most 1000 namespaces", func() error { return merge(t, rome, wishes, `{"spec": {"desiredMapping": {"one-more": "one-more"}}}`) }},
+		{"hold what the provider deletes", "leave metadata.finalizers", update(func(s *authv1beta1.ResourceSlice) { s.Finalizers = []string{"example.com/mine"} })},
+		{"hold from the beginning what the provider deletes", "leave metadata.finalizers", func() error {
+			held := copied("held", asIs)
+			held.Finalizers = []string{"example.com/mine"}
+			return rome.Create(t.Context(), held)
 		}},
 		{"make a mailbox of this cluster", "only make copies", func() error {
 			return rome.Create(t.Context(), &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},

@@ -6,6 +6,7 @@ package network
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -25,17 +26,21 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
 // network grants CIDRs. It has one worker and reads all grants from the API server, so the grant
 // before is always seen.
 func (o Options) network() ctl.Registrar {
 	return ctl.Controller[*ipamv1alpha1.Network, plan.NetworkInput]{
-		Name:    "network",
-		Watches: []ctl.Watch{{Kind: &ipamv1alpha1.Network{}, Map: networksWithoutGrant}},
-		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (plan.NetworkInput, error) {
-			in := plan.NetworkInput{Root: root, Pools: o.Pools}
-			if root.Status.CIDR != "" {
-				return in, nil
+		Name: "network",
+		Watches: []ctl.Watch{
+			{Kind: &ipamv1alpha1.Network{}, Map: networksWithoutGrant},
+			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherAddresses},
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
+			in = plan.NetworkInput{Root: root, Pools: o.Pools}
+			if in.Nodes, err = nodeAddresses(ctx, r); err != nil || root.Status.CIDR != "" {
+				return in, err
 			}
 			var networks ipamv1alpha1.NetworkList
 			if err := list(ctx, r.Live, &networks); err != nil {
@@ -47,12 +52,37 @@ func (o Options) network() ctl.Registrar {
 					in.Root = &in.Networks[i]
 				}
 			}
-			var err error
-			in.Nodes, err = nodeAddresses(ctx, r)
+			servers, err := apiServerAddresses(ctx, r.Live)
+			in.Nodes = append(in.Nodes, servers...)
 			return in, err
 		},
 		Plan: plan.Network,
 	}
+}
+
+// otherAddresses tells whether a node has other addresses than before.
+func otherAddresses(before, after client.Object) bool {
+	a, b := before.(*corev1.Node), after.(*corev1.Node)
+	return !slices.Equal(a.Status.Addresses, b.Status.Addresses)
+}
+
+// apiServerAddresses are those of the cluster's API server, which need not be of nodes.
+func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Addr, err error) {
+	var found discoveryv1.EndpointSliceList
+	of := client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}
+	if err := list(ctx, r, &found, client.InNamespace(metav1.NamespaceDefault), of); err != nil {
+		return nil, err
+	}
+	for _, s := range found.Items {
+		for _, e := range s.Endpoints {
+			for _, text := range e.Addresses {
+				if addr, err := netip.ParseAddr(text); err == nil {
+					addrs = append(addrs, addr)
+				}
+			}
+		}
+	}
+	return addrs, nil
 }
 
 // networksWithoutGrant are those a change of another Network may help.

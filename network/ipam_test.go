@@ -109,3 +109,52 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	peers("api-server", "")
 	peers("api-server-proxy", "")
 }
+
+const nodes = `
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: InternalIP, address: 10.30.0.7}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: kubernetes-elsewhere, namespace: default, labels: {kubernetes.io/service-name: kubernetes}}
+addressType: IPv4
+endpoints: [{addresses: [10.50.0.7]}]
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: early, namespace: default, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {cidr: 10.30.0.0/16}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: elsewhere, namespace: default, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {cidr: 10.50.0.0/16}
+`
+
+// TestPeersWhereWeAre: a peer is not seen where this cluster's API server is; where a node comes to be later,
+// the Network says so, and one made anew lies elsewhere.
+func TestPeersWhereWeAre(t *testing.T) {
+	c := startControllers(t, "rome")
+	of := func(name, reason, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			n := ipamv1alpha1.Network{}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &n)
+			got, _, _ := strings.Cut(message(n.Status.Conditions), ":")
+			return errors.Join(err, equal(reason, got), equal(want, n.Status.CIDR))
+		})
+	}
+	objects := parsed(t, nodes)
+	create(t, c, objects[1])
+	create(t, c, objects[3])
+	of("elsewhere", "", "10.51.0.0/16")
+	create(t, c, objects[2])
+	of("early", "", "10.30.0.0/16")
+	create(t, c, objects[0])
+	of("early", "NodeInside", "10.30.0.0/16")
+	must(t, c.Delete(t.Context(), objects[2]))
+	create(t, c, parsed(t, nodes)[2])
+	of("early", "", "10.31.0.0/16")
+}

@@ -301,6 +301,19 @@ func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 			return err
 		})
 	}
+	cordoned := func(wanted bool) {
+		k.until(t, fmt.Sprintf("cordoned: %t", wanted), func(ctx context.Context) error {
+			err := k.Get(ctx, client.ObjectKeyFromObject(node), node)
+			if err == nil && node.Spec.Unschedulable != wanted {
+				err = fmt.Errorf("unschedulable: %t", node.Spec.Unschedulable)
+			}
+			return err
+		})
+	}
+	createNode("false")
+	cordoned(true)
+	createNode("true")
+	cordoned(false)
 	createNode("false")
 	k.until(t, "eviction", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
@@ -528,9 +541,9 @@ func TestProvider(t *testing.T) {
 		return err
 	})
 	k.isNotTaken(t, foreign)
-	k.tellsRefusals(t, consumer, shadow("privileged", "0"))
 	k.followsItsShadow(t, &pods.Items[1])
 	k.isResizedAndDebugged(t, consumer, &pods.Items[1])
+	k.tellsRefusals(t, consumer, shadow("privileged", "0")) // and allows them
 	k.comesBack(t, &pods.Items[2])
 	k.comesBackAfterADrain(t, &pods.Items[3])
 	k.runsOnce(t, consumer, quota, shadow("job", "1"))
@@ -661,7 +674,8 @@ func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 }
 
 // isResizedAndDebugged: a pod that exists changes as its ShadowPod does, within the quota. The webhook
-// refuses more, and so does the controller, should the webhook not have been asked.
+// refuses more, and so does the controller, should the webhook not have been asked. A container that Pod
+// Security forbids does not keep another away.
 func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod *corev1.Pod) {
 	t.Helper()
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
@@ -674,14 +688,15 @@ func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod 
 	if err := patch(consumer, `{"restartPolicy":"Never"}`); err == nil || !strings.Contains(err.Error(), "only images, resources") {
 		t.Errorf("changed in another way: %v", err)
 	}
-	err := patch(consumer, `{"containers":[{"name":"c","image":"image","resources":{"requests":{"cpu":"500m"}}}],"ephemeralContainers":[{"name":"debugger","image":"tools"}]}`)
+	err := patch(consumer, `{"containers":[{"name":"c","image":"image","resources":{"requests":{"cpu":"500m"}}}],"ephemeralContainers":[`+
+		`{"name":"forbidden","image":"tools","securityContext":{"privileged":true}},{"name":"debugger","image":"tools"}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.until(t, "the pod's size and its debugger", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 		cpu := pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
-		if err == nil && (cpu.String() != "500m" || len(pod.Spec.EphemeralContainers) != 1) {
+		if err == nil && (cpu.String() != "500m" || len(pod.Spec.EphemeralContainers) != 1 || pod.Spec.EphemeralContainers[0].Name != "debugger") {
 			err = fmt.Errorf("%s and %v", cpu.String(), pod.Spec.EphemeralContainers)
 		}
 		return err

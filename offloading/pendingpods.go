@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -117,7 +118,7 @@ func (r pendingReconciler) earlier(ctx context.Context, req reconcile.Request) (
 		wanted := plan.AdmitPod(pod, offloading.Spec, r.runtimeClass, in.Travels)
 		err = r.client.Patch(ctx, wanted, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	case plan.Replace:
-		err = r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+		err = r.replace(ctx, pod)
 		r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, "OffloadingReplaced", "Offload",
 			"deleted, so that its controller makes one that may run where its namespace is offloaded to now")
 	case plan.Tell:
@@ -128,6 +129,20 @@ func (r pendingReconciler) earlier(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("treat pending pod: %w", err)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// replace deletes a pod whose controller makes another. A Job would count it as failed; without the labels
+// the Job looks for it lets the pod go.
+func (r pendingReconciler) replace(ctx context.Context, pod *corev1.Pod) error {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
+		free := pod.DeepCopy()
+		free.Labels = nil
+		metav1.SetMetaDataAnnotation(&free.ObjectMeta, plan.AnnotationLetGo, api.True)
+		if err := r.client.Patch(ctx, free, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+	}
+	return r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 }
 
 func (r pendingReconciler) registerUnplaced(mgr manager.Manager) error {

@@ -35,6 +35,17 @@ func TestQuotaHolds(t *testing.T) {
 	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin"}
 	k.create(t, namespace("tenant-turin", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"}), quota, nsmap)
 	consumer := k.as(t, "slice", "turin")
+	k.until(t, "what would make room for others is refused", func(ctx context.Context) error {
+		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "less", Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
+		p.Spec.Pod = container("-1000")
+		switch err := consumer.Create(ctx, p); {
+		case err == nil:
+			t.Fatal("a pod that asks for less than nothing is accepted")
+		case !strings.Contains(err.Error(), "less than nothing"):
+			return err // nobody answers yet
+		}
+		return nil
+	})
 
 	var asking sync.WaitGroup
 	for i := range asked {

@@ -23,7 +23,10 @@ import (
 // probeSoon is when to read the outcome of a probe that has just been started.
 const probeSoon = time.Second
 
-// prober asks peers' API servers for /livez. A look never waits for the network: it returns the
+// askedAfter is how many intervals may pass without a request to a peer that is heard.
+const askedAfter = 4
+
+// prober asks peers' API servers for /livez, and listens to those that live. A look never waits for the network: it returns the
 // last outcome, starts the next probe when it is due and says when to look again, so that a
 // peer that is gone slows down nothing else.
 type prober struct {
@@ -38,8 +41,9 @@ type probed struct {
 	kubeconfig []byte
 	access     *remote.Peer
 	outcome    *plan.Probe
-	started    time.Time
-	running    bool
+	// looked is when the peer was last asked or listened to, asked when it was last asked.
+	looked, asked time.Time
+	running       bool
 }
 
 func newProber(interval, timeout time.Duration) *prober {
@@ -61,14 +65,23 @@ func (p *prober) look(ctx context.Context, id string, kubeconfig []byte) (*plan.
 	if peer.access == nil {
 		return peer.outcome, 0
 	}
-	if due := peer.started.Add(p.interval); !peer.running && !time.Now().Before(due) {
-		peer.running, peer.started = true, time.Now()
-		go p.run(context.WithoutCancel(ctx), peer)
+	if now := time.Now(); !peer.running && now.Sub(peer.looked) >= p.interval {
+		peer.looked = now
+		if !p.heard(ctx, peer, now) {
+			peer.running, peer.asked = true, now
+			go p.run(context.WithoutCancel(ctx), peer)
+		}
 	}
 	if peer.running {
 		return peer.outcome, probeSoon
 	}
-	return peer.outcome, max(time.Until(peer.started.Add(p.interval)), probeSoon)
+	return peer.outcome, max(time.Until(peer.looked.Add(p.interval)), probeSoon)
+}
+
+// heard says whether a peer that answered lately need not be asked: an open connection tells that it lives.
+func (p *prober) heard(ctx context.Context, peer *probed, now time.Time) bool {
+	return peer.outcome != nil && peer.outcome.Alive && now.Sub(peer.asked) < askedAfter*p.interval &&
+		peer.access.Heard(ctx, now.Add(-remote.Silence))
 }
 
 // forget drops a peer that this cluster has no kubeconfig for any more.
@@ -84,7 +97,7 @@ func newProbed(kubeconfig []byte, before *probed) *probed {
 	if before != nil {
 		peer.outcome = before.outcome
 	}
-	access, err := remote.New(kubeconfig)
+	access, err := remote.Listen(kubeconfig)
 	if err != nil {
 		peer.outcome = &plan.Probe{Message: fmt.Sprintf("the kubeconfig of the control-plane identity cannot be used: %v", err)}
 		return peer

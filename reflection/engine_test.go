@@ -250,6 +250,7 @@ func TestReflection(t *testing.T) {
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
+		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
@@ -495,6 +496,41 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
 		w.gone(w.home, &home, homeNS, name)
 	}
+}
+
+// aPodThatIsRefusedSaysWhy, whether its ShadowPod is refused or the pod of it, and runs when it no longer is.
+func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
+	defer w.reflect()()
+	var role rbacv1.Role
+	w.must("read role", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "liqo-virtual-kubelet-remote"}, &role))
+	before := role.DeepCopy()
+	role.Rules[3].Verbs = role.Rules[3].Verbs[1:] // create
+	w.must("take the right to make ShadowPods", w.remote.Update(t.Context(), &role))
+	w.create(w.home, pod("refused"))
+	var home corev1.Pod
+	says := func(text string) {
+		t.Helper()
+		w.exists(w.home, &home, homeNS, "refused", func() error {
+			for _, c := range home.Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && strings.Contains(c.Message, text) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %v", home.Status.Conditions)
+		})
+	}
+	says(`cannot create resource "shadowpods"`)
+	role.Rules = before.Rules
+	w.must("give it back", w.remote.Update(t.Context(), &role))
+	var shadow offv1beta1.ShadowPod
+	w.exists(w.remote, &shadow, remoteNS, "refused")
+	shadow.Status.Conditions = []metav1.Condition{{
+		Type: "Stalled", Status: metav1.ConditionTrue, Reason: "ApplyRefused", Message: "exceeded quota", LastTransitionTime: metav1.Now(),
+	}}
+	w.must("refuse the pod", w.remote.Status().Update(t.Context(), &shadow))
+	says("exceeded quota")
+	w.runAt("refused", "10.20.1.11")
+	w.exists(w.home, &home, homeNS, "refused", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
 }
 
 // addressesWaitForTheirMapping: while spec and status of a Configuration do not belong together, addresses

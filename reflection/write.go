@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,12 +59,25 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 		err = w.taken(ctx, want, err)
 	}
 	if err != nil {
-		return w.failed(ctx, home, key, err)
+		return errors.Join(w.failed(ctx, home, key, err), w.refused(ctx, key, home, err))
 	}
 	w.ledger.done(s, "", made.GetResourceVersion())
 	w.shown(key, "")
 	if !w.Quiet {
 		w.tell(ctx, home, key, reasonSuccessful, fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
+	}
+	return nil
+}
+
+// refused shows on the home object that its remote one is not to be: a quota, a policy, a webhook, a
+// name that somebody else has.
+func (w *worker) refused(ctx context.Context, key types.NamespacedName, home client.Object, err error) error {
+	final := errors.Is(err, errNameTaken) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	if w.Refused == nil || !final {
+		return nil
+	}
+	if want := w.Refused(home, err.Error(), time.Now()); !equality.Semantic.DeepEqual(home, want) {
+		return w.patchStatus(ctx, key, home, want)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,10 +83,8 @@ func (w *stage) must(what string, err error) {
 
 // replica runs a virtual kubelet, one of two, until the returned function is called.
 func (w *stage) replica(name, address string) (stop func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	w.must("find a port", err)
-	port := listener.Addr().(*net.TCPAddr).Port
-	w.must("free the port", listener.Close())
+	port, err := strconv.ParseUint(freePort(w.T), 10, 16)
+	w.must("read the port", err)
 	f := nodekubelet.NewFlags()
 	f.HomeKubeconfig, f.ForeignKubeconfigSecretName = w.kubeconfig, "kubeconfig"
 	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP = "milan", virtualNode, virtualNode, address
@@ -101,6 +100,23 @@ func (w *stage) replica(name, address string) (stop func()) {
 			w.Errorf("replica %s: %v", name, err)
 		}
 	}
+}
+
+// freePort is one that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 func (w *stage) eventually(what string, check func(ctx context.Context) error) {

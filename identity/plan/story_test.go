@@ -14,12 +14,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"maps"
 	"math/big"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,15 +24,12 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -43,45 +37,23 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
 
 // TestStories plans for the first document of each story and compares the whole plan. In every
 // story all clocks stand at noon of 15 January 2026, keys are made of their names, this cluster
 // is "milan" when it consumes and "rome" provides.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			objects, names := documents(t, archive)
-			full := decide(t, objects)
-			got := names.tell(t, objects[0], full)
-			if *update {
-				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan.yaml", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if len(archive.Files) < 2 {
-				t.Fatal("no expected plan; run with -update")
-			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
-				t.Errorf("plan differs (-want +got):\n%s", diff)
-			}
-			if full.State == ctl.Ready {
-				keepsWhatItGranted(t, objects, full)
-			}
-		})
-	}
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		objects, names := documents(t, s)
+		full := decide(t, objects)
+		s.Expect(t, "plan.yaml", names.tell(t, objects[0], full))
+		if full.State == ctl.Ready {
+			keepsWhatItGranted(t, objects, full)
+		}
+	})
 }
 
 // keepsWhatItGranted: whatever single input is not seen, nothing that was granted is pruned and
@@ -115,18 +87,18 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 	case *corev1.Secret:
 		return plan.Nonce(plan.NonceInput{
 			Root: root, Tenant: namespaceOf(objects).Labels[api.LabelTenantNamespace] == "true",
-			Tenants: values[*authv1beta1.Tenant](objects),
+			Tenants: story.Values[*authv1beta1.Tenant](objects),
 			Random:  bytes.Repeat([]byte{7}, plan.NonceSize), PrivateKey: keys.private("milan"),
 		})
 	case *authv1beta1.Tenant:
 		in := plan.TenantInput{
-			Root: root, Namespace: namespaceOf(objects), Signing: first[*certificatesv1.CertificateSigningRequest](objects),
-			Tenants: values[*authv1beta1.Tenant](objects), Slices: values[*authv1beta1.ResourceSlice](objects),
-			Maps: values[*offv1beta1.NamespaceMap](objects), RoleBindings: values[*rbacv1.RoleBinding](objects),
-			ClusterRoleBindings: values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
+			Root: root, Namespace: namespaceOf(objects), Signing: story.First[*certificatesv1.CertificateSigningRequest](objects),
+			Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+			Maps: story.Values[*offv1beta1.NamespaceMap](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
+			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
 		}
-		in.Nonces = values[*corev1.Secret](objects)
-		for _, binding := range values[*rbacv1.RoleBinding](objects) {
+		in.Nonces = story.Values[*corev1.Secret](objects)
+		for _, binding := range story.Values[*rbacv1.RoleBinding](objects) {
 			if binding.Name == api.BindingRemoteControlPlane {
 				in.ControlPlaneBinding = &binding
 			}
@@ -134,17 +106,17 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		return plan.Tenant(in)
 	case *authv1beta1.Identity:
 		in := plan.IdentityInput{
-			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: first[*authv1beta1.Renew](objects),
-			Configurations: values[*netv1beta1.Configuration](objects),
+			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: story.First[*authv1beta1.Renew](objects),
+			Configurations: story.Values[*netv1beta1.Configuration](objects),
 		}
-		for _, other := range values[*authv1beta1.Identity](objects) {
+		for _, other := range story.Values[*authv1beta1.Identity](objects) {
 			if other.Name == api.ControlPlaneIdentityName(root.Spec.ClusterID) {
 				in.ControlPlane = &other
 			}
 		}
 		return plan.Identity(in)
 	case *authv1beta1.Renew:
-		return plan.Renew(plan.RenewInput{Root: root, Tenants: values[*authv1beta1.Tenant](objects)})
+		return plan.Renew(plan.RenewInput{Root: root, Tenants: story.Values[*authv1beta1.Tenant](objects)})
 	case *authv1beta1.ResourceSlice:
 		return plan.Slice(sliceInput(objects, root))
 	}
@@ -155,19 +127,19 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.SliceInput {
 	if plan.Replicated(root) {
 		return plan.SliceInput{Granted: &plan.GrantedSlice{
-			Root: root, Tenant: plan.Admitted(values[*authv1beta1.Tenant](objects)), Slices: values[*authv1beta1.ResourceSlice](objects),
-			Signing:        first[*certificatesv1.CertificateSigningRequest](objects),
-			StorageClasses: values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
+			Root: root, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+			Signing:        story.First[*certificatesv1.CertificateSigningRequest](objects),
+			StorageClasses: story.Values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
 		}}
 	}
 	in := &plan.AskedSlice{
-		Root: root, ClusterID: "milan", PrivateKey: known{}.private("milan"), Slices: values[*authv1beta1.ResourceSlice](objects),
-		Identity: first[*authv1beta1.Identity](objects), VirtualNode: first[*offv1beta1.VirtualNode](objects),
+		Root: root, ClusterID: "milan", PrivateKey: known{}.private("milan"), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+		Identity: story.First[*authv1beta1.Identity](objects), VirtualNode: story.First[*offv1beta1.VirtualNode](objects),
 	}
 	if ns := namespaceOf(objects); ns.Labels[api.LabelTenantNamespace] == "true" {
 		in.NamespacePeer = ns.Labels[api.LabelRemoteClusterID]
 	}
-	for _, secret := range values[*corev1.Secret](objects) {
+	for _, secret := range story.Values[*corev1.Secret](objects) {
 		in.RemoteNamespace = secret.Annotations[api.AnnotationRemoteTenantNamespace]
 	}
 	return plan.SliceInput{Asked: in}
@@ -178,7 +150,7 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.S
 func offer(objects []client.Object) plan.Offer {
 	return plan.Offer{
 		Defaults:     corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")},
-		DefaultClass: first[*corev1.ConfigMap](objects) == nil,
+		DefaultClass: story.First[*corev1.ConfigMap](objects) == nil,
 		IngressClasses: []authv1beta1.IngressType{
 			{IngressClassName: "nginx", Default: true},
 		},
@@ -188,43 +160,18 @@ func offer(objects []client.Object) plan.Offer {
 
 // apiServer is that of the control-plane node in the story.
 func apiServer(objects []client.Object) plan.APIServer {
-	return plan.APIServer{Address: plan.NodeAPIServer(values[*corev1.Node](objects)), CA: []byte("rome's CA")}
+	return plan.APIServer{Address: plan.NodeAPIServer(story.Values[*corev1.Node](objects)), CA: []byte("rome's CA")}
 }
 
 var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
 
 func namespaceOf(objects []client.Object) *corev1.Namespace {
-	for _, namespace := range values[*corev1.Namespace](objects) {
+	for _, namespace := range story.Values[*corev1.Namespace](objects) {
 		if namespace.Name == objects[0].GetNamespace() {
 			return &namespace
 		}
 	}
 	return &corev1.Namespace{}
-}
-
-// first returns the first object of a type, nil when there is none.
-func first[P client.Object](objects []client.Object) P {
-	var none P
-	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
-			return p
-		}
-	}
-	return none
-}
-
-// values returns the objects of a type.
-func values[P interface {
-	*T
-	client.Object
-}, T any](objects []client.Object) []T {
-	var out []T
-	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
-			out = append(out, *p)
-		}
-	}
-	return out
 }
 
 func name(obj client.Object) string {
@@ -245,7 +192,7 @@ func names(objects []client.Object) []string {
 }
 
 // documents decodes the YAML of a story, after its keys, requests and certificates are made.
-func documents(t *testing.T, archive *txtar.Archive) ([]client.Object, known) {
+func documents(t *testing.T, s *story.Story) ([]client.Object, known) {
 	t.Helper()
 	made := known{}
 	made.request("milan", "milan", api.ControlPlaneOrganization)
@@ -254,23 +201,14 @@ func documents(t *testing.T, archive *txtar.Archive) ([]client.Object, known) {
 	var text bytes.Buffer
 	parsed, err := template.New("story").Funcs(template.FuncMap{
 		"public": made.public, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode, "nonce": nonce,
-	}).Parse(string(archive.Files[0].Data))
+	}).Parse(string(s.Files[0].Data))
 	if err == nil {
 		err = parsed.Execute(&text, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer()
-	var objects []client.Object
-	for _, document := range strings.Split(text.String(), "\n---\n") {
-		obj, _, err := decoder.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, document)
-		}
-		objects = append(objects, obj.(client.Object))
-	}
-	return objects, made
+	return story.Objects(t, text.Bytes()), made
 }
 
 // known maps the base64 of what a story made to the call that made it.

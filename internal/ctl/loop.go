@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -137,8 +136,8 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	for _, obj := range plan.Objects {
 		errs = append(errs, l.apply(ctx, root, obj))
 	}
-	for _, name := range slices.Sorted(maps.Keys(plan.Parts)) {
-		errs = append(errs, l.part(ctx, name, plan.Parts[name]))
+	for _, part := range plan.Parts {
+		errs = append(errs, l.part(ctx, part.Subresource, part.Object))
 	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))

@@ -43,14 +43,20 @@ type Plan struct {
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
 	Fill client.Object
-	// Parts are objects that exist, as they should be, by the subresource they are written to. They
-	// are written as often as the plan names them, if nobody changed them meanwhile.
-	Parts map[string]client.Object
+	// Parts are written to subresources as often as the plan names them, each on its own.
+	Parts []Part
 	// Delete lists objects that must go though the root does not own them. Those that carry a
 	// UID are deleted only while they still have it.
 	Delete []client.Object
 	// After is when to look again without an event; 0 waits for one.
 	After time.Duration
+}
+
+// Part is an object that exists, as a subresource of it is to make it. It is written only if nobody has
+// changed the object since it was seen: of several parts of one, one.
+type Part struct {
+	Subresource string
+	Object      client.Object
 }
 
 // Wait is a plan that cannot be completed yet. What exists is kept.

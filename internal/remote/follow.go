@@ -62,7 +62,7 @@ func (f *follower) see(ctx context.Context, obj any) {
 	}
 	logger := log.FromContext(ctx).WithValues("secret", f.secret.String())
 	if f.peer == nil {
-		peer, err := New(secret.Data[KubeconfigKey])
+		peer, err := Listen(secret.Data[KubeconfigKey])
 		if err != nil {
 			logger.Error(err, "kubeconfig secret is not usable, waiting for a change")
 			return

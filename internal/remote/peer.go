@@ -7,7 +7,7 @@
 // Clients made from Peer.Config go on working: the next request uses the new credentials,
 // running watches end in their own time. Data flows from the Secret (Follow, or Update by
 // whoever watches Secrets already) into Peer. The package knows nothing of what is said to the
-// peer.
+// peer. Whether a peer lives is heard in what comes over open connections (Peer.Heard).
 //
 // Start reading at Peer.
 package remote
@@ -26,6 +26,7 @@ import (
 // Peer is the API server of another cluster. It is safe for use by many goroutines.
 type Peer struct {
 	current atomic.Pointer[access]
+	ear     *ear // nil: nobody listens
 }
 
 // access is one state of the Secret.
@@ -38,7 +39,16 @@ type access struct {
 
 // New makes a peer from a kubeconfig. Errors are permanent until the kubeconfig changes.
 func New(kubeconfig []byte) (*Peer, error) {
-	p := &Peer{}
+	return made(&Peer{}, kubeconfig)
+}
+
+// Listen is New for who asks Heard. Such a peer has connections of its own; others to the same server as the
+// same user share theirs.
+func Listen(kubeconfig []byte) (*Peer, error) {
+	return made(&Peer{ear: &ear{more: make(chan struct{}, 1)}}, kubeconfig)
+}
+
+func made(p *Peer, kubeconfig []byte) (*Peer, error) {
 	if _, err := p.Update(kubeconfig); err != nil {
 		return nil, err
 	}
@@ -52,7 +62,7 @@ func (p *Peer) Update(kubeconfig []byte) (changed bool, err error) {
 	if before != nil && bytes.Equal(before.kubeconfig, kubeconfig) {
 		return false, nil
 	}
-	next, err := newAccess(kubeconfig)
+	next, err := newAccess(kubeconfig, p.ear)
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +73,7 @@ func (p *Peer) Update(kubeconfig []byte) (changed bool, err error) {
 	return true, nil
 }
 
-func newAccess(kubeconfig []byte) (*access, error) {
+func newAccess(kubeconfig []byte, e *ear) (*access, error) {
 	cfg, err := parse(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -72,11 +82,26 @@ func newAccess(kubeconfig []byte) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: server: %w", err)
 	}
-	transport, err := rest.TransportFor(cfg)
+	transport, err := transportFor(cfg, e)
 	if err != nil {
 		return nil, fmt.Errorf("make transport to %s: %w", server.Host, err)
 	}
 	return &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, transport: transport}, nil
+}
+
+// transportFor is client-go's transport, and one like it when somebody listens.
+func transportFor(cfg *rest.Config, e *ear) (http.RoundTripper, error) {
+	if e == nil {
+		return rest.TransportFor(cfg)
+	}
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPWrappersForConfig(cfg, utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: cfg.Proxy, TLSClientConfig: tls, DialContext: e.dial,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter},
+	}))
 }
 
 // Config makes clients whose requests always use the newest credentials and address. It holds

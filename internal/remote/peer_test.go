@@ -47,7 +47,7 @@ func whoAsks(t *testing.T, name string) string {
 // A client made once goes on with the new token, and to the new address.
 func TestClientsFollowTheKubeconfig(t *testing.T) {
 	before, after := whoAsks(t, "before"), whoAsks(t, "after")
-	peer, err := remote.New(kubeconfig(before, "", "token: one"))
+	peer, err := remote.Listen(kubeconfig(before, "", "token: one"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
@@ -45,9 +46,12 @@ type ContentsOptions struct {
 	Host plan.Host
 	// Name is the host's in the status.
 	Name string
-	// Writer owns what this host says in a status, and takes over from an earlier process of the same
+	// Writer owns what a host says in a status, and takes over from an earlier process of the same
 	// name: what that said of itself goes.
-	Writer string
+	Writer func(host string) string
+	// Gone picks of hosts that said something of an object for this kind of host those that are no more,
+	// for which this one speaks; nil = none.
+	Gone func([]netv1beta1.HostCondition) []string
 	// Silent tells whether another process speaks for the host; nil = never.
 	Silent func() bool
 }
@@ -107,65 +111,71 @@ func (c *Contents) report(ctx context.Context) error {
 		c.mu.Lock()
 		outcomes := c.outcome
 		c.mu.Unlock()
-		for key, said := range c.said() {
-			i := slices.IndexFunc(outcomes, func(o outcome) bool { return keyOf(o.Resource, o.Namespace, o.Name) == key })
-			if err := c.tell(ctx, key, said, i, outcomes); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-				klog.FromContext(ctx).Error(err, "The state of a user's rules could not be written") // the next look tries again
+		for _, on := range c.told() {
+			said := map[string][]netv1beta1.HostCondition{c.Name: c.became(on, outcomes)}
+			if c.Gone != nil && on.category == c.Host.Category {
+				for _, host := range c.Gone(on.said) {
+					said[host] = nil
+				}
+			}
+			for host, want := range said {
+				if err := on.Say(ctx, c.client, c.Writer(host), host, want); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+					klog.FromContext(ctx).Error(err, "The state of a user's rules could not be written") // the next look tries again
+				}
 			}
 		}
 	}
 }
 
-// key of an object: resource, namespace and name.
-type key [3]string
-
-func keyOf(resource, namespace, name string) key { return key{resource, namespace, name} }
-
-// said is what the objects' status says of this host.
-func (c *Contents) said() map[key][]netv1beta1.HostCondition {
-	out := map[key][]netv1beta1.HostCondition{}
-	ofHost := func(list []netv1beta1.HostCondition) []netv1beta1.HostCondition {
-		return slices.DeleteFunc(slices.Clone(list), func(x netv1beta1.HostCondition) bool { return x.Host != c.Name })
-	}
+// told are all objects, for this host or not.
+func (c *Contents) told() (out []Told) {
 	for _, f := range c.firewalls.List() {
-		out[keyOf(plan.Firewalls, f.Namespace, f.Name)] = ofHost(f.Status.Conditions)
+		out = append(out, Told{"FirewallConfiguration", plan.Firewalls, f.Namespace, f.Name, f.Status.Conditions, f.Labels[api.LabelFirewallCategory]})
 	}
 	for _, r := range c.routings.List() {
-		out[keyOf(plan.Routings, r.Namespace, r.Name)] = ofHost(r.Status.Conditions)
+		out = append(out, Told{"RouteConfiguration", plan.Routings, r.Namespace, r.Name, r.Status.Conditions, r.Labels[api.LabelRouteCategory]})
 	}
 	return out
 }
 
-// tell writes what became of the i-th outcome, or that there is none when i is negative.
-func (c *Contents) tell(ctx context.Context, k key, said []netv1beta1.HostCondition, i int, outcomes []outcome) error {
-	want := []netv1beta1.HostCondition{}
-	if i >= 0 {
-		x := netv1beta1.HostCondition{Host: c.Name, Type: netv1beta1.HostApplied, Status: metav1.ConditionTrue, Message: outcomes[i].message}
-		if x.Message != "" {
-			x.Type = netv1beta1.HostError
-		}
-		want = append(want, x)
-	}
-	if Same(want, said) {
+// became is what this host has to say of an object; nothing when the object is not for it.
+func (c *Contents) became(on Told, outcomes []outcome) []netv1beta1.HostCondition {
+	i := slices.IndexFunc(outcomes, func(o outcome) bool {
+		return o.Resource == on.Resource && o.Namespace == on.Namespace && o.Name == on.Name
+	})
+	if i < 0 {
 		return nil
 	}
-	kind := map[string]string{plan.Firewalls: "FirewallConfiguration", plan.Routings: "RouteConfiguration"}[k[0]]
-	return Told{Kind: kind, Resource: k[0], Namespace: k[1], Name: k[2]}.Write(ctx, c.client, c.Writer, want)
-}
-
-// Same tells whether conditions say the same, whenever they were written.
-func Same(a, b []netv1beta1.HostCondition) bool {
-	return slices.EqualFunc(a, b, func(a, b netv1beta1.HostCondition) bool {
-		b.LastTransitionTime = a.LastTransitionTime
-		return a == b
-	})
+	x := netv1beta1.HostCondition{Host: c.Name, Type: netv1beta1.HostApplied, Status: metav1.ConditionTrue, Message: outcomes[i].message}
+	if x.Message != "" {
+		x.Type = netv1beta1.HostError
+	}
+	return []netv1beta1.HostCondition{x}
 }
 
 // Told is an object of a group in whose status hosts say what became of it, each for itself.
-type Told struct{ Kind, Resource, Namespace, Name string }
+type Told struct {
+	Kind, Resource, Namespace, Name string
+	said                            []netv1beta1.HostCondition
+	// category of the hosts it is for, of an object of a user.
+	category string
+}
 
-// Write makes conditions all that a writer says in the object's status.
-func (t Told) Write(ctx context.Context, client rest.Interface, writer string, conditions []netv1beta1.HostCondition) error {
+// FabricTold is an InternalFabric.
+func FabricTold(f netv1beta1.InternalFabric) Told {
+	return Told{"InternalFabric", "internalfabrics", f.Namespace, f.Name, f.Status.Conditions, ""}
+}
+
+// Say makes conditions all that a host says in the object's status, unless they are, whenever they were written.
+func (t Told) Say(ctx context.Context, client rest.Interface, writer, host string, conditions []netv1beta1.HostCondition) error {
+	said := slices.DeleteFunc(slices.Clone(t.said), func(c netv1beta1.HostCondition) bool { return c.Host != host })
+	if slices.EqualFunc(conditions, said, func(a, b netv1beta1.HostCondition) bool {
+		b.LastTransitionTime = a.LastTransitionTime
+		return a == b
+	}) {
+		return nil
+	}
+	conditions = append([]netv1beta1.HostCondition{}, conditions...) // null would not be a list
 	for i := range conditions {
 		conditions[i].LastTransitionTime = metav1.NewTime(time.Now())
 	}

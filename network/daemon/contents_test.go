@@ -68,7 +68,7 @@ func TestUsersRulesAct(t *testing.T) {
 			Name: "gateway of " + name,
 			Want: func(context.Context) (plan.State, bool, error) { return plan.State{}, true, nil },
 			Contents: WatchContents(client, ContentsOptions{
-				Host: plan.Host{Category: api.CategoryGateway}, Name: name, Writer: "liqo/gateway-of-test",
+				Host: plan.Host{Category: api.CategoryGateway}, Name: name, Writer: func(string) string { return "liqo/gateway-of-test" },
 			}),
 		}, plane)
 		ended := make(chan error, 1)

@@ -150,9 +150,13 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if c == nil {
 		return nil
 	}
-	err := d.tables.write(ctx, ours, c.New)
+	return lacking(d.tables.write(ctx, ours, c.New))
+}
+
+// lacking adds to what nft says where the kernel has not what is asked for how to get it.
+func lacking(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(), "not supported")) {
-		return fmt.Errorf("%w: the kernel lacks what is underlined; run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_fib_inet' on the node", err)
+		return fmt.Errorf("%w: the kernel lacks nf_tables or what is underlined; run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_redir nft_hash nft_fib_inet' on the node", err)
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 	t.texts = nil
 	names, err := nft(ctx, "", "list", "tables")
 	if err != nil {
-		return nil, fmt.Errorf("list nft tables: %w", err)
+		return nil, fmt.Errorf("list nft tables: %w", lacking(err))
 	}
 	texts := map[string]string{}
 	for line := range strings.Lines(names) {

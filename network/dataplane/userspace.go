@@ -34,7 +34,7 @@ type userspaceTunnel struct {
 func startUserspace(name string, mtu int, stream *tcpBind) (userspaceTunnel, error) {
 	t, err := tun.CreateTUN(name, mtu)
 	if err != nil {
-		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w", err)
+		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w; where the kernel has neither, run 'modprobe wireguard' or 'modprobe tun' on the node", err)
 	}
 	bind := conn.NewDefaultBind()
 	if stream != nil {

@@ -34,7 +34,9 @@ type Options struct {
 	// OverlayPort is UDP.
 	OverlayPort int
 	// RulePriority of the routing rule; 0 = the default.
-	RulePriority                  int
+	RulePriority int
+	// FullMasquerade hides pods from peers.
+	FullMasquerade                bool
 	MetricsAddress, HealthAddress string
 }
 
@@ -78,7 +80,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Tasks:   []daemon.Task{f.report(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
-			Name: o.NodeName, Writer: writer + o.NodeName,
+			Name: o.NodeName, Writer: writer, Gone: f.gone,
 		}),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress,
 	}, plane)
@@ -88,7 +90,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // want plans from the objects.
 func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: f.fabrics.List(), Nodes: f.nodes.List(), IPs: f.ips.List()}
-	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, RulePriority: f.RulePriority})
+	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade})
 	if !ready {
 		klog.FromContext(ctx).Info("Waiting for the InternalNode of this node to get its addresses", "node", f.NodeName)
 		return plan.State{}, false, nil
@@ -152,6 +154,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.NodeName, "nodename", os.Getenv("NODE_NAME"), "name of this node")
 	fs.IntVar(&o.OverlayPort, "geneve-port", api.OverlayPort, "UDP port of the links to gateways")
 	fs.IntVar(&o.RulePriority, "fabric-route-rule-priority", 0, "priority of the routing rule; 0 means 90")
+	fs.BoolVar(&o.FullMasquerade, "full-masquerade", false, "let peers see the first external address instead of pods'")
 	fs.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	daemon.Ignore(cmd, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor", "enable-route-monitor",

@@ -8,7 +8,6 @@ package fabric
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +25,8 @@ import (
 // reportEvery is between two looks whether there is something to say.
 const reportEvery = time.Second
 
-// writer, with a node's name, owns what the node says.
-const writer = "liqo/fabric-"
+// writer owns what a node says.
+func writer(node string) string { return "liqo/fabric-" + node }
 
 // report says in every InternalFabric what this node cannot do for the gateway, and takes it back, until
 // the context ends. Of a node where all is well nothing is said: there can be very many.
@@ -45,18 +44,14 @@ func (f *fabric) report(client rest.Interface) daemon.Task {
 					continue
 				}
 				say := func(host string, want []netv1beta1.HostCondition) {
-					said := slices.DeleteFunc(slices.Clone(x.Status.Conditions), func(c netv1beta1.HostCondition) bool { return c.Host != host })
-					if daemon.Same(want, said) {
-						return
-					}
-					on := daemon.Told{Kind: "InternalFabric", Resource: "internalfabrics", Namespace: x.Namespace, Name: x.Name}
-					if err := on.Write(ctx, client, writer+host, slices.Clone(want)); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+					err := daemon.FabricTold(x).Say(ctx, client, writer(host), host, want)
+					if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 						klog.FromContext(ctx).Error(err, "What the node cannot do could not be written") // the next look tries again
 					}
 				}
 				say(f.NodeName, wrong)
 				for _, host := range f.gone(x.Status.Conditions) {
-					say(host, []netv1beta1.HostCondition{})
+					say(host, nil)
 				}
 			}
 		}
@@ -87,7 +82,7 @@ func (f *fabric) wrong(now time.Time) []netv1beta1.HostCondition {
 		all = append(all, "a pod behind the same bridge as the gateway can forge traffic of the peer: filtering on bridges is off; on the node run 'modprobe br_netfilter' and 'sysctl -w net.bridge.bridge-nf-call-iptables=1'")
 	}
 	if len(all) == 0 {
-		return []netv1beta1.HostCondition{}
+		return nil
 	}
 	return []netv1beta1.HostCondition{{Host: f.NodeName, Type: netv1beta1.HostError, Status: metav1.ConditionTrue, Message: strings.Join(all, "; ")}}
 }

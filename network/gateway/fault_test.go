@@ -7,6 +7,8 @@ package gateway_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,13 +77,63 @@ func TestRefusalsAreTold(t *testing.T) {
 	filtered(1)
 	b.nodeSays(t, "")
 
-	removed := client.RawPatch(types.ApplyPatchType, []byte(`{apiVersion: networking.liqo.io/v1beta1, kind: InternalFabric,
-		status: {conditions: [{host: n0, type: Error, status: "True", message: of a node that was removed}]}}`))
+	removed := func(kind string) client.Patch {
+		return client.RawPatch(types.ApplyPatchType, fmt.Appendf(nil, `{apiVersion: networking.liqo.io/v1beta1, kind: %s,
+			status: {conditions: [{host: n0, type: Error, status: "True", message: of a node that was removed}]}}`, kind))
+	}
 	on := &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
-	if err := b.client.Status().Patch(t.Context(), on, removed, client.FieldOwner("liqo/fabric-n0")); err != nil {
+	if err := b.client.Status().Patch(t.Context(), on, removed("InternalFabric"), client.FieldOwner("liqo/fabric-n0")); err != nil {
 		t.Fatal(err)
 	}
-	b.nodeSays(t, "")
+	guard := &netv1beta1.FirewallConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenant, Name: "guard", Labels: map[string]string{api.LabelFirewallCategory: api.CategoryFabric},
+	}}
+	guard.Spec.Table = netv1beta1.FirewallTable{Name: "guard", Family: netv1beta1.FamilyINET, Chains: []netv1beta1.FirewallChain{}}
+	if err := b.client.Create(t.Context(), guard); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Status().Patch(t.Context(), guard, removed("FirewallConfiguration"), client.FieldOwner("liqo/fabric-n0")); err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "only the node that is there says something of rules", func() error {
+		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(guard), guard); err != nil {
+			return err
+		}
+		if said := guard.Status.Conditions; len(said) != 1 || said[0].Host != "n1" {
+			return fmt.Errorf("it says %v", said)
+		}
+		return nil
+	})
+}
+
+// TestAMissingKernelIsTold: without nf_tables, which nft would say so, gateway and node name what to do, do
+// not end, and go on by themselves when it is there.
+func TestAMissingKernelIsTold(t *testing.T) {
+	_, a, b := worlds(t)
+	a.trust(t, b)
+	lacks := t.TempDir()
+	nft := filepath.Join(lacks, "nft")
+	if err := os.WriteFile(nft, []byte("#!/bin/sh\necho 'netlink: Error: cache initialization failed: Protocol not supported' >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kernel := os.Getenv("PATH")
+	t.Setenv("PATH", lacks+":"+kernel)
+	node := a.startFabric(t)
+	pod := a.startGateway(t, b, true)
+	t.Setenv("PATH", kernel)
+	a.nodeSays(t, "modprobe -a nf_tables")
+	a.says(t, "the kernel has no nf_tables", netv1beta1.ConnectionProgrammed, plan.ReasonKernelRefuses)
+	if err := os.Remove(nft); err != nil {
+		t.Fatal(err)
+	}
+	a.nodeSays(t, "")
+	for _, p := range []process{node, pod} {
+		select {
+		case <-p.ends:
+			t.Error("a process ended")
+		default:
+		}
+	}
 }
 
 // TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has

@@ -160,7 +160,7 @@ func (g *gateway) watch() []daemon.Source {
 func (g *gateway) contents() *daemon.Contents {
 	return daemon.WatchContents(g.client, daemon.ContentsOptions{
 		Host: plan.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
-		Name: g.PodName, Writer: "liqo/gateway-" + string(g.UID),
+		Name: g.PodName, Writer: func(string) string { return "liqo/gateway-" + string(g.UID) },
 		Silent: func() bool { return g.PodName == "" || !g.active.Load() },
 	})
 }

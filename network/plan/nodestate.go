@@ -30,6 +30,8 @@ type NodeStateInput struct {
 	Port int
 	// RulePriority of our rule; 0 = RulePriority.
 	RulePriority int
+	// Masquerade hides pods from peers behind the node's overlay address, as anything else.
+	Masquerade bool
 }
 
 // NodeState plans a node: traffic for a peer goes through the overlay to the peer's gateway, from pods
@@ -202,7 +204,9 @@ func (in NodeStateInput) leaving(own []Address) chain {
 		if nodes, ok := f.match("saddr", hosts(in.Nodes)); ok {
 			c.add(nodes + " " + node)
 		}
-		c.add(f.bindings(in.Self.CIDRs)...)
+		if !in.Masquerade {
+			c.add(f.bindings(in.Self.CIDRs)...)
+		}
 		c.add(fmt.Sprintf("meta nfproto %s %s", f.meta, node))
 	}
 	return c

@@ -4,27 +4,21 @@
 package plan
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/story"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected states of the stories")
 
 // process is what a role knows without objects.
 type process struct {
@@ -41,6 +35,8 @@ type process struct {
 	TCP bool
 	// PodDevices are a node's.
 	PodDevices []string
+	// Masquerade is a node's.
+	Masquerade bool
 	// Here are the gateways on the node, with their Ethernet addresses.
 	Here map[string][]string
 	// Listen are ports of further tunnels.
@@ -54,44 +50,23 @@ type process struct {
 // TestKernelStates tells the stories of testdata/kernel: process.yaml is what the process knows,
 // world.yaml the objects, state.txt what is wanted in the kernel.
 func TestKernelStates(t *testing.T) {
-	files, err := filepath.Glob("testdata/kernel/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("find stories: %v, %d files", err, len(files))
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			story, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := process{MTU: 1500}
-			if err := yaml.UnmarshalStrict(content(story, "process.yaml"), &p); err != nil {
-				t.Fatal(err)
-			}
-			world := section(t, story, "world.yaml")
-			want, contents := stateOf(p, world)
-			rand.Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
-			shuffled, _ := stateOf(p, world)
-			if diff := cmp.Diff(want.String(), shuffled.String()); diff != "" {
-				t.Errorf("the order of the objects matters:\n%s", diff)
-			}
-			if c := Diff(want, want); !c.Empty() {
-				t.Errorf("a state differs from itself:\n%s", c)
-			}
-			got := want.String() + problems(contents)
-			if *update {
-				story.Files = slices.DeleteFunc(story.Files, func(f txtar.File) bool { return f.Name == "state.txt" })
-				story.Files = append(story.Files, txtar.File{Name: "state.txt", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(content(story, "state.txt")), got); diff != "" {
-				t.Errorf("state (-want +got):\n%s", diff)
-			}
-		})
-	}
+	story.Each(t, "testdata/kernel/*.txtar", func(t *testing.T, s *story.Story) {
+		p := process{MTU: 1500}
+		if err := yaml.UnmarshalStrict(s.Part("process.yaml"), &p); err != nil {
+			t.Fatal(err)
+		}
+		world := section(t, s, "world.yaml")
+		want, contents := stateOf(p, world)
+		rand.Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
+		shuffled, _ := stateOf(p, world)
+		if diff := cmp.Diff(want.String(), shuffled.String()); diff != "" {
+			t.Errorf("the order of the objects matters:\n%s", diff)
+		}
+		if c := Diff(want, want); !c.Empty() {
+			t.Errorf("a state differs from itself:\n%s", c)
+		}
+		s.Expect(t, "state.txt", want.String()+problems(contents))
+	})
 }
 
 // problems are what users are told.
@@ -119,7 +94,7 @@ func ownState(p process, world []runtime.Object) State {
 	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
 	under := Underlay{Device: "eth0", MTU: p.MTU}
 	if p.Role == "fabric" {
-		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices})
+		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices, Masquerade: p.Masquerade})
 		if !ready {
 			return State{Table: "not ready\n"}
 		}
@@ -143,17 +118,8 @@ func ownState(p process, world []runtime.Object) State {
 	}.Input(in))
 }
 
-func content(story *txtar.Archive, name string) []byte {
-	for _, f := range story.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
-
 // section reads the objects of a file.
-func section(t *testing.T, story *txtar.Archive, name string) []runtime.Object {
+func section(t *testing.T, s *story.Story, name string) []runtime.Object {
 	t.Helper()
 	kinds := map[string]func() runtime.Object{
 		"Configuration":  func() runtime.Object { return &netv1beta1.Configuration{} },
@@ -166,7 +132,7 @@ func section(t *testing.T, story *txtar.Archive, name string) []runtime.Object {
 		"RouteConfiguration":    func() runtime.Object { return &netv1beta1.RouteConfiguration{} },
 	}
 	var list []runtime.Object
-	for _, doc := range strings.Split("\n"+string(content(story, name)), "\n---\n") {
+	for _, doc := range strings.Split("\n"+string(s.Part(name)), "\n---\n") {
 		if strings.TrimSpace(doc) == "" {
 			continue
 		}

@@ -6,12 +6,11 @@ package plan
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/liqo-go/liqo/internal/story"
 )
 
 // TestVerdicts tells what is said of everything a gateway can see: in testdata/verdicts.txt.
@@ -73,20 +72,7 @@ func TestVerdicts(t *testing.T) {
 		_, reason, message := c.fit.Verdict()
 		tell(c.claim, reason, message)
 	}
-	const file = "testdata/verdicts.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
-	}
+	story.File(t, "testdata/verdicts.txt", b.String())
 }
 
 // TestSizesAreFound: the search ends near every width of the path, below it, in few steps.

@@ -104,14 +104,7 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	create(t, c, home()...)
 	create(t, c, rights(t)...)
 	create(t, c, remoteSide(portOf(t, realNode.Listener.Addr().String()))...)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := portOf(t, listener.Addr().String())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := freePort(t)
 	f := kubelet.NewFlags()
 	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP, f.TenantNamespace = "milan", "rome", "rome", "127.0.0.1", "tenant-rome"
 	f.ListenPort, f.CertificateType = uint16(port), kubelet.CertificateSelfSigned
@@ -134,6 +127,19 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 		}
 	})
 	return server, c, "https://127.0.0.1:" + strconv.Itoa(int(port)), way
+}
+
+// freePort is one that nobody listens at.
+func freePort(t *testing.T) int32 {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return portOf(t, listener.Addr().String())
 }
 
 func portOf(t *testing.T, address string) int32 {
@@ -160,7 +166,7 @@ func peer(t *testing.T, c *rest.Config) *remote.Peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := remote.New(text)
+	p, err := remote.Listen(text)
 	if err != nil {
 		t.Fatal(err)
 	}

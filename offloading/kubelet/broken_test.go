@@ -27,6 +27,7 @@ type wire struct {
 	listener net.Listener
 	mu       sync.Mutex
 	open     []net.Conn
+	flow     sync.RWMutex // held by who freezes
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -53,13 +54,32 @@ func newWire(t *testing.T, to string) *wire {
 			w.mu.Unlock()
 			for _, ends := range [][2]net.Conn{{near, far}, {far, near}} {
 				go func() {
-					_, _ = io.Copy(ends[0], ends[1]) // whichever ends first
+					_, _ = io.Copy(through{ends[0], w}, ends[1]) // whichever ends first
 					ends[0].Close()
 				}()
 			}
 		}
 	}()
 	return w
+}
+
+// through writes unless the wire is frozen.
+type through struct {
+	to   io.Writer
+	wire *wire
+}
+
+func (t through) Write(b []byte) (int, error) {
+	t.wire.flow.RLock()
+	defer t.wire.flow.RUnlock()
+	return t.to.Write(b)
+}
+
+// freeze is what is seen of an API server that was stopped in the middle of everything: connections stay, and
+// nothing comes.
+func (w *wire) freeze(t *testing.T) {
+	w.flow.Lock()
+	t.Cleanup(w.flow.Unlock)
 }
 
 // cut is what is left of an API server that was killed.

@@ -22,6 +22,10 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
+// askedAfter is how many intervals may pass without a request to a provider that is heard: what answers on the
+// way to an API server need not be the API server.
+const askedAfter = 3
+
 // lease tells the node controller that the provider answers. It is renewed only then, so a
 // provider that is lost makes the node not ready after the usual grace.
 type lease struct {
@@ -34,8 +38,9 @@ type lease struct {
 	// changed is called when the provider starts or stops answering.
 	changed func()
 
-	// current is the lease as last written; only run uses it.
+	// current is the lease as last written, asked when the provider was last sent a request; only run uses them.
 	current *coordinationv1.Lease
+	asked   time.Time
 
 	mu      sync.Mutex
 	owner   *metav1.OwnerReference
@@ -70,12 +75,13 @@ func (l *lease) alive() bool {
 // run checks and renews until ctx ends.
 func (l *lease) run(ctx context.Context) error {
 	var renewed time.Time
-	for {
-		l.check(ctx)
+	for again := time.NewTicker(l.interval); ; {
+		began := time.Now()
+		l.check(ctx, began)
 		// A quarter of the duration: three renewals in a row may fail before the node is lost.
-		if l.alive() && time.Since(renewed) >= l.duration/4-l.interval/2 {
+		if l.alive() && began.Sub(renewed) >= l.duration/4-l.interval/2 {
 			if err := l.renew(ctx); err == nil {
-				renewed = time.Now()
+				renewed = began
 			} else if ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "renew node lease")
 			}
@@ -83,14 +89,18 @@ func (l *lease) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(l.interval):
+		case <-again.C:
 		}
 	}
 }
 
-// check asks the provider's API server whether it lives. Any answer of a healthy server counts,
-// also that we may not ask.
-func (l *lease) check(ctx context.Context) {
+// check listens whether the provider's API server lives, and asks it when it is not heard from now on, or has
+// not been asked for long. Any answer of a healthy server counts, also that we may not ask.
+func (l *lease) check(ctx context.Context, now time.Time) {
+	if l.alive() && now.Sub(l.asked) < askedAfter*l.interval && l.peer.Heard(ctx, now) {
+		return
+	}
+	l.asked = now
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	err := l.livez(ctx)

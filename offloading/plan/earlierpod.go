@@ -18,6 +18,10 @@ import (
 // through the caches, and where admission is off, pods deleted here come back no faster.
 const settling = 5 * time.Second
 
+// AnnotationLetGo on a pod says that its labels were taken, for its controller to let it go: all that is
+// left to do is to delete it.
+const AnnotationLetGo = "offloading.liqo.io/let-go"
+
 // Treatment is what becomes of a pod admission did not see.
 type Treatment int
 
@@ -49,6 +53,7 @@ type EarlierPodInput struct {
 // was down. Tolerations of a pod can be added to; nothing else that admission does can be changed.
 //
 //	pod                                        has a controller   treatment
+//	was let go by it                           any                Replace
 //	was admitted, and would be otherwise now   yes                Replace
 //	was admitted to less than it would be now  no                 Tell
 //	differs in nothing                         any                Leave
@@ -67,6 +72,9 @@ func (in EarlierPodInput) treatment() Treatment {
 	pod, waits := in.Pod, in.Pod.Spec.NodeName == ""
 	if pod.DeletionTimestamp != nil || !waits && pod.Status.Reason != api.ReasonBackOff {
 		return Leave
+	}
+	if _, letGo := pod.Annotations[AnnotationLetGo]; letGo {
+		return Replace
 	}
 	replaced := Tell
 	if metav1.GetControllerOf(pod) != nil {

@@ -95,7 +95,7 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 			Spec: corev1.PodSpec{
 				ServiceAccountName: api.VirtualKubeletName(vn.Name),
 				ImagePullSecrets:   o.ImagePullSecrets,
-				Tolerations:        o.Tolerations,
+				Tolerations:        slices.Concat(o.Tolerations, soonElsewhere()),
 				Containers:         []corev1.Container{kubeletContainer(vn, o, s)},
 				SecurityContext: &corev1.PodSecurityContext{
 					RunAsNonRoot: new(true), RunAsUser: new(int64(kubeletUser)), RunAsGroup: new(int64(kubeletUser)),
@@ -104,6 +104,16 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 			},
 		},
 	}
+}
+
+// soonElsewhere lets a kubelet leave a lost node after 30 s. Without its kubelet the virtual node is lost,
+// too, and its pods, which go on at the provider, would be evicted after 300 s (Kubernetes' default): at
+// the moment in which Kubernetes would begin to replace the kubelet.
+func soonElsewhere() []corev1.Toleration {
+	leave := func(taint string) corev1.Toleration {
+		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(30))}
+	}
+	return []corev1.Toleration{leave(corev1.TaintNodeNotReady), leave(corev1.TaintNodeUnreachable)}
 }
 
 func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) corev1.Container {

@@ -46,38 +46,38 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.RemoteNamespaceName = name
 	status.Status.ObservedGeneration = in.Root.Generation
 	conditions := map[string]offloadingv1beta1.RemoteNamespaceConditions{}
-	var phases []offloadingv1beta1.NamespacePhase
+	at := map[offloadingv1beta1.NamespacePhase][]string{}
 	pending := in.selected()
 	for i := range in.Maps {
 		m := &in.Maps[i]
 		_, mapped := m.Spec.DesiredMapping[in.Root.Namespace]
-		wanted := mapped || pending[m.Namespace]
+		wanted := mapped || pending[m.Namespace] != ""
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
 			state, _ := stateAt(m, in.Root.Namespace, name)
-			phases = append(phases, state)
+			at[state] = append(at[state], m.Name)
 		}
 	}
-	for range pending {
-		phases = append(phases, "")
+	for _, peer := range pending {
+		at[""] = append(at[""], peer)
 	}
 	status.Status.RemoteNamespacesConditions = conditions
 	if in.Root.DeletionTimestamp != nil {
 		return releasing(in, status)
 	}
-	status.Status.OffloadingPhase = phase(phases)
-	p := told(in.Root, status.Status.OffloadingPhase, name)
+	status.Status.OffloadingPhase = phase(at)
+	p := told(in.Root, status.Status.OffloadingPhase, name, at)
 	p.Status = status
 	return p
 }
 
-// selected are the tenant namespaces of the peers that the request selects.
-func (in NamespaceOffloadingInput) selected() map[string]bool {
-	set := map[string]bool{}
+// selected are the peers that the request selects, by their tenant namespaces.
+func (in NamespaceOffloadingInput) selected() map[string]string {
+	set := map[string]string{}
 	for i, vn := range in.VirtualNodes {
 		if in.Root.DeletionTimestamp == nil && selectsAny(in.Root.Spec, in.VirtualNodes[i:i+1], in.Nodes) {
-			set[vn.Namespace] = true
+			set[vn.Namespace] = vn.Spec.ClusterID
 		}
 	}
 	return set
@@ -104,23 +104,18 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 	return p
 }
 
-// phase sums up the phases of the remote namespaces of all selected peers; "" is one not answered.
-func phase(phases []offloadingv1beta1.NamespacePhase) offloadingv1beta1.OffloadingPhase {
-	count := func(p offloadingv1beta1.NamespacePhase) (n int) {
-		for _, q := range phases {
-			if q == p {
-				n++
-			}
-		}
-		return n
+// phase sums up how the remote namespaces stand, given as the peers by state; "" is not answered.
+func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.OffloadingPhase {
+	all, failed := 0, len(at[offloadingv1beta1.NamespaceCreationLoopBackOff])
+	for _, peers := range at {
+		all += len(peers)
 	}
-	failed := count(offloadingv1beta1.NamespaceCreationLoopBackOff)
 	switch {
-	case len(phases) == 0:
+	case all == 0:
 		return offloadingv1beta1.OffloadingNoClusterSelected
-	case count(offloadingv1beta1.NamespaceAccepted) == len(phases):
+	case len(at[offloadingv1beta1.NamespaceAccepted]) == all:
 		return offloadingv1beta1.OffloadingReady
-	case failed == len(phases):
+	case failed == all:
 		return offloadingv1beta1.OffloadingAllFailed
 	case failed > 0:
 		return offloadingv1beta1.OffloadingSomeFailed
@@ -129,9 +124,18 @@ func phase(phases []offloadingv1beta1.NamespacePhase) offloadingv1beta1.Offloadi
 }
 
 // told is the phase as a verdict: what the user waits for and what can be done about it.
-func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string) ctl.Plan {
+func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
+	at map[offloadingv1beta1.NamespacePhase][]string) ctl.Plan {
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
 		return ctl.Block("RemoteNameInvalid", "%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
+	}
+	peers := func(states ...offloadingv1beta1.NamespacePhase) string {
+		var names []string
+		for _, state := range states {
+			names = append(names, at[state]...)
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
 	}
 	switch p {
 	case offloadingv1beta1.OffloadingNoClusterSelected:
@@ -140,9 +144,11 @@ func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.Offlo
 		}
 		return ctl.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a provider that does")
 	case offloadingv1beta1.OffloadingInProgress:
-		return ctl.Wait(string(p), "waiting for the providers to create namespace %s", name)
+		return ctl.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info peer'",
+			peers("", offloadingv1beta1.NamespaceTerminating), name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
-		return ctl.Wait(string(p), "namespace %s cannot be created everywhere; see remoteNamespacesConditions, and remove what is in its way or offload under another name", name)
+		return ctl.Wait(string(p), "namespace %s cannot be created at %s; see remoteNamespacesConditions, and remove what is in its way or offload under another name",
+			name, peers(offloadingv1beta1.NamespaceCreationLoopBackOff))
 	}
 	return ctl.Plan{}
 }

@@ -57,15 +57,17 @@ func TestAddressesComeBack(t *testing.T) {
 }
 
 // TestQuotaIsNeverExceeded: however many pods are asked for, those admitted fit together, as the
-// API server completes their requests: of their containers, from their limits, or as a whole.
+// API server completes their requests: of their containers, from their limits, or as a whole. None asks for
+// less than nothing to make room for others.
 func TestQuotaIsNeverExceeded(t *testing.T) {
-	milli := func(n uint16) corev1.ResourceList {
+	milli := func(n int) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(n), resource.DecimalSI)}
 	}
-	fits := func(limit uint16, requests []uint16) bool {
-		quota := offloadingv1beta1.QuotaSpec{Resources: milli(limit)}
+	fits := func(limit uint16, requests []int16) bool {
+		quota := offloadingv1beta1.QuotaSpec{Resources: milli(int(limit))}
 		used, asked := corev1.ResourceList{}, int64(0)
-		for i, r := range requests {
+		for i, request := range requests {
+			r := int(request)
 			pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: milli(r)}}}}
 			switch i % 3 {
 			case 1:

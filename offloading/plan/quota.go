@@ -91,6 +91,9 @@ func Refusal(in QuotaInput) string {
 	if in.Quota.Cordoned {
 		return "user is cordoned"
 	}
+	if reason := negative(&in.Pod); reason != "" {
+		return reason
+	}
 	if reason := unbounded(in.Quota.LimitsEnforcement, &in.Pod); reason != "" {
 		return reason
 	}
@@ -98,6 +101,28 @@ func Refusal(in QuotaInput) string {
 	for _, name := range slices.Sorted(maps.Keys(demand)) {
 		if reason := exceeded(name, in.Quota.Resources, in.Used, demand[name]); reason != "" {
 			return reason
+		}
+	}
+	return ""
+}
+
+// negative says of what a pod asks for less than nothing. No API server makes such a pod; a ShadowPod of it would
+// make room for others beyond the quota.
+func negative(pod *corev1.PodSpec) string {
+	asked := []corev1.ResourceRequirements{{Requests: pod.Overhead}}
+	if pod.Resources != nil {
+		asked = append(asked, *pod.Resources)
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		asked = append(asked, c.Resources)
+	}
+	for _, r := range asked {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+			for _, name := range slices.Sorted(maps.Keys(list)) {
+				if amount := list[name]; amount.Sign() < 0 {
+					return fmt.Sprintf("%s of %s is less than nothing", name, amount.String())
+				}
+			}
 		}
 	}
 	return ""

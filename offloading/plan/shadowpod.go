@@ -98,13 +98,17 @@ func (in ShadowPodInput) amend(p *ctl.Plan) {
 			p.After = quotaInterval
 			return
 		}
-		p.Parts = map[string]client.Object{"resize": amended}
+		p.Parts = []ctl.Part{{Subresource: "resize", Object: amended}}
 		return // the next pass has the pod as it is then
 	}
-	if asked := in.Root.Spec.Pod.EphemeralContainers; len(asked) > len(in.Pod.Spec.EphemeralContainers) {
+	for _, asked := range in.Root.Spec.Pod.EphemeralContainers {
+		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == asked.Name }) {
+			continue
+		}
+		// One that is refused does not keep others away; the next pass has those that were granted.
 		amended := in.Pod.DeepCopy()
-		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked[len(amended.Spec.EphemeralContainers):]...)
-		p.Parts = map[string]client.Object{"ephemeralcontainers": amended}
+		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
+		p.Parts = append(p.Parts, ctl.Part{Subresource: "ephemeralcontainers", Object: amended})
 	}
 }
 

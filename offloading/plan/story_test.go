@@ -4,22 +4,16 @@
 package plan_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
@@ -30,10 +24,9 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
 
 // now is what every clock shows in every story.
 var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
@@ -41,43 +34,9 @@ var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
 // TestStories plans for the first document of each story and compares everything that is
 // planned. This cluster is "milan" when it consumes; "rome" provides.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := tell(t, documents(t, archive.Files[0].Data))
-			if *update {
-				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan.yaml", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if len(archive.Files) < 2 {
-				t.Fatal("no expected plan; run with -update")
-			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
-				t.Errorf("plan differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func documents(t *testing.T, text []byte) []client.Object {
-	t.Helper()
-	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
-	var objects []client.Object
-	for _, document := range strings.Split(string(text), "\n---\n") {
-		obj, _, err := decoder.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, document)
-		}
-		objects = append(objects, obj.(client.Object))
-	}
-	return objects
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		s.Expect(t, "plan.yaml", tell(t, story.Objects(t, s.Files[0].Data)))
+	})
 }
 
 // tell decides about the first object, with the others as what was observed.
@@ -87,13 +46,13 @@ func tell(t *testing.T, objects []client.Object) string {
 	switch root := objects[0].(type) {
 	case *corev1.Namespace:
 		if root.Labels[api.LabelTenantNamespace] == "" {
-			return show(t, root, plan.SchedulingLabel(plan.SchedulingLabelInput{Namespace: root, Offloading: first[*offloadingv1beta1.NamespaceOffloading](rest)}))
+			return show(t, root, plan.SchedulingLabel(plan.SchedulingLabelInput{Namespace: root, Offloading: story.First[*offloadingv1beta1.NamespaceOffloading](rest)}))
 		}
 		return show(t, root, plan.NamespaceMap(namespaceMapInput(root, rest)))
 	case *offloadingv1beta1.NamespaceOffloading:
 		return show(t, root, plan.NamespaceOffloading(plan.NamespaceOffloadingInput{
-			ClusterID: "milan", Root: root, Maps: values[*offloadingv1beta1.NamespaceMap](rest),
-			VirtualNodes: values[*offloadingv1beta1.VirtualNode](rest), Dead: dead(rest), Now: now,
+			ClusterID: "milan", Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest),
+			VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Dead: dead(rest), Now: now,
 		}))
 	case *offloadingv1beta1.VirtualNode:
 		return show(t, root, plan.VirtualNode(virtualNodeInput(root, rest)))
@@ -104,7 +63,7 @@ func tell(t *testing.T, objects []client.Object) string {
 	case *offloadingv1beta1.ShadowEndpointSlice:
 		return show(t, root, plan.ShadowEndpointSlice(shadowEndpointSliceInput(root, rest)))
 	case *corev1.Pod:
-		return pod(t, root, first[*offloadingv1beta1.NamespaceOffloading](rest), first[*corev1.PersistentVolumeClaim](rest) != nil)
+		return pod(t, root, story.First[*offloadingv1beta1.NamespaceOffloading](rest), story.First[*corev1.PersistentVolumeClaim](rest) != nil)
 	case *corev1.Node:
 		return node(t, root, rest)
 	}
@@ -115,9 +74,9 @@ func tell(t *testing.T, objects []client.Object) string {
 func namespaceMapInput(root *corev1.Namespace, rest []client.Object) plan.NamespaceMapInput {
 	in := plan.NamespaceMapInput{
 		ClusterID: "milan", Namespace: *root, Nodes: map[string]corev1.Node{},
-		VirtualNodes: values[*offloadingv1beta1.VirtualNode](rest), Offloadings: values[*offloadingv1beta1.NamespaceOffloading](rest),
+		VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Offloadings: story.Values[*offloadingv1beta1.NamespaceOffloading](rest),
 	}
-	for _, n := range values[*corev1.Node](rest) {
+	for _, n := range story.Values[*corev1.Node](rest) {
 		in.Nodes[n.Name] = n
 	}
 	return in
@@ -127,13 +86,13 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 	in := plan.VirtualNodeInput{
 		Root: root, Now: now, Last: true, Dead: dead(rest)[root.Spec.ClusterID],
 		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", PodCIDRs: []string{"10.10.0.0/16"}, ReflectIPs: true, Storage: true},
-		Options: first[*offloadingv1beta1.VkOptionsTemplate](rest), Node: first[*corev1.Node](rest),
-		Deployment: first[*appsv1.Deployment](rest), Leases: values[*coordinationv1.Lease](rest),
+		Options: story.First[*offloadingv1beta1.VkOptionsTemplate](rest), Node: story.First[*corev1.Node](rest),
+		Deployment: story.First[*appsv1.Deployment](rest), Leases: story.Values[*coordinationv1.Lease](rest),
 	}
-	if other := first[*offloadingv1beta1.VirtualNode](rest); other != nil {
+	if other := story.First[*offloadingv1beta1.VirtualNode](rest); other != nil {
 		in.Namesake = other.Namespace
 	}
-	for _, p := range values[*corev1.Pod](rest) {
+	for _, p := range story.Values[*corev1.Pod](rest) {
 		if p.Labels[api.LabelVirtualNode] != "" {
 			in.KubeletPods = append(in.KubeletPods, p)
 		} else {
@@ -145,7 +104,7 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 
 func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.Object) plan.RemoteNamespacesInput {
 	in := plan.RemoteNamespacesInput{Root: root, PodSecurity: "baseline", LiqoNamespace: "liqo", Namespaces: map[string]corev1.Namespace{}}
-	for _, ns := range values[*corev1.Namespace](rest) {
+	for _, ns := range story.Values[*corev1.Namespace](rest) {
 		in.Namespaces[ns.Name] = ns
 	}
 	in.Tenant = in.Namespaces[root.Namespace]
@@ -154,10 +113,10 @@ func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.O
 
 // shadowPodInput counts as used what the other ShadowPods of a story ask for.
 func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) plan.ShadowPodInput {
-	in := plan.ShadowPodInput{Root: root, Now: now, Pod: first[*corev1.Pod](rest), Configuration: first[*networkingv1beta1.Configuration](rest)}
-	if quota := first[*offloadingv1beta1.Quota](rest); quota != nil {
+	in := plan.ShadowPodInput{Root: root, Now: now, Pod: story.First[*corev1.Pod](rest), Configuration: story.First[*networkingv1beta1.Configuration](rest)}
+	if quota := story.First[*offloadingv1beta1.Quota](rest); quota != nil {
 		used := corev1.ResourceList{}
-		for _, other := range values[*offloadingv1beta1.ShadowPod](rest) {
+		for _, other := range story.Values[*offloadingv1beta1.ShadowPod](rest) {
 			plan.Add(used, plan.Demand(&other.Spec.Pod))
 		}
 		in.Refusal = plan.Refusal(plan.QuotaInput{Quota: quota.Spec, Used: used, Pod: root.Spec.Pod})
@@ -167,10 +126,10 @@ func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) pla
 
 func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest []client.Object) plan.ShadowEndpointSliceInput {
 	in := plan.ShadowEndpointSliceInput{Root: root, Origin: "milan", Configurations: map[string]networkingv1beta1.Configuration{}}
-	for _, c := range values[*networkingv1beta1.Configuration](rest) {
+	for _, c := range story.Values[*networkingv1beta1.Configuration](rest) {
 		in.Configurations[c.Labels[api.LabelRemoteClusterID]] = c
 	}
-	for _, c := range values[*networkingv1beta1.Connection](rest) {
+	for _, c := range story.Values[*networkingv1beta1.Connection](rest) {
 		in.Down = in.Down || c.Status.Value != networkingv1beta1.Connected
 	}
 	return in
@@ -200,7 +159,7 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 // With pods it shows what becomes of those without a place.
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
-	if pods := values[*corev1.Pod](rest); len(pods) > 0 {
+	if pods := story.Values[*corev1.Pod](rest); len(pods) > 0 {
 		p := plan.Unplaced(plan.UnplacedInput{Node: root, Pods: pods, Now: now})
 		out := map[string]any{"taints": p.Taints, "after": p.After.String()}
 		for _, pod := range p.Replace {
@@ -209,7 +168,7 @@ func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 		return text(t, out)
 	}
 	in := plan.NodeInput{
-		VirtualNode: first[*offloadingv1beta1.VirtualNode](rest), Peer: first[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
+		VirtualNode: story.First[*offloadingv1beta1.VirtualNode](rest), Peer: story.First[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
 		Address: "10.10.1.7", Port: 10250, Version: "v1.35.4", Now: now,
 	}
 	if root.UID != "" {
@@ -231,8 +190,8 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 	for _, obj := range p.Objects {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
 	}
-	for name, obj := range p.Parts {
-		out["parts"] = map[string]any{name: content(t, obj)["spec"]}
+	for _, part := range p.Parts {
+		out["parts"] = append(list(out["parts"]), map[string]any{part.Subresource: content(t, part.Object)["spec"]})
 	}
 	for _, obj := range p.Delete {
 		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))
@@ -305,31 +264,8 @@ func dropEmpty(m map[string]any) {
 
 func dead(objects []client.Object) map[string]bool {
 	out := map[string]bool{}
-	for _, fc := range values[*corev1beta1.ForeignCluster](objects) {
+	for _, fc := range story.Values[*corev1beta1.ForeignCluster](objects) {
 		out[fc.Spec.ClusterID] = fc.Annotations[api.AnnotationPermanentlyUnreachable] == api.True
-	}
-	return out
-}
-
-func first[P client.Object](objects []client.Object) P {
-	var none P
-	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
-			return p
-		}
-	}
-	return none
-}
-
-func values[P interface {
-	*T
-	client.Object
-}, T any](objects []client.Object) []T {
-	var out []T
-	for _, obj := range slices.Clone(objects) {
-		if p, ok := obj.(P); ok {
-			out = append(out, *p)
-		}
 	}
 	return out
 }

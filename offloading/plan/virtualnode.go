@@ -293,12 +293,23 @@ type CordonInput struct {
 	VirtualNode *offloadingv1beta1.VirtualNode
 }
 
-// Cordon plans that no new pods come to the node of a virtual node that is to have none.
+// annotationCordoned on a Node says that it was cordoned here, not by a user.
+const annotationCordoned = "offloading.liqo.io/cordoned"
+
+// Cordon plans that no new pods come to the node of a virtual node that is to have none, and that they
+// come again if it is to have one after all. What a user cordoned stays so.
 func Cordon(in CordonInput) ctl.Plan {
-	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil || HasNode(in.VirtualNode) {
+	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil {
 		return ctl.Plan{}
 	}
 	filled := in.Node.DeepCopy()
-	filled.Spec.Unschedulable = true
+	switch _, ours := filled.Annotations[annotationCordoned]; {
+	case !HasNode(in.VirtualNode) && !filled.Spec.Unschedulable:
+		filled.Spec.Unschedulable = true
+		metav1.SetMetaDataAnnotation(&filled.ObjectMeta, annotationCordoned, api.True)
+	case HasNode(in.VirtualNode) && ours:
+		filled.Spec.Unschedulable = false
+		delete(filled.Annotations, annotationCordoned)
+	}
 	return ctl.Plan{Fill: filled}
 }

@@ -4,19 +4,14 @@
 package plan_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -25,64 +20,34 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/peering/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected status of the stories")
 
 // TestStories sums up the peer "rome" out of the objects of each story. The last probe of its
 // API server is in the annotation "probe" of the ForeignCluster, the modules that are not
 // installed in the annotation "without".
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := tell(t, plan.ForeignCluster(input(t, string(archive.Files[0].Data))))
-			if *update {
-				archive.Files = append(archive.Files[:1], txtar.File{Name: "status.yaml", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if len(archive.Files) < 2 {
-				t.Fatal("no expected status; run with -update")
-			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
-				t.Errorf("status differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		s.Expect(t, "status.yaml", tell(t, plan.ForeignCluster(input(t, s))))
+	})
 }
 
 // TestSummaryIsStable: summing up again what was written changes nothing, whatever the time.
 func TestSummaryIsStable(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := input(t, string(archive.Files[0].Data))
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		in := input(t, s)
 		if in.Root.DeletionTimestamp != nil {
-			continue
+			return
 		}
 		first := tell(t, plan.ForeignCluster(in))
 		in.Root.Status = plan.ForeignCluster(in).Status.(*corev1beta1.ForeignCluster).Status
 		in.Now = in.Now.Add(time.Hour)
 		if diff := cmp.Diff(first, tell(t, plan.ForeignCluster(in))); diff != "" {
-			t.Errorf("%s: the second status differs (-first +second):\n%s", file, diff)
+			t.Errorf("the second status differs (-first +second):\n%s", diff)
 		}
-	}
+	})
 }
 
 // FuzzKubeconfig: users write these Secrets by hand.
@@ -118,19 +83,14 @@ func tell(t *testing.T, p ctl.Plan) string {
 }
 
 // input sorts the documents of a story into what Gather reads.
-func input(t *testing.T, documents string) plan.Input {
+func input(t *testing.T, s *story.Story) plan.Input {
 	t.Helper()
 	in := plan.Input{
 		Modules:     plan.Modules{Networking: true, Authentication: true, Offloading: true},
 		Deployments: map[types.NamespacedName]*appsv1.Deployment{},
 		Now:         time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC),
 	}
-	decoder := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer()
-	for document := range strings.SplitSeq(documents, "\n---\n") {
-		obj, _, err := decoder.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, document)
-		}
+	for _, obj := range story.Objects(t, s.Files[0].Data) {
 		switch obj := obj.(type) {
 		case *corev1beta1.ForeignCluster:
 			in.Root = obj

@@ -74,7 +74,7 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 // keeps an endpoint from being among them.
 func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint, direct map[string][]string, unreachable error) {
 	direct = map[string][]string{}
-	owners := map[netip.Addr]string{}
+	owners := homeAddresses(home, v)
 	for _, in := range home.Endpoints {
 		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
 			continue
@@ -99,9 +99,25 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	return out, direct, unreachable
 }
 
+// homeAddresses are those that stand for home, with whatever is not at a further provider.
+func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]string {
+	owners := map[netip.Addr]string{}
+	for _, in := range home.Endpoints {
+		if in.NodeName != nil && v.OtherNodes[*in.NodeName] != "" {
+			continue
+		}
+		for _, text := range in.Addresses {
+			if addr, err := netip.ParseAddr(text); err == nil {
+				owners[addr] = v.Consumer
+			}
+		}
+	}
+	return owners
+}
+
 // directAddresses are the addresses a pod at a further provider has there, and that provider, if
-// the user wants the two to talk directly. An address that would be taken for that of a home pod,
-// or of a pod at another provider, cannot be sent: that pod is reached through home.
+// the user wants the two to talk directly. An address that would be taken for that of a home pod of the
+// slice, or of a pod at another provider, cannot be sent: that pod is reached through home.
 func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]string) (addresses []string, at string) {
 	if in.NodeName == nil || v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
 		return nil, ""
@@ -113,7 +129,7 @@ func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]stri
 			return nil, ""
 		}
 		addr = Addr(v.OtherPods[at], addr)
-		if owner := owners[addr]; atHome(v.HomePods, addr) || owner != "" && owner != at {
+		if owner := owners[addr]; v.external(addr) || owner != "" && owner != at {
 			return nil, ""
 		}
 		owners[addr] = at

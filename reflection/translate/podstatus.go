@@ -6,12 +6,15 @@ package translate
 import (
 	"encoding/json"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // Reasons shown in the status of a home pod.
@@ -40,6 +43,7 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	any             mapped      removed there   –                stays, not ready: another will be made
 //	any             mapped      kubelet spoke   –                the remote status, translated
 //	any             mapped      none            finished         that phase, RemotePodTerminated
+//	any             mapped      none            is refused       Pending, without a place
 //	ran to its end  mapped      none            is gone          Failed, RemotePodTerminated
 //	any             mapped      none or silent  anything else    stays
 //
@@ -60,10 +64,12 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 		notOffloaded(&out.Status)
 	case remote != nil && replaced(home, shadow, remote):
 		negateReady(out.Status.Conditions, reasonReplaced, "the provider removes the pod and makes it anew")
-	case remote != nil && told(remote):
+	case remote != nil && told(home, remote):
 		pullStatus(out, remote, v)
 	case remote == nil && shadow != nil && ended(shadow.Status.Phase):
 		terminated(&out.Status, shadow.Status.Phase)
+	case remote == nil && refusal(shadow) != nil:
+		refused(&out.Status, refusal(shadow).Message, refusal(shadow).LastTransitionTime)
 	case remote == nil && shadow == nil && ranOnce(home):
 		terminated(&out.Status, corev1.PodFailed)
 	case out.Status.Reason == api.ReasonBackOff:
@@ -131,13 +137,48 @@ func terminated(s *corev1.PodStatus, phase corev1.PodPhase) {
 	negate(s.Conditions, reasonRemoteTerminated)
 }
 
+// refusal is what the provider says of a ShadowPod it makes no pod of; nil is nothing.
+func refusal(shadow *offv1beta1.ShadowPod) *metav1.Condition {
+	if shadow == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(shadow.Status.Conditions, ctl.ConditionStalled)
+}
+
+// PodRefused is a home pod of which the provider makes none, with what it says.
+func PodRefused(home *corev1.Pod, message string, now time.Time) *corev1.Pod {
+	out := home.DeepCopy()
+	refused(&out.Status, message, metav1.NewTime(now).Rfc3339Copy())
+	return out
+}
+
+// refused is the status of a pod that has no place at the provider, whoever there says so: a quota, a
+// policy, a webhook. What becomes of it is decided as if the scheduler there had said it.
+func refused(s *corev1.PodStatus, message string, since metav1.Time) {
+	s.Phase = corev1.PodPending
+	negate(s.Conditions, corev1.PodReasonUnschedulable)
+	scheduled := condition(s.Conditions, corev1.PodScheduled)
+	if scheduled == nil {
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodScheduled})
+		scheduled = &s.Conditions[len(s.Conditions)-1]
+	}
+	if scheduled.Status != corev1.ConditionFalse {
+		scheduled.Status, scheduled.LastTransitionTime = corev1.ConditionFalse, since
+	}
+	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, message
+}
+
 // told says whether a remote status holds more than that the pod exists and has a node, which
 // the home pod shows already.
-func told(remote *corev1.Pod) bool {
+func told(home, remote *corev1.Pod) bool {
 	if remote.Status.StartTime != nil || remote.Status.Phase != corev1.PodPending {
 		return remote.Status.Phase != ""
 	}
-	scheduled := condition(remote.Status.Conditions, corev1.PodScheduled)
+	return placeless(remote) || placeless(home) && condition(remote.Status.Conditions, corev1.PodScheduled) != nil
+}
+
+func placeless(pod *corev1.Pod) bool {
+	scheduled := condition(pod.Status.Conditions, corev1.PodScheduled)
 	return scheduled != nil && scheduled.Status == corev1.ConditionFalse
 }
 

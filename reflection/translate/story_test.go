@@ -4,15 +4,10 @@
 package translate_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -23,66 +18,40 @@ import (
 
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-var update = flag.Bool("update", false, "write what came out into the stories")
-
-// story is one file of testdata. The sections "view", "home", "remote" and "report" are given;
+// given is what one file of testdata says. The sections "view", "home", "remote" and "report" are given;
 // the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a pod's
 // tokens) and "pulled" (the home pod or claim). "none" stands for no object, "unchanged" for the same.
-type story struct {
+type given struct {
 	view                 translate.View
 	home, remote, report runtime.Object
 }
 
-func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories (%v)", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { tell(t, file) })
-	}
-}
+func TestStories(t *testing.T) { story.Each(t, "testdata/*.txtar", tell) }
 
-func tell(t *testing.T, file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := read(t, archive)
-	for i := range archive.Files {
-		section := &archive.Files[i]
-		var got []byte
+func tell(t *testing.T, file *story.Story) {
+	s := read(t, file)
+	for _, section := range file.Files {
 		switch section.Name {
 		case "pushed":
-			got = s.pushed(t)
+			file.Expect(t, section.Name, string(s.pushed(t)))
 		case "tokens":
-			got = show(t, orNil(translate.Tokens(as[*corev1.Pod](s.home), as[*corev1.Secret](s.remote), s.view)), s.remote)
+			tokens := orNil(translate.Tokens(as[*corev1.Pod](s.home), as[*corev1.Secret](s.remote), s.view))
+			file.Expect(t, section.Name, string(show(t, tokens, s.remote)))
 		case "pulled":
-			got = show(t, s.pull(), s.home)
-		default:
-			continue
-		}
-		if *update {
-			section.Data = got
-		} else if diff := cmp.Diff(string(section.Data), string(got)); diff != "" {
-			t.Errorf("%s:\n%s", section.Name, diff)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
+			file.Expect(t, section.Name, string(show(t, s.pull(), s.home)))
 		}
 	}
 }
 
-func read(t *testing.T, archive *txtar.Archive) story {
-	var s story
+func read(t *testing.T, file *story.Story) given {
+	var s given
 	decoder := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer()
 	objects := map[string]*runtime.Object{"home": &s.home, "remote": &s.remote, "report": &s.report}
-	for _, section := range archive.Files {
+	for _, section := range file.Files {
 		if section.Name == "view" {
 			if err := yaml.UnmarshalStrict(section.Data, &s.view); err != nil {
 				t.Fatalf("view: %v", err)
@@ -100,7 +69,7 @@ func read(t *testing.T, archive *txtar.Archive) story {
 }
 
 // pushed translates, and checks that translating again, from what came out, changes nothing.
-func (s story) pushed(t *testing.T) []byte {
+func (s given) pushed(t *testing.T) []byte {
 	out, err := s.push(s.remote)
 	var complaint []byte
 	if err != nil {
@@ -118,7 +87,7 @@ func (s story) pushed(t *testing.T) []byte {
 	return append(complaint, show(t, out, s.remote)...)
 }
 
-func (s story) push(remote runtime.Object) (runtime.Object, error) {
+func (s given) push(remote runtime.Object) (runtime.Object, error) {
 	switch home := s.home.(type) {
 	case *corev1.Pod:
 		return orNil(translate.Pod(home, as[*offv1beta1.ShadowPod](remote), s.view)), nil
@@ -141,7 +110,7 @@ func (s story) push(remote runtime.Object) (runtime.Object, error) {
 	return nil, nil
 }
 
-func (s story) pull() runtime.Object {
+func (s given) pull() runtime.Object {
 	if claim, ok := s.home.(*corev1.PersistentVolumeClaim); ok {
 		return orNil(translate.ClaimStatus(claim, as[*corev1.PersistentVolumeClaim](s.remote), s.view))
 	}

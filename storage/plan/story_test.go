@@ -4,71 +4,29 @@
 package plan_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/storage/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
 
 // TestStories plans for the first document of each story and compares everything that is planned.
 // This cluster is "rome"; "milan" provides. Claims named by a UID back others.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := tell(t, documents(t, archive.Files[0].Data))
-			if *update {
-				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan.yaml", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if len(archive.Files) < 2 {
-				t.Fatal("no expected plan; run with -update")
-			} else if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
-				t.Errorf("plan differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func documents(t *testing.T, text []byte) []client.Object {
-	t.Helper()
-	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
-	var objects []client.Object
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		obj, _, err := decoder.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Fatalf("decode: %v\n%s", err, document)
-		}
-		objects = append(objects, obj.(client.Object))
-	}
-	return objects
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		s.Expect(t, "plan.yaml", tell(t, story.Objects(t, s.Files[0].Data)))
+	})
 }
 
 func tell(t *testing.T, objects []client.Object) string {
@@ -76,14 +34,14 @@ func tell(t *testing.T, objects []client.Object) string {
 	rest := objects[1:]
 	switch root := objects[0].(type) {
 	case *corev1.PersistentVolume:
-		out := show(t, root, plan.Released(plan.ReleasedInput{Root: root, Backing: first[*corev1.PersistentVolumeClaim](rest)}))
+		out := show(t, root, plan.Released(plan.ReleasedInput{Root: root, Backing: story.First[*corev1.PersistentVolumeClaim](rest)}))
 		return fmt.Sprintf("removable: %t\n", plan.Removable(root)) + out
 	case *corev1.PersistentVolumeClaim:
 		if root.Namespace == "liqo-storage" {
-			return show(t, root, plan.Unused(plan.UnusedInput{Root: root, Claim: first[*corev1.PersistentVolumeClaim](rest)}))
+			return show(t, root, plan.Unused(plan.UnusedInput{Root: root, Claim: story.First[*corev1.PersistentVolumeClaim](rest)}))
 		}
 		if len(root.Finalizers) > 0 {
-			return text(t, map[string]any{"abandoned": plan.Abandoned(root, values[*offloadingv1beta1.NamespaceMap](rest))})
+			return text(t, map[string]any{"abandoned": plan.Abandoned(root, story.Values[*offloadingv1beta1.NamespaceMap](rest))})
 		}
 		return fmt.Sprintf("provisioning: %t\n", plan.Provisioning(root)) + show(t, root, plan.Claim(claimInput(root, rest)))
 	}
@@ -93,8 +51,8 @@ func tell(t *testing.T, objects []client.Object) string {
 
 func claimInput(root *corev1.PersistentVolumeClaim, rest []client.Object) plan.ClaimInput {
 	in := plan.ClaimInput{
-		Root: root, Node: first[*corev1.Node](rest), Classes: values[*storagev1.StorageClass](rest), Namespace: "liqo-storage",
-		Backing: first[*corev1.PersistentVolumeClaim](rest), Volume: first[*corev1.PersistentVolume](rest),
+		Root: root, Node: story.First[*corev1.Node](rest), Classes: story.Values[*storagev1.StorageClass](rest), Namespace: "liqo-storage",
+		Backing: story.First[*corev1.PersistentVolumeClaim](rest), Volume: story.First[*corev1.PersistentVolume](rest),
 		RealClass: root.Annotations["the story's real class"],
 	}
 	for i := range in.Classes {
@@ -148,27 +106,4 @@ func text(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-func first[P client.Object](objects []client.Object) P {
-	var none P
-	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
-			return p
-		}
-	}
-	return none
-}
-
-func values[P interface {
-	*T
-	client.Object
-}, T any](objects []client.Object) []T {
-	var out []T
-	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
-			out = append(out, *p)
-		}
-	}
-	return out
 }

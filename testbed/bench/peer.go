@@ -10,16 +10,27 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // target of peering: the virtual node takes pods this soon after the command starts.
-const peerTarget = 10.0 // seconds
+const peerTarget = 6.0 // seconds
 
 // peering are the moments of one peering, in seconds since the command started.
-type peering struct{ exit, node, tunnel float64 }
+type peering struct {
+	exit, node, tunnel float64
+	phases             []phaseTime // as the command prints them
+}
+
+// phaseTime is what a part of the command took; parts overlap.
+type phaseTime struct {
+	name    string
+	seconds float64
+}
 
 // measurePeer peers, takes it back, and peers again.
 func measurePeer(ctx context.Context, b *bed) error {
@@ -41,6 +52,9 @@ func measurePeer(ctx context.Context, b *bed) error {
 		b.report.add(figure{Group: "peer", Name: "command ends, " + which, Value: p.exit, Unit: "s"})
 		b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(peerTarget))
 		b.report.add(figure{Group: "peer", Name: "first reply pod to pod, " + which, Value: p.tunnel, Unit: "s"})
+		for _, phase := range p.phases {
+			b.report.add(figure{Group: "peer", Name: "of it " + phase.name + ", " + which, Value: phase.seconds, Unit: "s"})
+		}
 	}
 	return nil
 }
@@ -54,11 +68,24 @@ func (b *bed) unpeer(ctx context.Context) error {
 	return err
 }
 
+// phaseLine is what the command prints of a phase with -v.
+var phaseLine = regexp.MustCompile(`Time of (.+): ([0-9.]+)s,`)
+
 // peer asks for more than any burst needs, so that no scheduler waits for room.
-func (b *bed) peer(ctx context.Context) error {
-	_, err := b.liqoctl(ctx, b.rome, "peer", "--remote-kubeconfig", b.milan.kubeconfig, "--gw-server-service-type", "NodePort",
-		"--cpu", "1000", "--memory", "1000Gi", "--pods", "5000")
-	return err
+func (b *bed) peer(ctx context.Context) ([]phaseTime, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "peer", "-v",
+		"--remote-kubeconfig", b.milan.kubeconfig, "--gw-server-service-type", "NodePort",
+		"--cpu", "1000", "--memory", "1000Gi", "--pods", "5000").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("liqoctl peer: %w\n%s", err, out)
+	}
+	var phases []phaseTime
+	for _, found := range phaseLine.FindAllStringSubmatch(string(out), -1) {
+		phases = append(phases, phaseTime{found[1], number(found[2])})
+	}
+	return phases, nil
 }
 
 // ensurePeered returns when pods can be offloaded and the tunnel carries traffic.
@@ -78,7 +105,7 @@ func (b *bed) timePeering(ctx context.Context) (peering, error) {
 	began := time.Now()
 	var p peering
 	steps := map[*float64]func() error{
-		&p.exit: func() error { return b.peer(ctx) },
+		&p.exit: func() (err error) { p.phases, err = b.peer(ctx); return err },
 		&p.node: func() error {
 			return eventually(ctx, "virtual node is Ready", patience, func() (bool, error) { return b.nodeReady(ctx) })
 		},

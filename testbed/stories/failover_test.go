@@ -235,24 +235,31 @@ func freezeAPIServer(c cluster) func(*testing.T) {
 		if *soak {
 			away = 5 * time.Minute
 		}
-		signal := func(name string) {
-			if out, err := testbed("kill", "--signal", name, c.name, "cp", "kube-apiserver"); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		}
 		before := activeGateway(t, c)
-		signal("STOP")
+		c.signalAPIServer(t, "STOP")
 		time.Sleep(away) // the fault is its length; nobody can be asked meanwhile
-		signal("CONT")
-		eventually(t, "the API server answers", func() (string, bool) {
-			out, err := c.ask("get", "--raw", "/readyz")
-			return out, err == nil
-		})
-		c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		c.signalAPIServer(t, "CONT")
+		c.answersAgain(t)
 		if now := activeGateway(t, c); now.name != before.name {
 			t.Errorf("the tunnel moved from %s to %s", before.name, now.name)
 		}
 	}
+}
+
+func (c cluster) signalAPIServer(t *testing.T, name string) {
+	t.Helper()
+	if out, err := testbed("kill", "--signal", name, c.name, "cp", "kube-apiserver"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func (c cluster) answersAgain(t *testing.T) {
+	t.Helper()
+	eventually(t, "the API server answers", func() (string, bool) {
+		out, err := c.ask("get", "--raw", "/readyz")
+		return out, err == nil
+	})
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
 }
 
 // controllerOn makes the replica of the controller on a node the one that acts.
@@ -280,6 +287,10 @@ func (c cluster) startNode(t *testing.T, node string) {
 	if out, err := testbed("node", "start", c.name, node); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	eventually(t, "pods run on "+node, func() (string, bool) { // the API server may not have noticed that they did not
+		out, err := testbed("exec", c.name, node, "--", "pgrep", "-o", "-x", "-f", "/echo")
+		return out, err == nil
+	})
 	c.kubectl(t, "wait", "node", c.name+"-"+node, "--for=condition=Ready", "--timeout=90s")
 	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
 	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")

@@ -98,6 +98,38 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 	return all.String()
 }
 
+// providerHangs, while rome is peered with milan: milan's API server is stopped in the middle of everything. rome
+// says so, and in full runs its node is given up as that of a kubelet which fell silent.
+func providerHangs(t *testing.T) {
+	const (
+		told    = 40 * time.Second // 15 s until the next look, 6 s of silence before the question, 5 s for it, and a busy machine
+		givenUp = 80 * time.Second // 50 s after the last lease, which is no later than the stop, and a busy machine
+	)
+	milan.signalAPIServer(t, "STOP")
+	defer milan.signalAPIServer(t, "CONT") // also of one that goes on already
+	began := time.Now()
+	says := func(status string) func() (string, bool) {
+		return func() (string, bool) {
+			got, err := rome.ask("get", "foreignclusters", "milan", "-o", `jsonpath={.status.conditions[?(@.type=="APIServerStatus")].status}`)
+			return got, err == nil && got == status
+		}
+	}
+	within(t, told, "rome says that milan does not answer", says("Error"))
+	t.Logf("said after %s", time.Since(began).Round(time.Second))
+	if *soak {
+		within(t, givenUp, "the virtual node is given up", func() (string, bool) {
+			got, err := rome.ask("get", "node", "milan", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+			return got, err == nil && got == "Unknown"
+		})
+		t.Logf("given up after %s", time.Since(began).Round(time.Second))
+	}
+	milan.signalAPIServer(t, "CONT")
+	milan.answersAgain(t)
+	eventually(t, "rome says that milan answers", says("Established"))
+	nodeReady(t)
+	peered(t)
+}
+
 // certificatesRenew, while rome is peered with milan: the test clusters sign for ten minutes, so that all
 // certificates are replaced during these stories. What a user has open stays open.
 func certificatesRenew(t *testing.T) {

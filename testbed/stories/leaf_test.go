@@ -28,9 +28,23 @@ spec: {selector: {app: at-%[1]s}, ports: [{port: 80, targetPort: 8080}]}
 ---
 `
 
+// controlPlane is a pod on a node of turin that has a control plane's taint.
+const controlPlane = `
+apiVersion: v1
+kind: Pod
+metadata: {name: control-plane, namespace: default}
+spec:
+  nodeName: turin-n2
+  terminationGracePeriodSeconds: 0
+  tolerations: [{operator: Exists}]
+  containers:
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, ports: [{containerPort: 8080}]}
+`
+
 // leafToLeaf: pods of rome at two providers that do not know each other reach each other through
 // rome. All three clusters have the same addresses; turin's CNI gives pods addresses that its Nodes
-// do not name, and masquerades what leaves them.
+// do not name, and masquerades what leaves them. One of turin's nodes is a control plane, from whose pods
+// others next door are reached as from any.
 func leafToLeaf(t *testing.T) {
 	image := filepath.Join(root, "bin", "liqo-image.tar")
 	if out, err := testbed("up", "--clusters", "turin", "--nodes", "2", "--cni", "turin=pool", "--image", image, shortLived); err != nil {
@@ -40,6 +54,8 @@ func leafToLeaf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	turin.kubectl(t, "taint", "node", "turin-n2", "node-role.kubernetes.io/control-plane=:NoSchedule")
+	turin.apply(t, controlPlane)
 	if stdout, stderr, code := turin.install(t); code != 0 {
 		t.Fatalf("install on turin: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -58,6 +74,12 @@ func leafToLeaf(t *testing.T) {
 			return got, err == nil && strings.Contains(got, "pod=at-"+to+" ")
 		})
 	}
+	turin.kubectl(t, "wait", "pod/control-plane", "--for=condition=Ready", "--timeout=60s")
+	there := remapped(t, turin, rome, pods(t, rome, "probe", "{.status.podIP}"))[0]
+	eventually(t, "a pod on a control plane of turin reaches one of rome", func() (string, bool) {
+		got, err := turin.ask("exec", "control-plane", "--", "/echo", "get", "-timeout", "2s", "http://"+there+":8080/")
+		return got, err == nil && strings.Contains(got, "pod=probe-")
+	})
 	chain(t, turin)
 	// What one provider loses does not touch the other.
 	rome.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
@@ -71,6 +93,31 @@ func leafToLeaf(t *testing.T) {
 	}
 }
 
+// directly: rome's pods at two providers that are connected with each other reach each other without rome,
+// where their Services say so.
+func directly(t *testing.T, a, b cluster) {
+	t.Helper()
+	direct := func(value string) {
+		rome.kubectl(t, "-n", "leaf", "annotate", "services", "--all", "--overwrite", "liqo.io/use-direct-connections="+value)
+	}
+	address := func(at cluster) []string {
+		return []string{at.kubectl(t, "-n", "leaf-rome", "get", "pod", "at-"+at.name, "-o", "jsonpath={.status.podIP}")}
+	}
+	reach := func(how string, direct bool) {
+		for _, way := range []struct{ from, to cluster }{{a, b}, {b, a}} {
+			source := remapped(t, way.to, way.from, address(way.from))[0]
+			eventually(t, "the pod at "+way.from.name+" reaches the one at "+way.to.name+" "+how, func() (string, bool) {
+				got, err := rome.ask("-n", "leaf", "exec", "at-"+way.from.name, "--", "/echo", "get", "-timeout", "2s", "http://at-"+way.to.name+"/")
+				return got, err == nil && strings.Contains(got, "pod=at-"+way.to.name+" ") && strings.Contains(got, "from="+source+":") == direct
+			})
+		}
+	}
+	direct("true")
+	reach("directly", true)
+	direct("false")
+	reach("through rome", false)
+}
+
 // chain: milan, at which rome's pods run, uses turin as rome does.
 func chain(t *testing.T, turin cluster) {
 	t.Helper()
@@ -81,6 +128,7 @@ func chain(t *testing.T, turin cluster) {
 	for _, consumer := range []string{"rome", "milan"} {
 		turin.sumsUp(t, consumer, takesAll)
 	}
+	directly(t, milan, turin)
 	leave := milan.visits(t, "turin", "leaf") // a namespace of the name that rome offloads, too
 	milan.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
 	turin.sumsUp(t, "milan", stranger)

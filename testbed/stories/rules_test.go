@@ -94,11 +94,11 @@ spec:
 apiVersion: ipam.liqo.io/v1alpha1
 kind: IP
 metadata: {name: outside, namespace: default}
-spec: {ip: %s, masquerade: %t}
+spec: {ip: %s, masquerade: %t, serviceTemplate: {spec: {ports: [{port: 80, targetPort: 18080}]}}}
 `
 
-// externalHostIsReached: milan gives its peers an address for a host outside its pods. The host sees a
-// node of milan as who asks. Without the IP it is not reached.
+// externalHostIsReached: milan gives its peers an address for a host outside its pods, and its own pods a
+// Service. The host sees a node of milan as who asks. Without the IP it is not reached.
 func externalHostIsReached(t *testing.T) {
 	host := nodeAddress(t, milan, "n1")
 	source := pods(t, rome, "probe", "{.metadata.name}")[0]
@@ -112,6 +112,10 @@ func externalHostIsReached(t *testing.T) {
 		addr := external(t, rome, milan, own)
 		eventually(t, fmt.Sprintf("rome reaches the host by %s, masquerade %t", addr, masquerade), func() (string, bool) {
 			got, err := rome.ask("exec", source, "--", "/echo", "get", "-timeout", "2s", "http://"+addr+":18080/")
+			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ")
+		})
+		eventually(t, "milan reaches the host by its Service", func() (string, bool) {
+			got, err := milan.ask("exec", pods(t, milan, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "-timeout", "2s", "http://outside/")
 			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ")
 		})
 		milan.kubectl(t, "delete", "ips.ipam.liqo.io", "outside", "--timeout=30s")

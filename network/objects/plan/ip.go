@@ -49,8 +49,8 @@ func IP(in IPInput) ctl.Plan {
 	if status, ok := plan.Status.(*ipamv1alpha1.IP); ok {
 		granted = status.Status.IP
 	}
-	if addr, err := netip.ParseAddr(granted); err == nil && root.Spec.ServiceTemplate != nil {
-		plan.Objects = serviceFor(root, addr)
+	if granted != "" && root.Spec.ServiceTemplate != nil {
+		plan.Objects = serviceFor(root, target)
 	}
 	return plan
 }
@@ -113,9 +113,10 @@ func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 	return out
 }
 
-// serviceFor is the Service of an IP's template and the EndpointSlice that leads it to the granted
-// address. The Service has no selector: nobody else fills its endpoints.
-func serviceFor(root *ipamv1alpha1.IP, addr netip.Addr) []client.Object {
+// serviceFor is the Service of an IP's template and the EndpointSlice that leads it to the target, as
+// nobody at home is at the granted address. Peers a reflected one leads to that. The Service has no
+// selector: nobody else fills its endpoints.
+func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []client.Object {
 	template := root.Spec.ServiceTemplate
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -131,9 +132,9 @@ func serviceFor(root *ipamv1alpha1.IP, addr netip.Addr) []client.Object {
 			Labels: map[string]string{discoveryv1.LabelServiceName: root.Name, discoveryv1.LabelManagedBy: "ip.ipam.liqo.io"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{target.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 	}
-	if addr.Is6() {
+	if target.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	for _, p := range service.Spec.Ports {

@@ -26,8 +26,8 @@ type NetworkInput struct {
 	Networks []ipamv1alpha1.Network
 	// Pools are where remapped CIDRs are taken, in order of preference.
 	Pools []netip.Prefix
-	// Nodes are the addresses of the cluster's nodes. A peer's CIDR that holds one is remapped:
-	// granting it would send traffic for the node into the tunnel.
+	// Nodes are the addresses of the cluster's nodes and, unless the root has a grant, of its API server.
+	// A peer's CIDR that holds one is remapped: granting it would send traffic for the node into the tunnel.
 	Nodes []netip.Addr
 }
 
@@ -42,8 +42,11 @@ type NetworkInput struct {
 // Networks overlap no other, but those labelled shared may overlap each other.
 func Network(in NetworkInput) ctl.Plan {
 	root := in.Root
-	if root.DeletionTimestamp != nil || root.Status.CIDR != "" {
+	if root.DeletionTimestamp != nil {
 		return ctl.Plan{}
+	}
+	if root.Status.CIDR != "" {
+		return in.holds()
 	}
 	wish, err := netip.ParsePrefix(root.Spec.CIDR)
 	if err != nil {
@@ -64,6 +67,20 @@ func Network(in NetworkInput) ctl.Plan {
 		return grantCIDR(block)
 	}
 	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), wish)
+}
+
+// holds says when a node came to have an address where a peer is seen: nodes send there what is for it.
+func (in NetworkInput) holds() ctl.Plan {
+	granted, err := netip.ParsePrefix(in.Root.Status.CIDR)
+	if err != nil || in.Root.Labels[api.LabelRemoteClusterID] == "" {
+		return ctl.Plan{} // nodes may have addresses of this cluster's own CIDRs
+	}
+	for _, node := range in.Nodes {
+		if granted.Contains(node) {
+			return ctl.Block("NodeInside", "the peer is seen at %s, where the node of address %s is now: it cannot be reached; delete this Network, and it comes back with another CIDR", granted, node)
+		}
+	}
+	return ctl.Plan{}
 }
 
 // grantExact grants the wished CIDR or nothing.

@@ -5,18 +5,14 @@ package plan
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,38 +27,21 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected plans of the stories")
 
 // TestObjects tells the stories of testdata/objects: root.yaml is the object a controller looks at,
 // world.yaml everything else, plan.yaml what is planned.
 func TestObjects(t *testing.T) {
-	files, err := filepath.Glob("testdata/objects/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("find stories: %v, %d files", err, len(files))
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			story, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			root, world := section(t, story, "root.yaml")[0], section(t, story, "world.yaml")
-			got := printed(t, planned(t, root, world))
-			if again := printed(t, planned(t, root, world)); again != got {
-				t.Errorf("the second plan differs: %s", cmp.Diff(got, again))
-			}
-			keepsWhatItGranted(t, root, world)
-			if *update {
-				rewrite(t, file, story, got)
-				return
-			}
-			if diff := cmp.Diff(string(content(story, "plan.yaml")), got); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
-		})
-	}
+	story.Each(t, "testdata/objects/*.txtar", func(t *testing.T, s *story.Story) {
+		root, world := section(t, s, "root.yaml")[0], section(t, s, "world.yaml")
+		got := printed(t, planned(t, root, world))
+		if again := printed(t, planned(t, root, world)); again != got {
+			t.Errorf("the second plan differs: %s", cmp.Diff(got, again))
+		}
+		keepsWhatItGranted(t, root, world)
+		s.Expect(t, "plan.yaml", got)
+	})
 }
 
 // keepsWhatItGranted drops one input after the other: no plan may be complete and lack an object it
@@ -215,11 +194,11 @@ func asUnstructured(t *testing.T, obj client.Object) *unstructured.Unstructured 
 
 // section reads the objects of a file. Templates and kinds of others stay untyped: types would
 // lose the keys with a question mark.
-func section(t *testing.T, story *txtar.Archive, name string) []client.Object {
+func section(t *testing.T, s *story.Story, name string) []client.Object {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
 	var list []client.Object
-	for _, doc := range strings.Split("\n"+string(content(story, name)), "\n---\n") {
+	for _, doc := range strings.Split("\n"+string(s.Part(name)), "\n---\n") {
 		if strings.TrimSpace(doc) == "" {
 			continue
 		}
@@ -238,24 +217,6 @@ func section(t *testing.T, story *txtar.Archive, name string) []client.Object {
 		list = append(list, obj.(client.Object))
 	}
 	return list
-}
-
-func content(story *txtar.Archive, name string) []byte {
-	for _, f := range story.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
-
-func rewrite(t *testing.T, path string, story *txtar.Archive, plan string) {
-	t.Helper()
-	story.Files = slices.DeleteFunc(story.Files, func(f txtar.File) bool { return f.Name == "plan.yaml" })
-	story.Files = append(story.Files, txtar.File{Name: "plan.yaml", Data: []byte(plan)})
-	if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // printed is a plan as text: the verdict, then every object with a line that says what for.

@@ -1,0 +1,27 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote_test
+
+import (
+	"testing"
+
+	"github.com/liqo-go/liqo/internal/remote"
+)
+
+// FuzzKubeconfig: whoever may write a Secret of an identity makes us run nothing and read no file.
+func FuzzKubeconfig(f *testing.F) {
+	f.Add(kubeconfig("https://192.0.2.1:6443", "proxy-url: http://10.70.0.1:8118", "token: one"))
+	f.Add(kubeconfig("https://x", "certificate-authority: /etc/passwd", "exec: {command: sh}"))
+	f.Add([]byte(`{"contexts": [{"name": ""}], "current-context": ""}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		peer, err := remote.New(data)
+		if err != nil {
+			return
+		}
+		c := peer.Credentials()
+		if c.ExecProvider != nil || c.AuthProvider != nil || c.BearerTokenFile != "" || c.CAFile+c.CertFile+c.KeyFile != "" || peer.Config().Host == "" {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package story holds pure functions to what files under testdata say: txtar archives whose first
+// parts are YAML that goes in, and whose others are what must come out. Only tests import it.
+package story
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api/scheme"
+)
+
+var update = flag.Bool("update", false, "rewrite what the stories expect")
+
+// Story is one archive.
+type Story struct {
+	txtar.Archive
+	file string
+}
+
+// Each runs tell as a subtest for every archive a pattern matches. With -update the archive is
+// written back as tell left it.
+func Each(t *testing.T, pattern string, tell func(t *testing.T, s *Story)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories match %s: %v", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &Story{*archive, file}
+			tell(t, s)
+			s.save(t)
+		})
+	}
+}
+
+func (s *Story) save(t *testing.T) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	if err := os.WriteFile(s.file, txtar.Format(&s.Archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Part is the text of a part; nil if there is none.
+func (s *Story) Part(name string) []byte {
+	if i := s.find(name); i >= 0 {
+		return s.Files[i].Data
+	}
+	return nil
+}
+
+func (s *Story) find(name string) int {
+	return slices.IndexFunc(s.Files, func(f txtar.File) bool { return f.Name == name })
+}
+
+// Expect fails the test unless a part is what came out. With -update it becomes it.
+func (s *Story) Expect(t *testing.T, name, got string) {
+	t.Helper()
+	i := s.find(name)
+	switch {
+	case *update && i < 0:
+		s.Files = append(s.Files, txtar.File{Name: name, Data: []byte(got)})
+	case *update:
+		s.Files[i].Data = []byte(got)
+	case i < 0:
+		t.Fatalf("the story has no %s; run with -update", name)
+	default:
+		if diff := cmp.Diff(string(s.Files[i].Data), got); diff != "" {
+			t.Errorf("%s differs (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// File is Expect for a file of its own.
+func File(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+// Objects decodes documents of YAML. A field the type does not have is an error.
+func Objects(t *testing.T, text []byte) []client.Object {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
+	var objects []client.Object
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		obj, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("decode: %v\n%s", err, document)
+		}
+		objects = append(objects, obj.(client.Object))
+	}
+	return objects
+}
+
+// First is the first object of a type, nil if there is none.
+func First[P client.Object](objects []client.Object) P {
+	var none P
+	for _, obj := range objects {
+		if p, ok := obj.(P); ok {
+			return p
+		}
+	}
+	return none
+}
+
+// Values are the objects of a type.
+func Values[P interface {
+	*T
+	client.Object
+}, T any](objects []client.Object) []T {
+	var out []T
+	for _, obj := range objects {
+		if p, ok := obj.(P); ok {
+			out = append(out, *p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet_test
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/offloading/kubelet"
+)
+
+// TestLeaseFollowsTheProvider: a provider that lives is heard more often than asked, and from when it
+// freezes the lease of the node is not renewed, no later than if it had been asked.
+func TestLeaseFollowsTheProvider(t *testing.T) {
+	server := apitest.Start(t)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, c, home()...)
+	create(t, c, rights(t)...)
+	var asked atomic.Int32
+	provider := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	provider.EnableHTTP2 = true
+	provider.StartTLS()
+	t.Cleanup(provider.Close)
+	way := newWire(t, provider.Listener.Addr().String())
+
+	f := kubelet.NewFlags()
+	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP, f.TenantNamespace = "milan", "rome", "rome", "127.0.0.1", "tenant-rome"
+	f.ListenPort, f.CertificateType = uint16(freePort(t)), kubelet.CertificateSelfSigned
+	f.NodePingInterval, f.NodeLeaseDuration, f.NodePingTimeout = 6*time.Second, 24*time.Second, time.Second
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw})
+	there := &rest.Config{Host: "https://" + way.listener.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- kubelet.RunNode(ctx, kubelet.Options{Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, there)})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("node: %v", err)
+		}
+	})
+
+	lease, renewals := &coordinationv1.Lease{}, 0
+	// renewed waits until the lease is renewed, or tells that it is not any more.
+	renewed := func(patience time.Duration) bool {
+		before := lease.Spec.RenewTime
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			err := c.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "rome"}, lease)
+			return err == nil && !lease.Spec.RenewTime.Equal(before), client.IgnoreNotFound(err)
+		})
+		return err == nil
+	}
+	for ; renewals < 3; renewals++ {
+		if !renewed(time.Minute) {
+			t.Fatalf("the lease was renewed %d times and then no more, while the provider lives", renewals)
+		}
+	}
+	if n := int(asked.Load()); n >= renewals {
+		t.Errorf("the provider was asked %d times for %d renewals", n, renewals)
+	}
+	way.freeze(t)
+	frozen := time.Now()
+	for renewed(2 * f.NodePingInterval) {
+		// What was heard before may still be written: less than an interval, on the busiest machine.
+		if late := lease.Spec.RenewTime.Sub(frozen); late > f.NodePingInterval/2 {
+			t.Fatalf("the lease was renewed %s after the provider froze", late)
+		}
+	}
+}

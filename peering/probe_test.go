@@ -1,0 +1,64 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// TestPeerThatIsHeardIsAskedSeldom: an open connection tells that it lives, and its end is noticed.
+func TestPeerThatIsHeardIsAskedSeldom(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "c",
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "c"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {
+			Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"c": {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProber(time.Second, 5*time.Second)
+	const looks = 8
+	for range looks {
+		outcome, after := p.look(t.Context(), "rome", text)
+		for outcome == nil {
+			<-time.After(probeSoon)
+			outcome, after = p.look(t.Context(), "rome", text)
+		}
+		if !outcome.Alive {
+			t.Fatalf("a peer that lives is not alive: %s", outcome.Message)
+		}
+		<-time.After(after)
+	}
+	if n := int(asked.Load()); n == 0 || n > looks/2 {
+		t.Errorf("asked %d times in %d looks", n, looks)
+	}
+	server.CloseClientConnections()
+	server.Close()
+	for began := time.Now(); ; {
+		outcome, after := p.look(t.Context(), "rome", text)
+		if !outcome.Alive {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatal("a peer that is gone is alive")
+		}
+		<-time.After(after)
+	}
+}

@@ -1,0 +1,235 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// steady is what a loss must not harm: a Deployment that stays next door, one that leaves a lost node soon,
+// a Job that ends while nobody at home can see it, and a Service over both Deployments.
+const steady = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: stays, namespace: steady}
+spec:
+  selector: {matchLabels: {app: stays}}
+  template:
+    metadata: {labels: {app: stays, answers: "yes"}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      nodeSelector: {liqo.io/type: virtual-node}
+      tolerations:
+      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 600}
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 600}
+      containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: moves, namespace: steady}
+spec:
+  selector: {matchLabels: {app: moves}}
+  template:
+    metadata: {labels: {app: moves, answers: "yes"}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      tolerations:
+      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+      containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: ends, namespace: steady}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {liqo.io/type: virtual-node}
+      containers: [{name: main, image: "testbed.local/shell:1", imagePullPolicy: Never, args: [-c, "sleep 30"]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: steady, namespace: steady}
+spec: {selector: {answers: "yes"}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+// loss takes a provider away from its consumer.
+type loss struct {
+	claim        string
+	happen, mend func(t *testing.T)
+	// silent says that the provider cannot be asked meanwhile.
+	silent bool
+}
+
+// losses are survived: a link that is cut, in full runs also a provider whose API server is away.
+func lossesAreSurvived(t *testing.T) {
+	all := []loss{{
+		claim:  "the link is cut",
+		happen: func(t *testing.T) { onTestbed(t, "link", "cut", "rome", "milan") },
+		mend:   func(t *testing.T) { onTestbed(t, "link", "heal", "rome", "milan") },
+	}}
+	if *soak {
+		all = append(all, loss{
+			claim:  "the provider's API server is away",
+			happen: func(t *testing.T) { onTestbed(t, "kill", "--signal", "STOP", "milan", "cp", "kube-apiserver") },
+			mend:   func(t *testing.T) { onTestbed(t, "kill", "--signal", "CONT", "milan", "cp", "kube-apiserver") },
+			silent: true,
+		})
+	}
+	for _, l := range all {
+		t.Run(l.claim, l.isSurvived)
+	}
+	if *soak {
+		t.Run("a node of the consumer is lost", consumersNodeIsLost)
+		t.Run("a node of the provider is lost", providersNodeIsLost)
+	}
+}
+
+func (l loss) isSurvived(t *testing.T) {
+	began := settle(t)
+	uid := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}")
+	t.Cleanup(func() { l.mend(t) }) // also when something fails; twice does no harm
+	l.happen(t)
+	eventually(t, "the node is lost", func() (string, bool) {
+		got, err := rome.ask("get", "node", "milan", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		return got, err == nil && got != "True"
+	})
+	answering(t, rome, "steady", "milan", "false")
+	t.Logf("the node is lost after %s", time.Since(began).Round(time.Second))
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=90s")
+	if !l.silent {
+		l.providerGoesOn(t)
+	}
+	l.mend(t)
+	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", "--timeout=90s")
+	rome.kubectl(t, "-n", "steady", "wait", "job/ends", "--for=condition=Complete", "--timeout=90s")
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", "--timeout=90s")
+	answering(t, rome, "steady", "milan", "true")
+	answering(t, milan, "steady-rome", "rome", "true")
+	if now := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}"); now != uid {
+		t.Errorf("the pod that stays was %s and is %s", uid, now)
+	}
+	// One pod of each, wherever; what was evicted has ended on both sides, and what had ended did not begin again.
+	eventually(t, "nothing is there twice", func() (string, bool) {
+		home, err := rome.ask("-n", "steady", "get", "pods", "--no-headers", "-o", "custom-columns=:.metadata.labels.app,:.spec.nodeName,:.status.phase")
+		if err != nil {
+			return home, false
+		}
+		there, err := milan.ask("-n", "steady-rome", "get", "pods", "-o", "jsonpath={.items[*].metadata.labels.app}")
+		lines := strings.Split(home, "\n")
+		return home + "\n" + there, err == nil && len(lines) == 3 && strings.Count(home, "Succeeded") == 1 &&
+			strings.Count(home, "Running") == 2 && there == "stays"
+	})
+	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=60s")
+}
+
+// settle makes what a loss must not harm, runs it next door, and returns when.
+func settle(t *testing.T) time.Time {
+	t.Helper()
+	rome.kubectl(t, "create", "namespace", "steady")
+	rome.must(t, "offload", "namespace", "steady")
+	rome.kubectl(t, "cordon", "rome-n1", "rome-n2")
+	rome.apply(t, steady)
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", "--timeout=60s")
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=60s")
+	rome.kubectl(t, "uncordon", "rome-n1", "rome-n2")
+	rome.kubectl(t, "-n", "steady", "wait", "pod", "-l", "job-name=ends", "--for=jsonpath={.status.startTime}", "--timeout=60s")
+	answering(t, rome, "steady", "milan", "true")
+	return time.Now()
+}
+
+// providerGoesOn while home is away: what is deleted is made anew unless it had ended, and the endpoints of
+// home are not ready.
+func (l loss) providerGoesOn(t *testing.T) {
+	t.Helper()
+	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "app=stays", "--timeout=60s")
+	eventually(t, "the pod is made anew without home", func() (string, bool) {
+		got, err := milan.ask("-n", "steady-rome", "get", "pods", "-l", "app=stays", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+		return got, err == nil && got == "True"
+	})
+	milan.kubectl(t, "-n", "steady-rome", "wait", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+	eventually(t, "the provider knows how the Job's pod ended", func() (string, bool) {
+		got, err := milan.ask("-n", "steady-rome", "get", "shadowpods", "-l", "batch.kubernetes.io/job-name=ends", "-o", "jsonpath={.items[*].status.phase}")
+		return got, err == nil && got == "Succeeded"
+	})
+	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--timeout=60s")
+	answering(t, milan, "shop-rome", "rome", "false")
+}
+
+// answering waits until all endpoints of a namespace that are in a cluster are ready, or none of them is.
+func answering(t *testing.T, c cluster, namespace, node, ready string) {
+	t.Helper()
+	eventually(t, c.name+": endpoints of "+namespace+" on "+node+" are ready: "+ready, func() (string, bool) {
+		got, err := c.ask("-n", namespace, "get", "endpointslices", "-o",
+			`jsonpath={range .items[*].endpoints[?(@.nodeName=="`+node+`")]}{.conditions.ready} {end}`)
+		all := strings.Fields(got)
+		return got, err == nil && len(all) > 0 && strings.Count(got, ready) == len(all)
+	})
+}
+
+// providersNodeIsLost: with the node failure controller, pods of consumers on a lost node are made anew on
+// another one, and stay the same pods at home.
+func providersNodeIsLost(t *testing.T) {
+	controller := func(lost string) {
+		milan.must(t, "install", "--cluster-id", milan.name, "--pod-cidr", podCIDR, "--service-cidr", services, "--api-server-url", milan.api,
+			"--set", "pullPolicy=Never", "--set", "controllerManager.config.enableNodeFailureController="+lost)
+		milan.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+	}
+	stays := activeGateway(t, milan).node // without it there is no way to the provider
+	before := map[string]string{"milan-n1": "milan-n2", "milan-n2": "milan-n1"}[stays]
+	milan.kubectl(t, "cordon", before)
+	controller("true")
+	milan.controllerOn(t, stays)
+	milan.kubectl(t, "uncordon", before)
+	rome.kubectl(t, "create", "namespace", "steady")
+	rome.must(t, "offload", "namespace", "steady", "--pod-offloading-strategy", "Remote")
+	milan.kubectl(t, "cordon", stays)
+	rome.apply(t, steady)
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=60s")
+	milan.kubectl(t, "uncordon", stays)
+	pod := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=moves", "-o", "jsonpath={.items[0].metadata.name}")
+	node := strings.TrimPrefix(before, "milan-")
+	onTestbed(t, "node", "stop", "milan", node)
+	within(t, 4*time.Minute, "the pod runs on another node", func() (string, bool) {
+		now, err := milan.ask("-n", "steady-rome", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+		if err != nil || now != stays {
+			return now, false
+		}
+		got, err := rome.ask("-n", "steady", "get", "pod", pod, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		return now + " " + got, err == nil && got == "True"
+	})
+	milan.startNode(t, node)
+	controller("false")
+	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=90s")
+}
+
+// consumersNodeIsLost, with the virtual kubelet on it: another begins in time for the pods next door to stay.
+func consumersNodeIsLost(t *testing.T) {
+	settle(t)
+	kubelet := func() string {
+		return rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "pods", "-l", "liqo.io/virtual-node=milan", "--sort-by=.metadata.creationTimestamp",
+			"-o", `jsonpath={range .items[*]}{.spec.nodeName} {end}`)
+	}
+	pods := func() string {
+		return rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}")
+	}
+	before, uid := kubelet(), pods()
+	node := strings.TrimPrefix(before, "rome-")
+	onTestbed(t, "node", "stop", "rome", node)
+	within(t, 4*time.Minute, "the virtual kubelet runs on another node", func() (string, bool) {
+		at := kubelet()
+		return at, !strings.HasSuffix(at, before)
+	})
+	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", "--timeout=3m")
+	answering(t, rome, "steady", "milan", "true")
+	if now := pods(); now != uid {
+		t.Errorf("the pod that stays was %s and is %s", uid, now)
+	}
+	rome.startNode(t, node)
+	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=90s")
+}
