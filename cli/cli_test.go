@@ -42,6 +42,8 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ liqo milan           Liqo's controllers of identities run
 //	$ carry big Accepted   rome's slice goes to milan with rome's rights, and its answer, once it is so, comes back
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
+//	$ nodes rome           pods of the mover run and copy, claims nobody uses end
+//	$ claims rome          what claims and pods there are, with the marks of moves
 //	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
 //	$ stop milan           the cluster is gone
 //	$ hang milan           $DIR/milan-hanging leads to the cluster, but nothing ever answers
@@ -95,6 +97,10 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.liqo(t, words[1])
 		case "carry":
 			out.WriteString(s.carry(t, words[1], words[2]))
+		case "nodes":
+			s.nodes(t, words[1])
+		case "claims":
+			out.WriteString(s.claims(t, words[1]))
 		case "become":
 			s.become(t, words[1], words[2])
 		case "hang":

@@ -146,6 +146,7 @@ func flagNames() map[string]names {
 		"user":                contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) }),
 		"output":              func(context.Context, *env) []string { return []string{"json", "yaml"} },
 		"resource-slice-name": objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName, client.HasLabels{api.LabelReplication}),
+		"target-node":         objects(func() client.ObjectList { return &corev1.NodeList{} }, byName),
 		"gateway-name": anyOf(
 			objects(func() client.ObjectList { return &netv1beta1.GatewayServerList{} }, byName),
 			objects(func() client.ObjectList { return &netv1beta1.GatewayClientList{} }, byName)),

@@ -81,7 +81,7 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	e.addGlobalFlags(root)
 	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(), e.unauthenticateCommand(),
-		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.createCommand(), e.deleteCommand(),
+		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.createCommand(), e.deleteCommand(),
 		e.generateCommand(), e.getCommand(), e.infoCommand(), e.testCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
 	root.AddCommand(e.cordonCommands()...)
 	e.completeFlags(root)

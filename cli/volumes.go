@@ -43,7 +43,7 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.
 	if len(claims) == 1 {
 		noun = "volume"
 	}
-	s.warn(c.side, "The data of %d %s will be lost: %s; copy first what you need", len(claims), noun, someNames(claims))
+	s.warn(c.side, "The data of %d %s will be lost: %s; '%s move volume' keeps what you need", len(claims), noun, someNames(claims), c.env.name)
 	return c.env.confirm(verb, ": ")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,4 +128,48 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	w.gone(w.home, home, homeNS, "last")
 	rights.ResourceVersion, rights.UID = "", ""
 	w.create(w.remote, rights)
+}
+
+// aVolumeAtTheProviderGrows: what is asked for at home is asked for there; what comes of it is seen at home.
+func aVolumeAtTheProviderGrows(t *testing.T, w *world) {
+	defer w.reflect()()
+	class := func(name string, grows bool) *storagev1.StorageClass {
+		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/disk", AllowVolumeExpansion: &grows}
+	}
+	w.create(w.home, class("liqo", true))
+	stiff := class("fast", false)
+	w.create(w.remote, stiff)
+	home, remote := claim("growing", "pvc-1"), &corev1.PersistentVolumeClaim{}
+	w.create(w.home, home)
+	w.exists(w.remote, remote, remoteNS, "growing")
+	w.exists(w.home, home, homeNS, "growing", func() error { return equal(2, len(home.Finalizers)) })
+	remote.Spec.VolumeName = "pvc-2"
+	w.must("bind", w.remote.Update(t.Context(), remote))
+	bound := func(size string) corev1.PersistentVolumeClaimStatus {
+		return corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}
+	}
+	remote.Status = bound("1Gi")
+	w.must("bind", w.remote.Status().Update(t.Context(), remote))
+	w.exists(w.home, home, homeNS, "growing")
+	home.Status = bound("1Gi")
+	w.must("bind", w.home.Status().Update(t.Context(), home))
+
+	// A class there that does not grow says so here.
+	w.exists(w.home, home, homeNS, "growing")
+	home.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("3Gi")
+	w.must("ask for more", w.home.Update(t.Context(), home))
+	w.event("growing", "FailedReflection", "must support resize")
+	stiff.AllowVolumeExpansion = new(true)
+	w.must("let it grow", w.remote.Update(t.Context(), stiff))
+	w.exists(w.remote, remote, remoteNS, "growing", func() error { return equal("3Gi", remote.Spec.Resources.Requests.Storage().String()) })
+
+	remote.Status.Capacity = bound("4Gi").Capacity
+	remote.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue, Message: "a pod has to start"}}
+	w.must("grow", w.remote.Status().Update(t.Context(), remote))
+	w.exists(w.home, home, homeNS, "growing", func() error {
+		if len(home.Status.Conditions) == 0 {
+			return errors.New("no conditions")
+		}
+		return equal("4Gi a pod has to start", home.Status.Capacity.Storage().String()+" "+home.Status.Conditions[0].Message)
+	})
 }

@@ -245,6 +245,7 @@ func TestReflection(t *testing.T) {
 		{"a custom resource is reflected", aCustomResourceIsReflected},
 		{"lists decide for every kind", listsDecideForEveryKind},
 		{"a volume is at the provider", aVolumeIsAtTheProvider},
+		{"a volume at the provider grows", aVolumeAtTheProviderGrows},
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},

@@ -220,6 +220,7 @@ func namespaceKinds(o Options) []Kind {
 			Name: "PersistentVolumeClaim", Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{}, Marks: mine,
 			Mine:      func(home client.Object) bool { return translate.ClaimElsewhere(home.(*corev1.PersistentVolumeClaim)) },
 			Push:      Push(translate.Claim),
+			Pull:      Pull(translate.ClaimStatus),
 			Finalizer: api.ClaimFinalizer(o.Provider),
 			Keeps:     true,
 			Ending:    endOfClaim,
@@ -236,6 +237,7 @@ func namespaceKinds(o Options) []Kind {
 }
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 
 // endOfClaim gives a volume at the provider back as late as one at home: when no pod uses the claim

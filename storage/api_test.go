@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func start(t *testing.T) cluster {
 		ObjectMeta: metav1.ObjectMeta{Name: "controller", Namespace: here.Namespace}, Subjects: whose, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name},
 	})
 	later := storagev1.VolumeBindingWaitForFirstConsumer
-	k.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner, VolumeBindingMode: &later})
+	k.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner, VolumeBindingMode: &later, AllowVolumeExpansion: new(true)})
 	k.create(&storagev1.StorageClass{Provisioner: "example.com/disk", VolumeBindingMode: &later, ObjectMeta: metav1.ObjectMeta{
 		Name: "disk", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 	}})
@@ -212,6 +213,7 @@ func TestVolumes(t *testing.T) {
 	}{
 		{"a real volume is shown", aRealVolumeIsShown},
 		{"a volume elsewhere is a placeholder", aVolumeElsewhereIsAPlaceholder},
+		{"a volume grows", aVolumeGrows},
 		{"what was never of use goes", whatWasNeverOfUseGoes},
 		{"a node that is gone is chosen anew", aNodeThatIsGoneIsChosenAnew},
 		{"a claim is let go when its provider is no more", aClaimIsLetGo},
@@ -269,6 +271,80 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 	k.must("remove", k.Update(k.Context(), volume))
 	k.deleting(volume)
 	k.gone(volume)
+}
+
+// ask changes the request of a claim.
+func (k cluster) ask(claim *corev1.PersistentVolumeClaim, size string) {
+	k.Helper()
+	k.exists(claim)
+	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+	k.must("ask for more", k.Update(k.Context(), claim))
+}
+
+// has waits until claim and volume say how large they are.
+func (k cluster) has(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, size string) {
+	k.Helper()
+	check := func(capacity *resource.Quantity) error {
+		if capacity.Cmp(resource.MustParse(size)) != 0 {
+			return fmt.Errorf("has %s, not %s", capacity, size)
+		}
+		return nil
+	}
+	k.becomes(volume, func() error { return check(volume.Spec.Capacity.Storage()) })
+	k.becomes(claim, func() error { return check(claim.Status.Capacity.Storage()) })
+}
+
+func aVolumeGrows(k cluster) {
+	claim := k.claimed("growing", "n1")
+	backing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: string(claim.UID), Namespace: api.StorageNamespace}}
+	k.exists(backing)
+	disk := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk-2"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: requested().Requests, AccessModes: backing.Spec.AccessModes, StorageClassName: "disk",
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disks/2"}},
+	}}
+	k.create(disk)
+	k.bind(backing, disk)
+	volume := volumeOf(claim)
+	k.exists(volume)
+	k.bind(claim, volume)
+
+	// The class behind it says no, and that is said; then yes.
+	k.ask(claim, "3Gi")
+	var events corev1.EventList
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := k.List(ctx, &events, client.InNamespace("shop"))
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Name == "growing" && e.Reason == "VolumeResizeFailed" && strings.Contains(e.Message, "class disk, which lets none grow")
+		}), err
+	})
+	k.must("event", err)
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
+	k.exists(class)
+	class.AllowVolumeExpansion = new(true)
+	k.must("allow", k.Update(k.Context(), class))
+	k.becomes(backing, func() error {
+		if backing.Spec.Resources.Requests.Storage().String() != "3Gi" {
+			return errors.New("nothing more is asked for")
+		}
+		return nil
+	})
+
+	// What the disk's own provisioner gives is shown.
+	k.exists(disk)
+	disk.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
+	k.must("grow", k.Update(k.Context(), disk))
+	backing.Status.Capacity = disk.Spec.Capacity
+	k.must("grow", k.Status().Update(k.Context(), backing))
+	k.has(claim, volume, "4Gi")
+
+	// At a provider it is the virtual kubelet that writes the claim.
+	claim = k.claimed("growing-elsewhere", "milan")
+	volume = volumeOf(claim)
+	k.exists(volume)
+	k.bind(claim, volume)
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	k.must("grow", k.Status().Update(k.Context(), claim))
+	k.has(claim, volume, "2Gi")
 }
 
 func whatWasNeverOfUseGoes(k cluster) {

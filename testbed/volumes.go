@@ -18,7 +18,8 @@ import (
 
 // The default storage class of a cluster, "local", has its provisioner in the first process of the
 // control plane. A volume is a directory on the node of the first pod, which kubelet makes; it
-// belongs to that node, and goes with its claim or with the cluster.
+// belongs to that node, and goes with its claim or with the cluster. One that is
+// asked to grow has grown: a directory has any size.
 
 const (
 	volumesProvisioner = "testbed/local"
@@ -29,7 +30,7 @@ const (
 	storageClass     = `{
   "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
   "metadata": {"name": "local", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-  "provisioner": "` + volumesProvisioner + `", "volumeBindingMode": "WaitForFirstConsumer"
+  "provisioner": "` + volumesProvisioner + `", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true
 }`
 	claimsPath  = "/api/v1/persistentvolumeclaims"
 	volumesPath = "/api/v1/persistentvolumes"
@@ -47,6 +48,15 @@ type volumeClaim struct {
 		AccessModes []string
 		Resources   struct{ Requests map[string]string }
 	}
+	Status struct{ Capacity map[string]string }
+}
+
+// grows tells whether a claim with a volume of ours asks for another size than it has. A directory has
+// any size, so it is only written down.
+func (c volumeClaim) grows() bool {
+	has := c.Status.Capacity["storage"]
+	return c.Spec.VolumeName == "pvc-"+c.Metadata.UID && c.Metadata.Annotations["volume.kubernetes.io/storage-provisioner"] == volumesProvisioner &&
+		has != "" && has != c.Spec.Resources.Requests["storage"]
 }
 
 // waits tells whether a claim waits for us, and for which node.
@@ -135,6 +145,11 @@ func serveVolumes(ctx context.Context, api client, dir string) (map[string]strin
 				return nil, err
 			}
 		}
+		if c.grows() {
+			if err := resize(ctx, api, c); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, v := range volumes.Items {
 		if !v.done() {
@@ -152,6 +167,18 @@ func serveVolumes(ctx context.Context, api client, dir string) (map[string]strin
 		}
 	}
 	return map[string]string{claimsPath: claims.Metadata.ResourceVersion, volumesPath: volumes.Metadata.ResourceVersion}, nil
+}
+
+// resize writes down that a claim has what it asks for.
+func resize(ctx context.Context, api client, c volumeClaim) error {
+	const merge = "application/merge-patch+json"
+	capacity := fmt.Sprintf(`{"capacity": {"storage": %q}}`, c.Spec.Resources.Requests["storage"])
+	if _, err := api.do(ctx, http.MethodPatch, volumesPath+"/"+c.Spec.VolumeName, merge, []byte(`{"spec": `+capacity+`}`)); err != nil {
+		return err
+	}
+	claim := "/api/v1/namespaces/" + c.Metadata.Namespace + "/persistentvolumeclaims/" + c.Metadata.Name + "/status"
+	_, err := api.do(ctx, http.MethodPatch, claim, merge, []byte(`{"status": `+capacity+`}`))
+	return err
 }
 
 // awaitVolumes returns when a claim or a volume changed, or after some seconds.

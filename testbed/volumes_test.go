@@ -24,6 +24,20 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("%s waits: %t", claim, got)
 		}
 	}
+	for claim, want := range map[string]bool{
+		`{"metadata": {"uid": "1", "annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local"}}, "spec": {"volumeName": "pvc-1", "resources": {"requests": {"storage": "2Mi"}}}, "status": {"capacity": {"storage": "1Mi"}}}`:   true,
+		`{"metadata": {"uid": "1", "annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local"}}, "spec": {"volumeName": "pvc-1", "resources": {"requests": {"storage": "2Mi"}}}, "status": {"capacity": {"storage": "2Mi"}}}`:   false,
+		`{"metadata": {"uid": "1", "annotations": {"volume.kubernetes.io/storage-provisioner": "testbed/local"}}, "spec": {"volumeName": "pvc-1", "resources": {"requests": {"storage": "2Mi"}}}}`:                                               false,
+		`{"metadata": {"uid": "1", "annotations": {"volume.kubernetes.io/storage-provisioner": "liqo.io/storage"}}, "spec": {"volumeName": "pvc-1", "resources": {"requests": {"storage": "2Mi"}}}, "status": {"capacity": {"storage": "1Mi"}}}`: false,
+	} {
+		var c volumeClaim
+		if err := json.Unmarshal([]byte(claim), &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.grows() != want {
+			t.Errorf("%s grows: %t", claim, !want)
+		}
+	}
 	for text, want := range map[string]bool{
 		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Released"}}`:   true,
 		`{"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Bound"}}`:      false,

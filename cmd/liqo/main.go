@@ -21,6 +21,7 @@ import (
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/peering/proxy"
+	"github.com/liqo-go/liqo/storage/mover"
 )
 
 func main() {
@@ -41,7 +42,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(
-		fabric.Command(), gateway.Command(), proxy.Command(), echo.Command(),
+		fabric.Command(), gateway.Command(), proxy.Command(), echo.Command(), mover.Command(),
 		control("controller", "Runs identity, peering, networking and offloading controllers, and admission"),
 		control("kubelet", "Keeps one virtual node and reflects the objects of its pods"),
 		control("cleanup", "Removes what Liqo made in the cluster, before it is uninstalled"),

@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +27,15 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 }
 
 // Claim pushes a claim for whose first pod the scheduler has chosen a virtual node of the provider.
-// What was asked for is written once: of a volume nothing can be changed, and nothing is given up.
+// What was asked for is written once, and nothing is given up: of a volume nothing can be changed but
+// that it grows.
 func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
 	if remote != nil {
 		out := remote.DeepCopy()
 		out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
+		if size := home.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(*out.Spec.Resources.Requests.Storage()) > 0 {
+			out.Spec.Resources.Requests[corev1.ResourceStorage] = size
+		}
 		return out
 	}
 	if !v.ProviderNodes[home.Annotations[annotationSelectedNode]] || v.StorageClass == nil {
@@ -53,6 +58,21 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 		out.Spec.StorageClassName = new(class)
 	case *v.StorageClass != "":
 		out.Spec.StorageClassName = new(*v.StorageClass)
+	}
+	return out
+}
+
+// ClaimStatus pulls how large the volume at the provider is, and what it says about it: whether it grows.
+// A claim whose volume is elsewhere, or is not bound to it yet, is left alone.
+func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
+	bound := home.Status.Phase == corev1.ClaimBound && remote != nil && remote.Status.Phase == corev1.ClaimBound
+	if !bound || !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {
+		return nil
+	}
+	out := home.DeepCopy()
+	out.Status.Conditions = remote.Status.Conditions
+	if has := remote.Status.Capacity[corev1.ResourceStorage]; has.Cmp(*home.Status.Capacity.Storage()) > 0 {
+		out.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: has}
 	}
 	return out
 }

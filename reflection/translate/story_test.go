@@ -24,7 +24,7 @@ import (
 
 // given is what one file of testdata says. The sections "view", "home", "remote" and "report" are given;
 // the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a pod's
-// tokens) and "pulled" (the home pod). "none" stands for no object, "unchanged" for the same.
+// tokens) and "pulled" (the home pod or claim). "none" stands for no object, "unchanged" for the same.
 type given struct {
 	view                 translate.View
 	home, remote, report runtime.Object
@@ -42,9 +42,7 @@ func tell(t *testing.T, file *story.Story) {
 			tokens := orNil(translate.Tokens(as[*corev1.Pod](s.home), as[*corev1.Secret](s.remote), s.view))
 			file.Expect(t, section.Name, string(show(t, tokens, s.remote)))
 		case "pulled":
-			home := as[*corev1.Pod](s.home)
-			pulled := translate.PodStatus(home, as[*offv1beta1.ShadowPod](s.remote), as[*corev1.Pod](s.report), s.view)
-			file.Expect(t, section.Name, string(show(t, pulled, home)))
+			file.Expect(t, section.Name, string(show(t, s.pull(), s.home)))
 		}
 	}
 }
@@ -110,6 +108,13 @@ func (s given) push(remote runtime.Object) (runtime.Object, error) {
 		return orNil(out), err
 	}
 	return nil, nil
+}
+
+func (s given) pull() runtime.Object {
+	if claim, ok := s.home.(*corev1.PersistentVolumeClaim); ok {
+		return orNil(translate.ClaimStatus(claim, as[*corev1.PersistentVolumeClaim](s.remote), s.view))
+	}
+	return translate.PodStatus(as[*corev1.Pod](s.home), as[*offv1beta1.ShadowPod](s.remote), as[*corev1.Pod](s.report), s.view)
 }
 
 func show(t *testing.T, out, before runtime.Object) []byte {

@@ -68,6 +68,7 @@ func TestStories(t *testing.T) {
 	}{
 		{"install", install},
 		{"bad input before a peering", badInput},
+		{"volumes outlive Liqo", volumesOutliveLiqo},
 		{"connect by command", connectByCommand},
 		{"connect by hand", connectByHand},
 		{"connect declaratively", connectDeclaratively},

@@ -4,6 +4,8 @@
 package stories
 
 import (
+	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -76,10 +78,57 @@ func volumesStayWhereTheyAre(t *testing.T) {
 		t.Errorf("milan has the claims and classes %s", got)
 	}
 
+	// A volume in use is not moved. The others are, also when the first attempt is broken off.
+	_, stderr, code := rome.liqoctl(t, "move", "volume", "disk-db-0", "-n", "data", "--target-node", "milan")
+	if code != 1 || !strings.Contains(stderr, "it is used by pod db-0") {
+		t.Errorf("a volume in use is moved: exit code %d\n%s", code, stderr)
+	}
+	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=0")
+	rome.kubectl(t, "-n", "data", "wait", "--for=delete", "pod", "--all", "--timeout=60s")
+	move := func(claim, node string) []string {
+		return []string{"--kubeconfig", rome.kubeconfig, "move", "volume", claim, "-n", "data", "--target-node", node}
+	}
+	broken := exec.Command(find("liqoctl"), move("disk-db-1", home)...)
+	if err := broken.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim is on its way", func() (string, bool) {
+		got, err := rome.ask("-n", "liqo-storage", "get", "pvc", "-o", `jsonpath={.items[*].metadata.annotations.storage\.liqo\.io/moved-claim}`)
+		return got, err == nil && strings.Contains(got, "disk-db-1")
+	})
+	_ = broken.Process.Kill() // fails only when it has ended already
+	_ = broken.Wait()
+	said := make(chan string, 2)
+	for claim, node := range map[string]string{"disk-db-1": home, "disk-db-0": "milan"} {
+		go func() {
+			_, stderr, err := command("liqoctl", move(claim, node)...)
+			said <- fmt.Sprintf("%s%v", stderr, err)
+		}()
+	}
+	for range 2 {
+		if said := <-said; !strings.Contains(said, "Restore completed") || !strings.Contains(said, "moved to node") {
+			t.Fatalf("move volume printed\n%s", said)
+		}
+	}
+	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=2")
+	ready()
+	for pod, node := range map[string]string{"db-0": "milan", "db-1": home} {
+		if place(pod) != node {
+			t.Errorf("%s is on %s, its volume was moved to %s", pod, place(pod), node)
+		}
+		if got := rome.kubectl(t, "-n", "data", "exec", pod, "--", "/echo", "cat", "/disk/name"); got != "this is "+pod {
+			t.Errorf("%s found on its moved volume: %s", pod, got)
+		}
+	}
+	eventually(t, "home has one volume left, and no copy", func() (string, bool) {
+		got, err := rome.ask("-n", "liqo-storage", "get", "pvc", "-o", `jsonpath={.items[*].metadata.labels.storage\.liqo\.io/virtual-pvc-name}`)
+		return got, err == nil && got == "disk-db-1"
+	})
+
 	// What would delete data says so; only who agrees loses it.
 	for _, verb := range [][]string{{"unoffload", "namespace", "data"}, {"unpeer", "--remote-kubeconfig", milan.kubeconfig}} {
 		_, stderr, code := rome.liqoctl(t, verb...)
-		if verb[0] == "unpeer" && !strings.Contains(stderr, "The data of 1 volume will be lost: data/disk-db-1 at milan") || code != 1 {
+		if verb[0] == "unpeer" && !strings.Contains(stderr, "The data of 1 volume will be lost: data/disk-db-0 at milan") || code != 1 {
 			t.Errorf("%s: exit code %d\n%s", verb[0], code, stderr)
 		}
 	}
@@ -97,4 +146,43 @@ func volumesStayWhereTheyAre(t *testing.T) {
 		t.Errorf("unoffload speaks of volumes that are gone:\n%s", stderr)
 	}
 	rome.kubectl(t, "delete", "namespace", "data", "--timeout=60s")
+}
+
+// volumesOutliveLiqo: who uninstalls keeps the data, with pods that go on using it, and who installs
+// again has the claims looked after again.
+func volumesOutliveLiqo(t *testing.T) {
+	rome.kubectl(t, "create", "namespace", "data")
+	rome.apply(t, database)
+	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s") }
+	ready()
+	typed(t, "precious", "-n", "data", "exec", "-i", "db-0", "--", "/echo", "write", "/disk/name")
+	holds := func() {
+		t.Helper()
+		if got := rome.kubectl(t, "-n", "data", "exec", "db-0", "--", "/echo", "cat", "/disk/name"); got != "precious" {
+			t.Errorf("db-0 has on its volume: %s", got)
+		}
+	}
+	if _, stderr, code := rome.liqoctl(t, "uninstall", "--purge", "--skip-confirm"); code != 1 || !strings.Contains(stderr, "data of the claims data/disk-db-0") {
+		t.Errorf("a purge takes data: exit code %d\n%s", code, stderr)
+	}
+	rome.must(t, "uninstall", "--skip-confirm")
+	rome.kubectl(t, "-n", "data", "delete", "pod", "db-0")
+	ready()
+	holds()
+	if stdout, stderr, code := rome.install(t); code != 0 {
+		t.Fatalf("install beside volumes: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	rome.kubectl(t, "-n", "data", "delete", "pod", "db-0")
+	ready()
+	holds()
+	rome.kubectl(t, "-n", "data", "patch", "pvc", "disk-db-0", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Mi"}}}}`)
+	eventually(t, "the volume grows", func() (string, bool) {
+		got, err := rome.ask("-n", "data", "get", "pvc", "disk-db-0", "-o", "jsonpath={.status.capacity.storage}")
+		return got, err == nil && got == "2Mi"
+	})
+	rome.kubectl(t, "delete", "namespace", "data", "--timeout=60s")
+	eventually(t, "no volume is left", func() (string, bool) {
+		got, err := rome.ask("get", "pv,pvc", "-A", "--ignore-not-found", "-o", "name")
+		return got, err == nil && got == ""
+	})
 }

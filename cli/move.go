@@ -1,0 +1,556 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/storage/plan"
+)
+
+const (
+	// moveStep bounds each wait for Kubernetes: to start a pod, which may have an image to pull, or to
+	// remove a volume. Copying takes as long as it takes: only the user ends it.
+	moveStep = 5 * time.Minute
+	// tidyTimeout bounds what is removed after an interrupt.
+	tidyTimeout = 15 * time.Second
+	// moveLimit is a script's timeout that never comes.
+	moveLimit = 1000 * time.Hour
+)
+
+// moveOptions are the flags of 'move volume'.
+type moveOptions struct {
+	namespace, liqoNamespace, target string
+	requests, limits                 quantities
+}
+
+func (e *env) moveCommand() *cobra.Command {
+	cmd := group("move", "Move what stays where it is otherwise")
+	o := &moveOptions{}
+	sub := &cobra.Command{Use: "volume <pvc>", Aliases: []string{"pvc"}, Args: cobra.ExactArgs(1),
+		Short: "Move the volume of a claim of class liqo to where the pods of a node run",
+		Long: "Move the volume of a claim of class liqo to where the pods of a node run. The data is copied to a volume at home, " +
+			"the claim is made anew on the node, and the data is copied there. Interrupted, it is taken up again by the same command.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.moveVolume(cmd.Context(), o, args[0])
+		}}
+	sub.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&corev1.PersistentVolumeClaim{})))
+	flags := sub.Flags()
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the claim (default: that of the kubeconfig)")
+	flags.StringVar(&o.liqoNamespace, "liqo-namespace", api.Namespace, "Namespace Liqo is installed in")
+	flags.StringVar(&o.target, "target-node", "", "Node, virtual or not, to whose pods the volume is to be")
+	flags.StringVar(&o.requests.cpu, "containers-cpu-requests", "", "CPU the pods that copy request")
+	flags.StringVar(&o.limits.cpu, "containers-cpu-limits", "", "CPU the pods that copy may use")
+	flags.StringVar(&o.requests.memory, "containers-ram-requests", "", "Memory the pods that copy request")
+	flags.StringVar(&o.limits.memory, "containers-ram-limits", "", "Memory the pods that copy may use")
+	for _, name := range []string{"restic-image", "restic-server-image"} {
+		flags.String(name, "", "Accepted for compatibility; Liqo's own image copies")
+	}
+	require(sub, "target-node")
+	cmd.AddCommand(sub)
+	return cmd
+}
+
+// volumeMove is one move. What it has done is in the cluster: the copy's claim records the claim it
+// holds as soon as it is whole, and a claim made anew is marked until it has all its data and the copy is
+// gone. Nothing is deleted that another run has taken further: two at once do not harm each other.
+type volumeMove struct {
+	*script
+	*cluster
+	plan.Move
+	// found is the claim as it is, copied that of the copy; nil where there is none.
+	found, copied *corev1.PersistentVolumeClaim
+	// old is the claim as it was before; whole: the copy has all of its data.
+	old    *corev1.PersistentVolumeClaim
+	whole  bool
+	target *corev1.Node
+}
+
+// errOther: what this run has looked at has changed.
+var errOther = errors.New("somebody else changes the claim or its copy, perhaps by the same command")
+
+func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error {
+	s, stop := e.newScript(ctx, moveLimit)
+	defer stop()
+	c, err := e.here(s.ctx, o.liqoNamespace)
+	if err != nil {
+		return err
+	}
+	m := &volumeMove{script: s, cluster: c, target: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.target}}}
+	m.Move = plan.Move{Namespace: cmp.Or(o.namespace, c.current), Name: name}
+	if err := m.configure(o); err != nil {
+		return err
+	}
+	done, err := m.survey()
+	if err != nil || done {
+		return err
+	}
+	s.info(nowhere, "Pre-flight checks passed")
+	if err = m.run(); err == nil {
+		s.info(nowhere, "Volume of claim %s/%s moved to node %s", m.Move.Namespace, name, o.target)
+		return nil
+	}
+	m.tidy(context.WithoutCancel(ctx))
+	if m.whole {
+		return hint(err, "the data is safe in claim %s/%s: run the command again to go on, with another --target-node if that cannot have the volume",
+			m.Volumes, m.copied.Name)
+	}
+	return hint(err, "the volume is where it was; run the command again")
+}
+
+// configure reads from the installation what copies, and where copies lie.
+func (m *volumeMove) configure(o *moveOptions) error {
+	manager := m.controllerManager()
+	if err := m.read(m.ctx, manager); err != nil {
+		return err
+	}
+	container := manager.Spec.Template.Spec.Containers[0]
+	m.Image, m.PullPolicy, m.Volumes = container.Image, container.ImagePullPolicy, api.StorageNamespace
+	for _, arg := range container.Args {
+		if namespace, ok := strings.CutPrefix(arg, "--storage-namespace="); ok {
+			m.Volumes = namespace
+		}
+	}
+	var err error
+	if m.Resources.Requests, err = o.requests.list(); err != nil {
+		return err
+	}
+	m.Resources.Limits, err = o.limits.list()
+	return err
+}
+
+// survey finds out how far an earlier move came and whether this one can be done.
+//
+//	claim                copy    what is left to do
+//	there                any     everything
+//	being deleted        whole   its end, and what follows
+//	gone, or begun anew  whole   the claim anew, and what follows
+//	all its data is there  any   the end of the copy
+func (m *volumeMove) survey() (done bool, err error) {
+	if m.found, err = m.claim(m.Move.Namespace, m.Name); err != nil {
+		return false, err
+	}
+	if m.copied, err = m.claim(m.Volumes, m.Copy(&corev1.PersistentVolumeClaim{}).Name); err != nil {
+		return false, err
+	}
+	if m.copied != nil && m.copied.DeletionTimestamp == nil {
+		if m.old, err = plan.Recorded(m.copied); err != nil {
+			return false, err
+		}
+	}
+	mark, ending := "", false
+	if m.found != nil {
+		mark, ending = m.found.Annotations[plan.AnnotationMoving], m.found.DeletionTimestamp != nil
+	}
+	switch {
+	case m.found == nil && m.old == nil:
+		return false, fmt.Errorf("claim %s/%s does not exist; 'kubectl get pvc -A' lists those that do", m.Move.Namespace, m.Name)
+	case mark == plan.MovingDone:
+		return true, m.finish()
+	case mark != "" && m.old == nil:
+		return false, fmt.Errorf("claim %s/%s has a part of its data only, and the copy in namespace %s is gone; restore it from a backup",
+			m.Move.Namespace, m.Name, m.Volumes)
+	case m.old == nil && ending:
+		return false, fmt.Errorf("claim %s/%s is being deleted; wait until it is gone", m.Move.Namespace, m.Name)
+	case m.old != nil && m.found != nil && m.found.UID != m.old.UID && mark == "" && !ending:
+		return false, fmt.Errorf("claim %s/%s was made by somebody else while its data is in claim %s/%s; delete it and run the command again",
+			m.Move.Namespace, m.Name, m.Volumes, m.copied.Name)
+	}
+	m.whole = m.old != nil && (m.found == nil || mark != "" || ending)
+	if !m.whole {
+		m.old = m.found
+	}
+	return false, m.check()
+}
+
+// check refuses what cannot be done.
+func (m *volumeMove) check() error {
+	if err := m.Get(m.ctx, client.ObjectKeyFromObject(m.target), m.target); apierrors.IsNotFound(err) {
+		return fmt.Errorf("node %s does not exist; 'kubectl get nodes' lists those that do", m.target.Name)
+	} else if err != nil {
+		return m.describe("read", m.target, err)
+	}
+	in := plan.MoveInput{Claim: m.old, Held: m.whole, Target: m.target}
+	class, volume := &storagev1.StorageClass{}, &corev1.PersistentVolume{}
+	offloading := &offv1beta1.NamespaceOffloading{}
+	for object, key := range map[client.Object]client.ObjectKey{
+		class:      {Name: *cmp.Or(m.old.Spec.StorageClassName, new(""))},
+		volume:     {Name: m.old.Spec.VolumeName},
+		offloading: {Namespace: m.Move.Namespace, Name: api.NamespaceOffloadingName},
+	} {
+		if key.Name == "" {
+			continue
+		}
+		if err := m.Get(m.ctx, key, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read what claim %s/%s depends on: %w", m.Move.Namespace, m.Name, err)
+		}
+	}
+	in.Provisioner, in.Strategy = class.Provisioner, offloading.Spec.PodOffloadingStrategy
+	if volume.Name != "" {
+		in.Volume = volume
+	}
+	var err error
+	if in.Mapped, err = m.mapped(); err != nil {
+		return err
+	}
+	if in.Users, err = m.users(); err != nil {
+		return err
+	}
+	if obstacle := plan.Obstacle(in); obstacle != "" {
+		return fmt.Errorf("claim %s/%s cannot be moved: %s", m.Move.Namespace, m.Name, obstacle)
+	}
+	return nil
+}
+
+// mapped says whether the claim's namespace is offloaded to the cluster of the target.
+func (m *volumeMove) mapped() (bool, error) {
+	maps := &offv1beta1.NamespaceMapList{}
+	if err := m.List(m.ctx, maps, client.MatchingLabels{api.LabelRemoteClusterID: m.target.Labels[api.LabelRemoteClusterID]}); err != nil {
+		return false, fmt.Errorf("list namespace maps: %w", err)
+	}
+	for _, n := range maps.Items {
+		if n.Status.CurrentMapping[m.Move.Namespace].Phase == offv1beta1.NamespaceAccepted {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (m *volumeMove) users() ([]string, error) {
+	pods := &corev1.PodList{}
+	if err := m.List(m.ctx, pods, client.InNamespace(m.Move.Namespace)); err != nil {
+		return nil, fmt.Errorf("list pods in %s: %w", m.Move.Namespace, err)
+	}
+	return m.Users(pods.Items), nil
+}
+
+// claim reads a claim; nil if there is none.
+func (m *volumeMove) claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := m.Get(m.ctx, client.ObjectKeyFromObject(claim), claim)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return claim, m.describe("read", claim, err)
+}
+
+// run does what is left to do. The old volume goes when the copy is whole, the copy when the new
+// volume is: at every moment one of them has all data.
+func (m *volumeMove) run() error {
+	if err := m.clear(m.ctx); err != nil {
+		return err
+	}
+	if !m.whole {
+		if err := m.snapshot(); err != nil {
+			return err
+		}
+	}
+	m.info(nowhere, "Snapshot taken")
+	if err := m.renew(); err != nil {
+		return err
+	}
+	if err := m.copyWith("push", m.target.Name); err != nil {
+		return err
+	}
+	m.info(nowhere, "Restore completed")
+	return m.finish()
+}
+
+// snapshot makes the copy, writes down whose it is and deletes the claim.
+func (m *volumeMove) snapshot() error {
+	m.script.busy(nowhere, "Taking a snapshot")
+	if m.copied != nil { // of an earlier move, not whole or out of date
+		if err := m.gone(m.copied); err != nil {
+			return err
+		}
+	}
+	m.copied = m.Copy(m.old)
+	if err := m.create(m.copied); err != nil {
+		return err
+	}
+	if err := m.copyWith("pull", ""); err != nil {
+		return err
+	}
+	users, err := m.users()
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("pod %s began to use the claim meanwhile", someNames(users))
+	}
+	record, err := plan.Record(m.old)
+	if err != nil {
+		return err
+	}
+	if m.copied, err = m.annotate(m.copied, plan.AnnotationMoved, record); err != nil {
+		return err
+	}
+	m.whole = true
+	// From here on no pod can begin to use the claim.
+	m.found = nil
+	err = m.Delete(m.ctx, m.old, client.Preconditions{UID: &m.old.UID})
+	return m.describe("delete", m.old, client.IgnoreNotFound(err))
+}
+
+// renew makes the claim anew, once the old one, or one that has a part of the data, is gone.
+func (m *volumeMove) renew() error {
+	m.script.busy(nowhere, "Making the claim anew")
+	former := m.found
+	m.found = plan.Anew(m.old)
+	if err := m.gone(cmp.Or(former, m.found)); err != nil {
+		return err
+	}
+	return m.describe("create", m.found, m.Create(m.ctx, m.found))
+}
+
+// finish removes the copy, once it is said that the claim has all its data, and then what is said.
+func (m *volumeMove) finish() error {
+	m.script.busy(nowhere, "Removing the copy")
+	var err error
+	if m.found, err = m.annotate(m.found, plan.AnnotationMoving, plan.MovingDone); err != nil {
+		return err
+	}
+	if m.copied != nil {
+		if err := m.gone(m.copied); err != nil {
+			return err
+		}
+	}
+	if _, err = m.annotate(m.found, plan.AnnotationMoving, ""); err != nil {
+		return err
+	}
+	m.info(nowhere, "Claim %s/%s has all its data; the copy is removed", m.Move.Namespace, m.Name)
+	return nil
+}
+
+// annotate writes an annotation on a claim that is still the same and stays; an empty text removes it.
+func (m *volumeMove) annotate(claim *corev1.PersistentVolumeClaim, key, text string) (*corev1.PersistentVolumeClaim, error) {
+	var written *corev1.PersistentVolumeClaim
+	err := m.unchanged(m.ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
+		if now == nil {
+			return errOther
+		}
+		before := now.DeepCopy()
+		delete(now.Annotations, key)
+		if text != "" {
+			metav1.SetMetaDataAnnotation(&now.ObjectMeta, key, text)
+		}
+		written = now
+		return m.describe("update", now, m.Patch(m.ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	})
+	if err != nil {
+		return claim, err
+	}
+	return written, nil
+}
+
+// unchanged does something with a claim as it is now, nil if it is gone or being deleted, provided that
+// nobody else has taken the move further since it was read. What it does must fail with a conflict if
+// the claim changes meanwhile; Kubernetes changes claims too, so then it is looked at again.
+func (m *volumeMove) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim, do func(*corev1.PersistentVolumeClaim) error) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := &corev1.PersistentVolumeClaim{}
+		err := m.Get(ctx, client.ObjectKeyFromObject(claim), now)
+		switch {
+		case apierrors.IsNotFound(err):
+			return do(nil)
+		case err != nil:
+			return m.describe("read", claim, err)
+		case now.UID != claim.UID, now.Annotations[plan.AnnotationMoved] != claim.Annotations[plan.AnnotationMoved],
+			now.Annotations[plan.AnnotationMoving] != claim.Annotations[plan.AnnotationMoving]:
+			return errOther
+		case now.DeletionTimestamp != nil:
+			return do(nil)
+		}
+		return do(now)
+	})
+	if apierrors.IsConflict(err) {
+		return errOther
+	}
+	return err
+}
+
+// create makes an object that is the move's own.
+func (m *volumeMove) create(object client.Object) error {
+	labels := object.GetLabels()
+	stamp(&labels, m.cluster.env.labels)
+	object.SetLabels(labels)
+	err := m.Create(m.ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		return errOther
+	}
+	return m.describe("create", object, err)
+}
+
+// copyWith lets a client pull from the claim's volume or push into it, and ends both pods.
+func (m *volumeMove) copyWith(verb, node string) error {
+	m.script.busy(nowhere, map[string]string{"pull": "Taking a snapshot", "push": "Restoring the data"}[verb])
+	token := rand.Text()
+	sum := sha256.Sum256([]byte(token))
+	server := m.Server(node, hex.EncodeToString(sum[:]))
+	if err := m.create(server); err != nil {
+		return err
+	}
+	if err := m.until(server, func() bool { return ready(server) && server.Status.PodIP != "" }); err != nil {
+		return err
+	}
+	copying := m.Client(verb, net.JoinHostPort(server.Status.PodIP, strconv.Itoa(plan.MoverPort)), token)
+	if err := m.create(copying); err != nil {
+		return err
+	}
+	if err := m.until(copying, func() bool { return copying.Status.Phase != corev1.PodPending }); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(m.ctx)
+	defer stop()
+	go m.cluster.showLog(watching, copying)
+	err := m.await(m.ctx, copying, func() bool {
+		return copying.Status.Phase == corev1.PodSucceeded || copying.Status.Phase == corev1.PodFailed
+	})
+	if err == nil && copying.Status.Phase == corev1.PodFailed {
+		err = fmt.Errorf("%s: %s", m.nameOf(copying), cmp.Or(lastWords(copying), "it has failed; see its log"))
+	}
+	return cmp.Or(err, m.clear(m.ctx))
+}
+
+// await is the cluster's: the script has one for its tasks.
+func (m *volumeMove) await(ctx context.Context, obj client.Object, ok func() bool) error {
+	return m.cluster.await(ctx, obj, ok)
+}
+
+// until waits for Kubernetes; for a pod that failed in vain.
+func (m *volumeMove) until(pod *corev1.Pod, ok func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(m.ctx, moveStep, errTimeout)
+	defer cancel()
+	return m.await(ctx, pod, ok)
+}
+
+// gone deletes a claim that was read before, if nobody else has taken the move further, and waits for
+// its end.
+func (m *volumeMove) gone(claim *corev1.PersistentVolumeClaim) error {
+	ctx, cancel := context.WithTimeoutCause(m.ctx, moveStep, errTimeout)
+	defer cancel()
+	if claim.UID != "" && claim.DeletionTimestamp == nil {
+		if err := m.drop(ctx, claim); err != nil {
+			return err
+		}
+	}
+	return m.awaitGone(ctx, claim)
+}
+
+func (m *volumeMove) drop(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	return m.unchanged(ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
+		if now == nil {
+			return nil
+		}
+		err := m.Delete(ctx, now, client.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion})
+		return m.describe("delete", now, client.IgnoreNotFound(err))
+	})
+}
+
+// clear removes the pods of the move, also those of an earlier one.
+func (m *volumeMove) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, moveStep, errTimeout)
+	defer cancel()
+	for _, pod := range m.Pods() {
+		if _, err := m.remove(ctx, pod); err != nil {
+			return err
+		}
+	}
+	for _, pod := range m.Pods() {
+		if err := m.awaitGone(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy leaves as little as it can after a failure: neither pods, nor a copy that is of no use.
+func (m *volumeMove) tidy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	defer cancel()
+	err := m.clear(ctx)
+	if !m.whole && m.copied != nil && m.copied.UID != "" {
+		now := &corev1.PersistentVolumeClaim{}
+		failed := client.IgnoreNotFound(m.Get(ctx, client.ObjectKeyFromObject(m.copied), now))
+		if failed == nil && now.UID == m.copied.UID && now.Annotations[plan.AnnotationMoved] == "" {
+			failed = m.drop(ctx, now)
+		}
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		m.warn(nowhere, "Some of it is left for the next run to remove: %v", err)
+	}
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// lastWords is what a container that has ended says.
+func lastWords(pod *corev1.Pod) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if ended := status.State.Terminated; ended != nil {
+			return oneLine(ended.Message)
+		}
+	}
+	return oneLine(pod.Status.Message)
+}
+
+// showLog shows the last line of a pod's log, until ctx ends: how far it is.
+func (c *cluster) showLog(ctx context.Context, pod *corev1.Pod) {
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return // the progress is a courtesy
+	}
+	transport, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return
+	}
+	at := base.JoinPath("api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log")
+	at.RawQuery = url.Values{"follow": {"true"}}.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return
+	}
+	answer, err := transport.Do(request)
+	if err != nil {
+		return
+	}
+	defer func() { _ = answer.Body.Close() }() // read to its end, or given up
+	if answer.StatusCode != http.StatusOK {
+		return
+	}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		show(ctx, lines.Text())
+	}
+}

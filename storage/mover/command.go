@@ -1,0 +1,56 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mover
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// lastWords is what Kubernetes shows of a container that has ended.
+const lastWords = "/dev/termination-log"
+
+// Command is the role: a server beside the volume, two clients beside the copy.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mover",
+		Short: "Copy the data of a volume",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	volume := ""
+	cmd.PersistentFlags().StringVar(&volume, "volume", "/volume", "where the volume is mounted")
+	s := &server{}
+	address := ":8080"
+	serve := &cobra.Command{
+		Use: "serve", Short: "Give and take what is in the volume", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.volume = volume
+			return s.serve(cmd.Context(), address)
+		},
+	}
+	serve.Flags().StringVar(&s.tokenHash, "token-hash", "", "SHA-256 of the token clients have to know")
+	serve.Flags().StringVar(&address, "listen", address, "address to listen at")
+	cmd.AddCommand(serve,
+		clientCommand("pull", "Copy the volume of a server", &volume, (*client).pull),
+		clientCommand("push", "Bring the copy into the volume of a server", &volume, (*client).push))
+	return cmd
+}
+
+// clientCommand does something with the server at an address; the token is in $TOKEN.
+func clientCommand(name, short string, volume *string, do func(*client, context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " <address>", Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := newClient(args[0], os.Getenv("TOKEN"), *volume, cmd.OutOrStdout())
+			err := c.again(cmd.Context(), func(ctx context.Context) error { return do(c, ctx) })
+			if err != nil {
+				_ = os.WriteFile(lastWords, []byte(err.Error()), 0o600) // outside a container there is none
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,245 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// What a move writes down, so that it can be taken up again.
+const (
+	// AnnotationMoved, on the copy's claim, is the claim whose data the copy holds, all of it.
+	AnnotationMoved = "storage.liqo.io/moved-claim"
+	// AnnotationMoving, on a claim made anew, says how far it is: begun, or with all its data and a copy
+	// that is to be removed.
+	AnnotationMoving = "storage.liqo.io/moving"
+	MovingBegun      = "begun"
+	MovingDone       = "done"
+)
+
+// MoverPort is where the server of a volume listens: above 1023, so that it needs no right.
+const MoverPort = 8080
+
+// Move describes the objects by which the volume of a claim is moved: a copy at home, in a claim of
+// its own, and pods of the mover role.
+//
+//	claim        its server, in the claim's namespace   the copy, in the namespace of volumes
+//	the old one  where its volume is                    pulls from it
+//	the new one  on the target                          pushes into it
+type Move struct {
+	// Namespace and Name are those of the claim.
+	Namespace, Name string
+	// Volumes is the namespace of the copy.
+	Volumes string
+	// Image of the mover role, and how its pods get it.
+	Image      string
+	PullPolicy corev1.PullPolicy
+	// Resources of its containers.
+	Resources corev1.ResourceRequirements
+}
+
+// id names what belongs to the move, so that it is found again.
+func (m Move) id() string {
+	sum := sha256.Sum256([]byte(m.Namespace + "/" + m.Name))
+	return "move-" + hex.EncodeToString(sum[:8])
+}
+
+// Copy is the claim that holds the copy: at home, of the same class, with room for all of the claim.
+func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if given := claim.Status.Capacity[corev1.ResourceStorage]; given.Cmp(size) > 0 {
+		size = given
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Volumes, Name: m.id()},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: claim.Spec.StorageClassName,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+		},
+	}
+}
+
+// said is what was said of a claim, without what has become of it.
+func said(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: claim.Name,
+			Labels: claim.Labels, Annotations: claim.Annotations, OwnerReferences: claim.OwnerReferences,
+		},
+		Spec: claim.Spec,
+	}
+}
+
+// Record is what AnnotationMoved holds.
+func Record(claim *corev1.PersistentVolumeClaim) (string, error) {
+	record := said(claim)
+	record.UID = claim.UID
+	text, err := json.Marshal(record)
+	if err != nil {
+		return "", fmt.Errorf("encode claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return string(text), nil
+}
+
+// Recorded is the claim whose data a copy holds; nil when the copy is not whole.
+func Recorded(held *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+	text := held.Annotations[AnnotationMoved]
+	if text == "" {
+		return nil, nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := json.Unmarshal([]byte(text), claim); err != nil {
+		return nil, fmt.Errorf("read what claim %s/%s holds: %w", held.Namespace, held.Name, err)
+	}
+	return claim, nil
+}
+
+// Anew is a claim as it is made again: what Kubernetes wrote about its volume is left out.
+func Anew(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	out := said(claim.DeepCopy())
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, "pv.kubernetes.io/") || strings.HasPrefix(key, "volume.kubernetes.io/") || strings.HasPrefix(key, "volume.beta.kubernetes.io/")
+	})
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, AnnotationMoving, MovingBegun)
+	out.Spec.VolumeName = ""
+	return out
+}
+
+// Server is the pod that serves the volume of the claim to who knows the token. It goes where the
+// volume is; to a node if the volume is to be made there. A virtual node is tolerated whatever the
+// namespace says.
+func (m Move) Server(node, tokenHash string) *corev1.Pod {
+	pod := m.pod(m.Namespace, m.id(), m.Name, "serve", fmt.Sprintf("--listen=:%d", MoverPort), "--token-hash="+tokenHash)
+	pod.Spec.Tolerations = []corev1.Toleration{api.VirtualNodeToleration()}
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(MoverPort)}},
+		PeriodSeconds: 1,
+	}
+	if node != "" {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{require("metadata.name", corev1.NodeSelectorOpIn, node)}}},
+		}}}
+	}
+	return pod
+}
+
+// Client is the pod that pulls the copy from a server, or pushes it there.
+func (m Move) Client(verb, address, token string) *corev1.Pod {
+	pod := m.pod(m.Volumes, m.id()+"-"+verb, m.id(), verb, address)
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: token}}
+	return pod
+}
+
+// Pods are those of the move, whether they are there or not.
+func (m Move) Pods() []*corev1.Pod {
+	return []*corev1.Pod{m.Server("", ""), m.Client("pull", "", ""), m.Client("push", "", "")}
+}
+
+// pod runs the mover role on a claim. It reads the files of all users and makes files for them, which
+// needs four rights of root; Pod Security "baseline" grants these.
+func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			Containers: []corev1.Container{{
+				Name: "mover", Image: m.Image, ImagePullPolicy: m.PullPolicy, Args: append([]string{"mover"}, args...), Resources: m.Resources,
+				VolumeMounts: []corev1.VolumeMount{{Name: "volume", MountPath: "/volume"}},
+				SecurityContext: &corev1.SecurityContext{
+					RunAsUser: new(int64(0)), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
+					Capabilities: &corev1.Capabilities{
+						Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"},
+					},
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				},
+			}},
+			Volumes: []corev1.Volume{{Name: "volume", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}},
+		},
+	}
+}
+
+// Users are the pods that use a claim, or will: not those that have ended, nor the move's own.
+func (m Move) Users(pods []corev1.Pod) []string {
+	var names []string
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Name == m.id() {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == m.Name || v.Ephemeral != nil && pod.Name+"-"+v.Name == m.Name {
+				names = append(names, pod.Name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+// MoveInput is what is looked at before a volume is moved.
+type MoveInput struct {
+	// Claim is the old one, Provisioner that of its class, Volume its volume; nil if it has none.
+	Claim       *corev1.PersistentVolumeClaim
+	Provisioner string
+	Volume      *corev1.PersistentVolume
+	// Held: the copy has all data, and the claim is gone or about to be made again.
+	Held   bool
+	Target *corev1.Node
+	// Strategy is that of the offloaded namespace, empty if it is not; Mapped: it is offloaded to the
+	// cluster the target stands for.
+	Strategy offloadingv1beta1.PodOffloadingStrategy
+	Mapped   bool
+	// Users are pods that use the claim.
+	Users []string
+}
+
+// Obstacle says why a volume cannot be moved and what to do; empty if it can. All is asked before
+// anything is done: a claim that is gone can only be made where there is room for its volume.
+func Obstacle(in MoveInput) string {
+	from, to := "", in.Target.Labels[api.LabelRemoteClusterID]
+	if in.Volume != nil {
+		from = in.Volume.Labels[api.LabelRemoteClusterID]
+	}
+	virtual := in.Target.Labels[api.LabelType] == api.TypeVirtualNode
+	block := in.Claim.Spec.VolumeMode != nil && *in.Claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	switch {
+	case in.Provisioner != api.StorageProvisioner:
+		return "its storage class is not Liqo's, so its volume cannot be elsewhere; copy the data between two pods"
+	case block:
+		return "its volume is a block device; only file systems can be moved"
+	case len(in.Users) > 0:
+		return fmt.Sprintf("it is used by pod %s; scale down or delete what uses it", strings.Join(in.Users, ", "))
+	case in.Volume == nil && !in.Held:
+		return "it has no volume yet; start a pod where you want the volume"
+	case virtual && from == to:
+		return fmt.Sprintf("its volume is at %s already", to)
+	case in.Target.Spec.Unschedulable:
+		return fmt.Sprintf("node %s takes no pods; run 'kubectl uncordon %s'", in.Target.Name, in.Target.Name)
+	case virtual && in.Target.Labels[api.LabelStorageAvailable] != api.True:
+		return fmt.Sprintf("%s offers no storage; choose another node", to)
+	case virtual && !in.Mapped:
+		return fmt.Sprintf("its namespace is not offloaded to %s; run 'liqoctl offload namespace %s'", to, in.Claim.Namespace)
+	case (from == "" && !in.Held || !virtual) && in.Strategy == offloadingv1beta1.RemoteStrategy:
+		return fmt.Sprintf("no pod of its namespace may run at home; run 'liqoctl offload namespace %s --pod-offloading-strategy LocalAndRemote' first", in.Claim.Namespace)
+	}
+	return ""
+}
