@@ -162,10 +162,9 @@ func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 }
 
 // well reports whether a pod has ended as it should or has all containers ready.
-func well(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded {
-		return true
-	}
+func well(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded || ready(pod) }
+
+func ready(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue

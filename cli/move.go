@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +22,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -507,15 +505,6 @@ func (m *volumeMove) tidy(ctx context.Context) {
 	}
 }
 
-func ready(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // lastWords is what a container that has ended says.
 func lastWords(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
@@ -526,31 +515,19 @@ func lastWords(pod *corev1.Pod) string {
 	return oneLine(pod.Status.Message)
 }
 
-// showLog shows the last line of a pod's log, until ctx ends: how far it is.
+// showLog shows the last line of a pod's log, until ctx ends: how far it is. It is a courtesy: nothing
+// depends on it.
 func (c *cluster) showLog(ctx context.Context, pod *corev1.Pod) {
-	base, _, err := rest.DefaultServerUrlFor(c.config)
-	if err != nil {
-		return // the progress is a courtesy
-	}
-	transport, err := rest.HTTPClientFor(c.config)
+	core, err := corev1client.NewForConfig(c.config)
 	if err != nil {
 		return
 	}
-	at := base.JoinPath("api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log")
-	at.RawQuery = url.Values{"follow": {"true"}}.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	log, err := core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
 		return
 	}
-	answer, err := transport.Do(request)
-	if err != nil {
-		return
-	}
-	defer func() { _ = answer.Body.Close() }() // read to its end, or given up
-	if answer.StatusCode != http.StatusOK {
-		return
-	}
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+	defer func() { _ = log.Close() }() // read to its end, or given up
+	for lines := bufio.NewScanner(log); lines.Scan(); {
 		show(ctx, lines.Text())
 	}
 }
