@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/story"
 )
 
 // example is a template users start from: the chart's, with one thing changed.
@@ -113,25 +113,18 @@ func (e example) manifests(t *testing.T) string {
 	return b.String()
 }
 
-// showsExamples: each example is the chart's template of today with the one change it shows, is taken
+// showsExamples: each example is the chart's template of today with the one change it shows (-update makes it so), is taken
 // by an API server, and gives a gateway that has the change.
 func (c cluster) showsExamples(t *testing.T) {
 	documented, err := os.ReadFile("../docs/network.md")
 	must(t, err)
 	for _, e := range examples() {
 		file, want := filepath.Join("..", "examples", "networking", e.name+".yaml"), e.manifests(t)
-		if *update {
-			must(t, os.WriteFile(file, []byte(want), 0o644))
-		}
-		have, err := os.ReadFile(file)
-		must(t, err)
-		if diff := cmp.Diff(want, string(have)); diff != "" {
-			t.Errorf("%s is not the chart's template with its change (run with -update):\n%s", file, diff)
-		}
+		story.File(t, file, want)
 		if !bytes.Contains(documented, []byte(e.name+".yaml")) {
 			t.Errorf("docs/network.md does not name %s", file)
 		}
-		for _, template := range parsed(t, string(have)) {
+		for _, template := range parsed(t, want) {
 			must(t, client.WithFieldValidation(c.Client, metav1.FieldValidationStrict).Create(t.Context(), template))
 			c.eventuallyRuns(t, e, template)
 		}

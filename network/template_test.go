@@ -4,15 +4,10 @@
 package network_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -25,38 +20,17 @@ import (
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected results of the stories")
 
 // TestChartTemplates follows the chart's templates to the workload: values.yaml is given to the
 // chart, gateway.yaml is the user's gateway, workload.yaml what runs for it. Nothing of the
 // rendered object may be unknown to its type.
 func TestChartTemplates(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("find stories: %v, %d files", err, len(files))
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			story, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			values, gateway, want := &story.Files[0], &story.Files[1], &story.Files[2]
-			got := workload(t, chartTemplates(t, values.Data), gateway.Data)
-			if *update {
-				want.Data = []byte(got)
-				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(want.Data), got); diff != "" {
-				t.Errorf("workload (-want +got):\n%s", diff)
-			}
-		})
-	}
+	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
+		s.Expect(t, "workload.yaml", workload(t, chartTemplates(t, s.Part("values.yaml")), s.Part("gateway.yaml")))
+	})
 }
 
 // workload renders the gateway and plans what runs for the rendered object.
