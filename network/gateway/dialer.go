@@ -45,8 +45,8 @@ type dialer struct {
 	again  chan struct{}
 
 	mu    sync.Mutex
-	turn  int        // of the host in use
-	found netip.Addr // its address; invalid while its name has none
+	turn  int          // of the host in use
+	found []netip.Addr // of each host; invalid while its name has none
 }
 
 func newDialer(o Options) *dialer {
@@ -54,7 +54,9 @@ func newDialer(o Options) *dialer {
 	d.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}
-	d.found = literal(d.host())
+	for _, host := range d.hosts {
+		d.found = append(d.found, literal(host))
+	}
 	return d
 }
 
@@ -82,7 +84,6 @@ func (d *dialer) next() {
 		return
 	}
 	d.turn = (d.turn + 1) % len(d.hosts)
-	d.found = literal(d.hosts[d.turn])
 	notify(d.again)
 }
 
@@ -90,10 +91,17 @@ func (d *dialer) next() {
 func (d *dialer) endpoint() netip.AddrPort {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.found.IsValid() {
+	if len(d.found) == 0 || !d.found[d.turn].IsValid() {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(d.found, uint16(d.port))
+	return netip.AddrPortFrom(d.found[d.turn], uint16(d.port))
+}
+
+// addresses are those of all hosts, in their order; invalid where a name has none.
+func (d *dialer) addresses() []netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.found)
 }
 
 // named tells whether there is a name to ask for.
@@ -148,11 +156,11 @@ func (d *dialer) take(host string, addrs []netip.Addr, six bool) (changed bool) 
 		}
 	}
 	for _, a := range addrs {
-		if a.Unmap() == d.found {
-			next = d.found
+		if a.Unmap() == d.found[d.turn] {
+			next = d.found[d.turn]
 		}
 	}
-	changed, d.found = next != d.found, next
+	changed, d.found[d.turn] = next != d.found[d.turn], next
 	return changed
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,14 +59,13 @@ func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
 	var calls dataplane.Calls
 	var tells bool
 	g.With(func(d *dataplane.Dataplane) { calls, tells = d.Calls(api.TunnelInterface(0)) })
-	at := g.serverAt(traffic)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.begun != h.Started { // another peer, or the first look
 		w.sight, w.traffic, w.calls, w.begun, w.fit = plan.Sight{}, traffic, calls, h.Started, nil
 	}
 	s := &w.sight
-	s.Health, s.Tells, s.At, s.Handshake = h, tells, at.Addr(), traffic.Handshake
+	s.Health, s.Tells, s.Handshake = h, tells, traffic.Handshake
 	// Less than before: the peer was put in anew.
 	if traffic.Received != w.traffic.Received && traffic.Received > 0 {
 		if now.Sub(s.Heard) > plan.Evidence {
@@ -87,11 +87,19 @@ func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
 		}
 	}
 	w.traffic, w.calls = traffic, calls
-	s.Namespace, s.Name, s.Server, s.TCP, s.Host, s.Port, s.Pings = g.Namespace, g.Name, g.Server, g.TCP, g.dialer.host(), g.EndpointPort, g.PingEnabled
+	s.Namespace, s.Name, s.Server, s.TCP, s.Port, s.Pings = g.Namespace, g.Name, g.Server, g.TCP, g.EndpointPort, g.PingEnabled
 	if g.Server {
 		s.Port = g.ListenPort
 	}
-	return *s
+	if s.Targets == nil {
+		s.Targets = make([]plan.Target, len(g.dialer.hosts))
+	}
+	for n, at := range g.dialer.addresses() {
+		s.Targets[n].Host, s.Targets[n].At = g.dialer.hosts[n], at
+	}
+	seen := *s
+	seen.Targets = slices.Clone(s.Targets)
+	return seen
 }
 
 // measured is what is known of the MTU; nil = nothing.
@@ -101,35 +109,39 @@ func (w *witness) measured() *plan.Fit {
 	return w.fit
 }
 
-// serverAt is where a client dials; without an address while the server's name has none.
-func (g *gateway) serverAt(t dataplane.Traffic) netip.AddrPort {
-	if a, err := netip.ParseAddr(g.dialer.host()); err == nil {
-		return netip.AddrPortFrom(a.Unmap(), uint16(g.EndpointPort))
-	}
-	return t.Endpoint
-}
-
-// knock tries, while the server does not answer, what its port says to packets from beside the
-// tunnel: WireGuard says nothing to them, but routers and hosts may.
+// knock tries, while the server does not answer, what its port says at each address to packets from
+// beside the tunnel: WireGuard says nothing to them, but routers and hosts may.
 func (g *gateway) knock(ctx context.Context, w *witness) {
 	for ctx.Err() == nil {
-		at := g.serverAt(g.traffic())
-		if !g.unanswered() || !at.IsValid() {
+		if !g.unanswered() {
 			pause(ctx, knockLook)
 			continue
 		}
-		err := g.knockAt(ctx, at)
-		w.mu.Lock()
-		switch now := time.Now(); {
-		case errors.Is(err, syscall.ECONNREFUSED):
-			w.sight.Refused = now
-		case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-			w.sight.Unreachable = now
-		case err == nil:
-			w.sight.Listening = now
+		var all sync.WaitGroup
+		for n, at := range g.dialer.addresses() {
+			if at.IsValid() {
+				all.Go(func() { w.learn(n, g.knockAt(ctx, netip.AddrPortFrom(at, uint16(g.EndpointPort)))) })
+			}
 		}
-		w.mu.Unlock()
+		all.Wait()
 		pause(ctx, knockEvery)
+	}
+}
+
+// learn remembers what came of knocking at an address of the server.
+func (w *witness) learn(n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n >= len(w.sight.Targets) {
+		return // of a peer that is no more
+	}
+	switch t, now := &w.sight.Targets[n], time.Now(); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		t.Refused = now
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		t.Unreachable = now
+	case err == nil:
+		t.Listening = now
 	}
 }
 

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,11 +82,9 @@ type Sight struct {
 	Server, TCP     bool
 	// Pings are sent.
 	Pings bool
-	// Host and Port are what a client dials and At is its address, invalid = not known. A server
-	// listens on Port.
-	Host string
-	Port int
-	At   netip.Addr
+	// Targets are what a client dials in turn, at Port. A server listens on Port.
+	Targets []Target
+	Port    int
 	// Handshake was complete: packets went both ways. Heard is of the peer's packets that WireGuard
 	// took, whatever they were, HeardFirst the first of those that came without a longer pause, and
 	// From where they came from.
@@ -96,8 +95,15 @@ type Sight struct {
 	// Misaddressed handshakes were made for another key than ours, Strange ones by another key than
 	// the peer's, Replayed ones are older than one that was taken.
 	Misaddressed, Strange, Replayed time.Time
-	// What a client learned by sending to the server's port from beside the tunnel: that an ICMP
-	// message or a TCP reset came back, or, over TCP only, that somebody listens.
+}
+
+// Target is an address or name of a server and what its client learned by sending to the port there
+// from beside the tunnel: that an ICMP message or a TCP reset came back, or, over TCP only, that
+// somebody listens. Times are when; zero = never.
+type Target struct {
+	Host string
+	// At is the host's address, invalid while a name has none.
+	At                              netip.Addr
 	Refused, Unreachable, Listening time.Time
 }
 
@@ -123,6 +129,9 @@ func (s Sight) Verdict(now time.Time) (reason, message string) {
 	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
 	works := heard && s.Handshake.After(s.Open)
 	fresh := heard && now.Sub(s.HeardFirst) < inFlight || works && now.Sub(s.Handshake) < inFlight
+	listening := s.targets(func(t Target) bool { return seen(t.Listening) && !seen(t.Refused) })
+	refusing := s.targets(func(t Target) bool { return seen(t.Refused) })
+	unreachable := s.targets(func(t Target) bool { return seen(t.Unreachable) })
 	switch {
 	case !s.Pings:
 		return ReasonPingsOff, "pings are switched off here by --ping-enabled=false, so nobody knows whether the peer's gateway answers"
@@ -140,14 +149,25 @@ func (s Sight) Verdict(now time.Time) (reason, message string) {
 		return ReasonClockWentBack, fmt.Sprintf("the peer's handshakes are older than one before, so its clock went back: set the clocks of its nodes, or forget the old handshake with 'kubectl -n %s delete pod -l networking.liqo.io/gateway-name=%s'", s.Namespace, s.Name)
 	case s.Server:
 		return ReasonNothingArrives, s.nothingArrives()
-	case !s.At.IsValid():
-		return ReasonNameUnknown, fmt.Sprintf("the server's name %s has no address; correct the DNS, or spec.endpoint.addresses of the GatewayClient", s.Host)
-	case seen(s.Refused):
-		return ReasonPortRefused, fmt.Sprintf("%s refuses: nothing listens there. The server's gateway does not run, or %s", s.place(), notTheServer)
-	case seen(s.Unreachable):
-		return ReasonAddressUnreachable, fmt.Sprintf("routers say that %s is unreachable: there is no route to it, or %s", s.place(), notTheServer)
+	case len(s.resolved()) == 0:
+		return ReasonNameUnknown, fmt.Sprintf("the DNS has no address for %s, the server's name; correct it, or spec.endpoint.addresses of the GatewayClient", names(s.Targets))
+	case len(listening) > 0:
+		return ReasonNoAnswer, s.noKey(listening)
+	case len(refusing) > 0:
+		return ReasonPortRefused, fmt.Sprintf("nothing listens at %s: packets to there are refused. The server's gateway does not run, or %s", s.place(refusing), notTheServer)
+	case len(unreachable) > 0:
+		return ReasonAddressUnreachable, fmt.Sprintf("routers find no way to %s: there is no route, or %s", s.place(unreachable), notTheServer)
 	}
-	return ReasonNoAnswer, s.noAnswer(seen(s.Listening))
+	return ReasonNoAnswer, s.noAnswer()
+}
+
+func (s Sight) targets(which func(Target) bool) []Target {
+	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !which(t) })
+}
+
+// resolved are the targets that have an address.
+func (s Sight) resolved() []Target {
+	return s.targets(func(t Target) bool { return t.At.IsValid() })
 }
 
 // notTheServer is a client's mistake, and how it is found.
@@ -160,13 +180,23 @@ func (s Sight) transport() string {
 	return "UDP"
 }
 
-// place is the server's, as a client dials it.
-func (s Sight) place() string {
-	at := s.At.String()
-	if s.Host != at && s.Host != "" {
-		at = fmt.Sprintf("%s (%s)", s.Host, at)
+// place is where a client dials the server.
+func (s Sight) place(of []Target) string {
+	return fmt.Sprintf("%s, %s port %d", names(of), s.transport(), s.Port)
+}
+
+// names are those of targets, with their addresses: all of them whichever is dialled now, so that what is
+// said stays.
+func names(of []Target) string {
+	var all []string
+	for _, t := range of {
+		name := t.Host
+		if at := t.At.String(); t.At.IsValid() && name != at {
+			name = fmt.Sprintf("%s (%s)", name, at)
+		}
+		all = append(all, name)
 	}
-	return fmt.Sprintf("%s, %s port %d", at, s.transport(), s.Port)
+	return strings.Join(all, " and ")
 }
 
 // keyCommand prints the current PublicKey of a gateway.
@@ -179,7 +209,7 @@ func keyCommand(server bool, name string) string {
 }
 
 func (s Sight) oneWay() string {
-	from, to := "server", s.place()
+	from, to := "server", s.place(s.resolved())
 	if s.Server {
 		from, to = "client", fmt.Sprintf("%s, from %s port %d of this gateway,", s.From, s.transport(), s.Port)
 	}
@@ -198,18 +228,24 @@ func (s Sight) nothingArrives() string {
 	return fmt.Sprintf("nothing of the client arrives at %s port %d of this gateway. One of: %s", s.transport(), s.Port, strings.Join(causes, "; "))
 }
 
-func (s Sight) noAnswer(listening bool) string {
-	key := "one cluster has an old PublicKey of the other"
-	said := fmt.Sprintf("no answer from %s", s.place())
-	causes := []string{notTheServer, fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport()), key}
+// oldKey is a mistake of either side, of which only the server's hears.
+const oldKey = "one cluster has an old PublicKey of the other"
+
+func (s Sight) noAnswer() string {
+	causes := []string{notTheServer, fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport()), oldKey}
 	shared := netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
-	switch private := s.At.IsPrivate() || shared.Contains(s.At); {
-	case listening:
-		said = fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place())
-		causes = []string{key, notTheServer}
-	case private:
+	if private := func(t Target) bool { return t.At.IsPrivate() || shared.Contains(t.At) }; slices.ContainsFunc(s.Targets, private) {
 		causes = append(causes, "the address is private and a NAT is before it: peer with --gw-client-address and --gw-client-port, what the NAT forwards")
 	}
+	return oneOf(fmt.Sprintf("no answer from %s", s.place(s.resolved())), causes...)
+}
+
+// noKey is said of servers that take a client's TCP connection and nothing in it.
+func (s Sight) noKey(listening []Target) string {
+	return oneOf(fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place(listening)), oldKey, notTheServer)
+}
+
+func oneOf(said string, causes ...string) string {
 	return fmt.Sprintf("%s. One of: %s. The server's side knows more: 'liqoctl info peer' there", said, strings.Join(causes, "; "))
 }
 

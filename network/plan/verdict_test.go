@@ -18,9 +18,16 @@ func TestVerdicts(t *testing.T) {
 	start := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	now := start.Add(time.Minute)
 	just, before := now.Add(-5*time.Second), start.Add(20*time.Second)
+	at := func(host, address string) Target {
+		a, _ := netip.ParseAddr(address)
+		return Target{Host: host, At: a}
+	}
+	refusing := func(t Target) Target { t.Refused = just; return t }
+	node := at("203.0.113.7", "203.0.113.7")
+	second := at("203.0.113.8", "203.0.113.8")
 	base := Sight{
 		Health: Health{Started: start, Open: start}, Namespace: "liqo-tenant-milan", Name: "milan", Pings: true, Tells: true,
-		Host: "203.0.113.7", Port: 31840, At: netip.MustParseAddr("203.0.113.7"),
+		Port: 31840,
 	}
 	var b strings.Builder
 	tell := func(claim, reason, message string) { fmt.Fprintf(&b, "# %s\n%s: %s\n\n", claim, reason, message) }
@@ -32,12 +39,21 @@ func TestVerdicts(t *testing.T) {
 		{"a client that has just begun", false, func(s *Sight) { s.Started, s.Open = now, now }},
 		{"a client whose pings are off", false, func(s *Sight) { s.Pings = false }},
 		{"a client that sees nothing at all: blocked, wrong address, NAT, wrong key", false, func(s *Sight) {}},
-		{"a client that dials a private address and sees nothing", false, func(s *Sight) { s.Host, s.At = "10.9.8.7", netip.MustParseAddr("10.9.8.7") }},
-		{"a client whose server's name has no address", false, func(s *Sight) { s.Host, s.At = "gw.milan.example", netip.Addr{} }},
-		{"a client to which the port is refused", false, func(s *Sight) { s.Host, s.Refused = "gw.milan.example", just }},
-		{"a client to which the address is unreachable", false, func(s *Sight) { s.Unreachable = just }},
-		{"a client over TCP that is connected and not answered", false, func(s *Sight) { s.TCP, s.Listening = true, just }},
-		{"a client to which the port was refused long ago", false, func(s *Sight) { s.Refused = before }},
+		{"a client that dials a private address and sees nothing", false, func(s *Sight) { s.Targets = []Target{at("10.9.8.7", "10.9.8.7")} }},
+		{"a client whose server's name has no address", false, func(s *Sight) { s.Targets = []Target{at("gw.milan.example", "")} }},
+		{"a client to which the port is refused", false, func(s *Sight) { s.Targets = []Target{refusing(at("gw.milan.example", "203.0.113.7"))} }},
+		{"a client to which the port is refused at all nodes", false, func(s *Sight) { s.Targets = []Target{refusing(node), refusing(second)} }},
+		{"a client to which the port is refused at one node, nothing comes from another, a name is unknown", false, func(s *Sight) {
+			s.Targets = []Target{at("gw.milan.example", ""), node, refusing(second)}
+		}},
+		{"a client over TCP that is connected to one node and refused by another", false, func(s *Sight) {
+			s.TCP, s.Targets = true, []Target{refusing(second), node}
+			s.Targets[1].Listening = just
+		}},
+		{"a client to which nothing comes from any node", false, func(s *Sight) { s.Targets = []Target{node, second} }},
+		{"a client to which the address is unreachable", false, func(s *Sight) { s.Targets[0].Unreachable = just }},
+		{"a client over TCP that is connected and not answered", false, func(s *Sight) { s.TCP, s.Targets[0].Listening = true, just }},
+		{"a client to which the port was refused long ago", false, func(s *Sight) { s.Targets[0].Refused = before }},
 		{"a client that hears the server: blocked from here to there", false, func(s *Sight) { s.Answered, s.Open, s.Heard = before, before, just }},
 		{"a client that heard the server until pings stayed without answer", false, func(s *Sight) { s.Answered, s.Open, s.Heard = just, just, just }},
 		{"a client whose tunnel works, without pings", false, func(s *Sight) { s.Heard, s.Handshake = just, just }},
@@ -54,7 +70,9 @@ func TestVerdicts(t *testing.T) {
 	} {
 		s := base
 		if s.Server = c.server; s.Server {
-			s.Host, s.Port, s.At = "", 51840, netip.Addr{}
+			s.Port = 51840
+		} else {
+			s.Targets = []Target{node}
 		}
 		c.see(&s)
 		reason, message := s.Verdict(now)
