@@ -506,9 +506,10 @@ func connectByTemplates(t *testing.T) {
 		t.Errorf("the server's pods listen on port %s", got)
 	}
 	with("two-replicas", "two-replicas", "--server-port", "51840,51841", "--node-port", "30742,30743")
-	if got := rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}"); got != "2" {
-		t.Errorf("the client has %s ready replicas", got)
-	}
+	eventually(t, "the client has two ready replicas", func() (string, bool) {
+		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}")
+		return got, err == nil && got == "2"
+	})
 	network(t, "reset", "--wait", "--skip-confirm")
 	for _, c := range []cluster{rome, milan} {
 		c.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates,wggatewayclienttemplates", "--field-selector",
