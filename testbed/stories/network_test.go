@@ -26,14 +26,14 @@ const (
 	identityLines = ` INFO   (local) Cluster identity correctly retrieved
  INFO   (remote) Cluster identity correctly retrieved
 `
-	initLines = identityLines + ` INFO   (local) Network configuration correctly retrieved
+	configurationLines = ` INFO   (local) Network configuration correctly retrieved
  INFO   (remote) Network configuration correctly retrieved
  INFO   (local) Network configuration correctly set up
  INFO   (remote) Network configuration correctly set up
  INFO   (local) Configuration applied successfully
  INFO   (remote) Configuration applied successfully
 `
-	connectLines = identityLines + ` INFO   (local) Network correctly initialized
+	tunnelLines = ` INFO   (local) Network correctly initialized
  INFO   (remote) Network correctly initialized
  INFO   (remote) Gateway server correctly set up
  INFO   (remote) Gateway pod gw-rome is ready
@@ -49,6 +49,8 @@ const (
  INFO   (local) Connection is established
  INFO   (remote) Connection is established
 `
+	initLines       = identityLines + configurationLines
+	connectLines    = identityLines + tunnelLines
 	disconnectLines = identityLines + ` INFO   (local) Gateway client correctly deleted
  INFO   (remote) Gateway server correctly deleted
 `

@@ -13,28 +13,7 @@ import (
 )
 
 // peerLines are what the mission shows for `liqoctl peer` between rome (local) and milan.
-const peerLines = ` INFO   (local) Network configuration correctly retrieved
- INFO   (remote) Network configuration correctly retrieved
- INFO   (local) Network configuration correctly set up
- INFO   (remote) Network configuration correctly set up
- INFO   (local) Configuration applied successfully
- INFO   (remote) Configuration applied successfully
- INFO   (local) Network correctly initialized
- INFO   (remote) Network correctly initialized
- INFO   (remote) Gateway server correctly set up
- INFO   (remote) Gateway pod gw-rome is ready
- INFO   (remote) Gateway server Service created successfully
- INFO   (local) Gateway client correctly set up
- INFO   (local) Gateway pod gw-milan is ready
- INFO   (remote) Gateway server Secret created successfully
- INFO   (local) Public key correctly created
- INFO   (local) Gateway client Secret created successfully
- INFO   (remote) Public key correctly created
- INFO   (remote) Connection created successfully
- INFO   (local) Connection created successfully
- INFO   (local) Connection is established
- INFO   (remote) Connection is established
- INFO   (local) Tenant namespace correctly ensured
+const peerLines = configurationLines + tunnelLines + ` INFO   (local) Tenant namespace correctly ensured
  INFO   (remote) Tenant namespace correctly ensured
  INFO   (remote) Nonce secret ensured
  INFO   (remote) Nonce generated successfully
