@@ -82,12 +82,9 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		ReportMarks: mine,
 		Push:        Push(translate.Pod),
 		Pull:        pullPod,
-		Refused: func(home client.Object, message string, now time.Time) client.Object {
-			return translate.PodRefused(home.(*corev1.Pod), message, now)
-		},
-		Strategic: true,
-		Ends:      true,
-		Grace:     func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
+		Strategic:   true,
+		Ends:        true,
+		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {
 		Name:       "ServiceAccount",
 		Workers:    o.Reflectors[ReflectServiceAccount].Workers,
