@@ -25,6 +25,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -251,6 +252,7 @@ func TestReflection(t *testing.T) {
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
+		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
@@ -531,6 +533,69 @@ func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	says("exceeded quota")
 	w.runAt("refused", "10.20.1.11")
 	w.exists(w.home, &home, homeNS, "refused", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+}
+
+// aResizeThatIsRefusedSaysWhy, whether it is refused to the ShadowPod or to the pod of it, and goes on when
+// it no longer is. What the pod does meanwhile is seen at home.
+func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
+	defer w.reflect()()
+	sized := pod("sized")
+	sized.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	w.create(w.home, sized)
+	remote := w.runAt("sized", "10.20.1.12")
+	remote.Status.ContainerStatuses[0].Resources = &sized.Spec.Containers[0].Resources // without it no API server lets a pod be resized
+	w.must("size at the provider", w.remote.Status().Update(t.Context(), remote))
+	var home corev1.Pod
+	says := func(text string, restarts int32) {
+		t.Helper()
+		w.exists(w.home, &home, homeNS, "sized", func() error {
+			said := ""
+			for _, c := range home.Status.Conditions {
+				if c.Type == corev1.PodResizePending {
+					said = c.Reason + ": " + c.Message
+				}
+			}
+			if (said == "") != (text == "") || !strings.Contains(said, text) {
+				return fmt.Errorf("conditions %v", home.Status.Conditions)
+			}
+			return equal([]any{corev1.PodRunning, restarts}, []any{home.Status.Phase, home.Status.ContainerStatuses[0].RestartCount})
+		})
+	}
+	w.exists(w.home, &home, homeNS, "sized", func() error {
+		if home.Status.ContainerStatuses == nil || home.Status.ContainerStatuses[0].Resources == nil {
+			return errors.New("not known to have a size")
+		}
+		return nil
+	})
+	says("", 1)
+
+	var role rbacv1.Role
+	w.must("read role", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "liqo-virtual-kubelet-remote"}, &role))
+	before := role.DeepCopy()
+	role.Rules[3].Verbs = []string{"create", "delete", "get", "list", "watch"}
+	w.must("take the right to change ShadowPods", w.remote.Update(t.Context(), &role))
+	home.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100")
+	w.must("resize", w.home.SubResource("resize").Update(t.Context(), &home))
+	says(`Infeasible: shadowpods.offloading.liqo.io "sized" is forbidden`, 1)
+	remote.Status.ContainerStatuses[0].RestartCount = 2
+	w.must("restart", w.remote.Status().Update(t.Context(), remote))
+	says("Infeasible: ", 2)
+
+	role.Rules = before.Rules
+	w.must("give it back", w.remote.Update(t.Context(), &role))
+	var shadow offv1beta1.ShadowPod
+	w.exists(w.remote, &shadow, remoteNS, "sized", func() error {
+		return equal("100", shadow.Spec.Pod.Containers[0].Resources.Requests.Cpu().String())
+	})
+	says("", 2)
+	shadow.Status.Conditions = []metav1.Condition{{
+		Type: "Stalled", Status: metav1.ConditionTrue, Reason: "ApplyRefused", Message: "exceeded quota", LastTransitionTime: metav1.Now(),
+	}}
+	w.must("refuse the pod", w.remote.Status().Update(t.Context(), &shadow))
+	says("Infeasible: exceeded quota", 2)
+	remote.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100")
+	w.must("resize at the provider", w.remote.SubResource("resize").Update(t.Context(), remote))
+	says("", 2)
 }
 
 // addressesWaitForTheirMapping: while spec and status of a Configuration do not belong together, addresses

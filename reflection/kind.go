@@ -51,11 +51,9 @@ type Kind struct {
 	// error is for the user and does not go away by trying again; with an object it tells what
 	// the object lacks, without one what is there stays as it is.
 	Push func(o Objects, v translate.View) (client.Object, error)
-	// Pull gives the home object with the status that comes back; nil = nothing comes back.
+	// Pull gives the home object with the status that comes back, also when the peer refuses what is
+	// pushed; nil = nothing comes back.
 	Pull func(o Objects, v translate.View) client.Object
-	// Refused gives the home object with what a peer says that refuses to make its remote one; nil =
-	// events tell.
-	Refused func(home client.Object, message string, now time.Time) client.Object
 	// Strategic writes the status as a strategic merge patch, for kinds of Kubernetes whose
 	// status has several writers.
 	Strategic bool

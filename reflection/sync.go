@@ -27,7 +27,8 @@ var errNotOurs = errors.New("not ours")
 //	home            remote       what happens
 //	none            none         nothing
 //	none            ours         remote deleted
-//	there           –            Push: create, patch, delete or nothing; then Pull
+//	there           –            Push: create, patch, delete or nothing; then Pull, unless it failed
+//	there           refuses      Push is tried again; Pull goes on
 //	being deleted   ours         remote deleted; Pull goes on
 //	being deleted   none         home released
 //
@@ -59,11 +60,12 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home.GetDeletionTimestamp() != nil:
 		return 0, w.end(ctx, key, o, v)
 	case ns != nil:
-		if o, after, err = w.push(ctx, ns, key, o, v); err != nil {
+		o, after, err = w.push(ctx, ns, key, o, v)
+		if v.Refusal = refusal(err); err != nil && v.Refusal == nil {
 			return after, err
 		}
 	}
-	return after, w.pull(ctx, key, o, v)
+	return after, cmp.Or(err, w.pull(ctx, key, o, v))
 }
 
 // observe reads the objects of a key from the caches. ns is nil if the namespace is not mapped.

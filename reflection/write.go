@@ -12,8 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,7 +59,7 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 		err = w.taken(ctx, want, err)
 	}
 	if err != nil {
-		return errors.Join(w.failed(ctx, home, key, err), w.refused(ctx, key, home, err))
+		return w.failed(ctx, home, key, err)
 	}
 	w.ledger.done(s, "", made.GetResourceVersion())
 	w.shown(key, "")
@@ -69,15 +69,11 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	return nil
 }
 
-// refused shows on the home object that its remote one is not to be: a quota, a policy, a webhook, a
-// name that somebody else has.
-func (w *worker) refused(ctx context.Context, key types.NamespacedName, home client.Object, err error) error {
-	final := errors.Is(err, errNameTaken) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-	if w.Refused == nil || !final {
-		return nil
-	}
-	if want := w.Refused(home, err.Error(), time.Now()); !equality.Semantic.DeepEqual(home, want) {
-		return w.patchStatus(ctx, key, home, want)
+// refusal is an answer of the peer that will not change by itself: a quota, a policy, a webhook, a name
+// that somebody else has; nil is none.
+func refusal(err error) *metav1.Condition {
+	if errors.Is(err, errNameTaken) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return &metav1.Condition{Message: err.Error(), LastTransitionTime: metav1.Now().Rfc3339Copy()}
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func NewFlags() *Flags {
 	reflectors := map[string]*Reflector{
 		"pod":                   {Workers: 10},
 		"endpointslice":         {Workers: 10},
-		"serviceaccount":        {Workers: 3},
+		"serviceaccount":        {Workers: 10},
 		"persistentvolumeclaim": {Workers: 3},
 	}
 	for _, kind := range []string{"service", "ingress", "configmap", "secret", "event"} {

@@ -6,7 +6,7 @@ package translate
 import (
 	"encoding/json"
 	"maps"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,8 +43,8 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	any             mapped      removed there   –                stays, not ready: another will be made
 //	any             mapped      kubelet spoke   –                the remote status, translated
 //	any             mapped      none            finished         that phase, RemotePodTerminated
-//	any             mapped      none            is refused       Pending, without a place
 //	ran to its end  mapped      none            is gone          Failed, RemotePodTerminated
+//	any             mapped      none            is refused       Pending, without a place
 //	any             mapped      none or silent  anything else    stays
 //
 // remote is the pod made from shadow; either may be nil.
@@ -65,13 +65,13 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	case remote != nil && replaced(home, shadow, remote):
 		negateReady(out.Status.Conditions, reasonReplaced, "the provider removes the pod and makes it anew")
 	case remote != nil && told(home, remote):
-		pullStatus(out, remote, v)
+		pullStatus(out, shadow, remote, v)
 	case remote == nil && shadow != nil && ended(shadow.Status.Phase):
 		terminated(&out.Status, shadow.Status.Phase)
-	case remote == nil && refusal(shadow) != nil:
-		refused(&out.Status, refusal(shadow).Message, refusal(shadow).LastTransitionTime)
 	case remote == nil && shadow == nil && ranOnce(home):
 		terminated(&out.Status, corev1.PodFailed)
+	case remote == nil && refusal(shadow, v) != nil:
+		refused(&out.Status, refusal(shadow, v))
 	case out.Status.Reason == api.ReasonBackOff:
 		out.Status.Reason = ""
 	}
@@ -137,24 +137,18 @@ func terminated(s *corev1.PodStatus, phase corev1.PodPhase) {
 	negate(s.Conditions, reasonRemoteTerminated)
 }
 
-// refusal is what the provider says of a ShadowPod it makes no pod of; nil is nothing.
-func refusal(shadow *offv1beta1.ShadowPod) *metav1.Condition {
-	if shadow == nil {
-		return nil
+// refusal is what the provider says against the ShadowPod, or of what it refuses to make of it; nil is
+// nothing.
+func refusal(shadow *offv1beta1.ShadowPod, v View) *metav1.Condition {
+	if v.Refusal != nil || shadow == nil {
+		return v.Refusal
 	}
 	return meta.FindStatusCondition(shadow.Status.Conditions, ctl.ConditionStalled)
 }
 
-// PodRefused is a home pod of which the provider makes none, with what it says.
-func PodRefused(home *corev1.Pod, message string, now time.Time) *corev1.Pod {
-	out := home.DeepCopy()
-	refused(&out.Status, message, metav1.NewTime(now).Rfc3339Copy())
-	return out
-}
-
 // refused is the status of a pod that has no place at the provider, whoever there says so: a quota, a
 // policy, a webhook. What becomes of it is decided as if the scheduler there had said it.
-func refused(s *corev1.PodStatus, message string, since metav1.Time) {
+func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	s.Phase = corev1.PodPending
 	negate(s.Conditions, corev1.PodReasonUnschedulable)
 	scheduled := condition(s.Conditions, corev1.PodScheduled)
@@ -163,9 +157,9 @@ func refused(s *corev1.PodStatus, message string, since metav1.Time) {
 		scheduled = &s.Conditions[len(s.Conditions)-1]
 	}
 	if scheduled.Status != corev1.ConditionFalse {
-		scheduled.Status, scheduled.LastTransitionTime = corev1.ConditionFalse, since
+		scheduled.Status, scheduled.LastTransitionTime = corev1.ConditionFalse, why.LastTransitionTime
 	}
-	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, message
+	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, why.Message
 }
 
 // told says whether a remote status holds more than that the pod exists and has a node, which
@@ -212,8 +206,11 @@ func negateReady(conditions []corev1.PodCondition, reason, message string) {
 
 // pullStatus copies what the kubelet at the provider reports. What the home cluster knows
 // better (quality of service, nomination, generation) stays.
-func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
+func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) {
 	home, in := out.Status, remote.Status.DeepCopy()
+	if pending := resizePending(out, shadow, remote, v); pending != nil {
+		in.Conditions = append(slices.DeleteFunc(in.Conditions, ofResize), *pending)
+	}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
@@ -229,6 +226,65 @@ func pullStatus(out *corev1.Pod, remote *corev1.Pod, v View) {
 	}
 	s.PodIP, s.PodIPs = podIPs(in, v)
 	addRestarts(out, &home)
+}
+
+// resizePending is why a pod has not the size home asks for, in the words of kubelets, where no kubelet
+// was asked; nil is nothing. Schedulers count an infeasible pod with what its containers have.
+//
+//	the ShadowPod asks for  the remote pod has  condition
+//	what home does not      –                   what the provider says against it; silence leaves it as it was
+//	the same                something else      what the ShadowPod says of it
+//	the same                the same            what the kubelet there says
+func resizePending(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.PodCondition {
+	if shadow == nil {
+		return nil
+	}
+	was, why := condition(home.Status.Conditions, corev1.PodResizePending), v.Refusal
+	switch {
+	case !sized(&shadow.Spec.Pod, &home.Spec):
+		if why == nil {
+			return was
+		}
+	case !sized(&remote.Spec, &shadow.Spec.Pod):
+		why = refusal(shadow, v)
+	default:
+		return nil
+	}
+	if why == nil {
+		return nil
+	}
+	out := &corev1.PodCondition{
+		Type: corev1.PodResizePending, Status: corev1.ConditionTrue, LastTransitionTime: why.LastTransitionTime,
+		Reason: corev1.PodReasonInfeasible, Message: why.Message,
+	}
+	if was != nil {
+		out.LastTransitionTime = was.LastTransitionTime
+	}
+	return out
+}
+
+func ofResize(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending }
+
+// sized reports whether containers have the resources others ask for. They may have more kinds of them,
+// which the provider adds.
+func sized(has, asked *corev1.PodSpec) bool {
+	amounts := func(has, asked corev1.ResourceList) bool {
+		for name, amount := range asked {
+			if had, ok := has[name]; !ok || had.Cmp(amount) != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for _, each := range [][2][]corev1.Container{{has.Containers, asked.Containers}, {has.InitContainers, asked.InitContainers}} {
+		for i := range min(len(each[0]), len(each[1])) {
+			has, asked := each[0][i].Resources, each[1][i].Resources
+			if !amounts(has.Requests, asked.Requests) || !amounts(has.Limits, asked.Limits) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func podIPs(in *corev1.PodStatus, v View) (string, []corev1.PodIP) {

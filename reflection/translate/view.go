@@ -24,6 +24,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -81,6 +82,9 @@ type View struct {
 	// Involved is the home object an event of the provider is about; nil = none. Set for
 	// events only.
 	Involved *corev1.ObjectReference
+	// Refusal is what the peer has just said that does not let the remote object be made or changed; nil =
+	// it let. Set when a status is pulled.
+	Refusal *metav1.Condition
 	// Tokens are freshly requested service account tokens by key of the Secret; nil = go on
 	// with those the remote Secret has. Set for service accounts only.
 	Tokens map[string]Token

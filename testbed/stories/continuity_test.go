@@ -67,7 +67,7 @@ func lossesAreSurvived(t *testing.T) {
 	}
 }
 
-// linkIsCut: each side has lost the other.
+// linkIsCut: each side has lost the other. What has survived that, survives that home hangs.
 func linkIsCut(t *testing.T) {
 	settle(t)
 	uid := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}")
@@ -92,6 +92,7 @@ func linkIsCut(t *testing.T) {
 	if now := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}"); now != uid {
 		t.Errorf("the pod that stays was %s and is %s", uid, now)
 	}
+	homeHangs(t, uid)
 	// One pod of each, wherever; what was evicted has ended on both sides, and what had ended did not begin again.
 	eventually(t, "nothing is there twice", func() (string, bool) {
 		home, err := rome.ask("-n", "steady", "get", "pods", "--no-headers", "-o", "custom-columns=:.metadata.labels.app,:.spec.nodeName,:.status.phase")
@@ -124,11 +125,7 @@ func settle(t *testing.T) {
 // home are not ready.
 func providerGoesOn(t *testing.T) {
 	t.Helper()
-	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "app=stays", "--timeout=60s")
-	eventually(t, "the pod is made anew without home", func() (string, bool) {
-		got, err := milan.ask("-n", "steady-rome", "get", "pods", "-l", "app=stays", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
-		return got, err == nil && got == "True"
-	})
+	madeAnew(t)
 	milan.kubectl(t, "-n", "steady-rome", "wait", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
 	eventually(t, "the provider knows how the Job's pod ended", func() (string, bool) {
 		got, err := milan.ask("-n", "steady-rome", "get", "shadowpods", "-l", "batch.kubernetes.io/job-name=ends", "-o", "jsonpath={.items[*].status.phase}")
@@ -136,6 +133,49 @@ func providerGoesOn(t *testing.T) {
 	})
 	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--timeout=60s")
 	answering(t, milan, "shop-rome", "rome", "false")
+}
+
+// madeAnew deletes the pod that stays where it runs, and waits for another in its place.
+func madeAnew(t *testing.T) {
+	t.Helper()
+	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "app=stays", "--timeout=60s")
+	eventually(t, "the pod is made anew without home", func() (string, bool) {
+		got, err := milan.ask("-n", "steady-rome", "get", "pods", "-l", "app=stays", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+		return got, err == nil && got == "True"
+	})
+}
+
+// homeHangs: rome's API server alone is away. Next door a pod is made anew without it, and the Service there
+// leads to the pods of both clusters; when it is back, home shows the new pod as the one of before, uid.
+func homeHangs(t *testing.T, uid string) {
+	t.Helper()
+	const stays, moves = "app=stays", "app=moves"
+	name := func(app string) string {
+		return rome.kubectl(t, "-n", "steady", "get", "pods", "-l", app, "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[0].metadata.name}")
+	}
+	there, home := name(stays), name(moves)
+	rome.signalAPIServer(t, "STOP")
+	defer rome.signalAPIServer(t, "CONT") // also of one that goes on already
+	madeAnew(t)
+	eventually(t, "pods of both clusters answer next door", func() (string, bool) {
+		got, err := milan.ask("-n", "steady-rome", "exec", there, "--", "/echo", "get", "-n", "60", "-i", "5ms", "-timeout", "900ms", "http://steady/")
+		return got, err == nil && strings.Contains(got, "pod="+there+" ") && strings.Contains(got, "pod="+home+" ")
+	})
+	rome.signalAPIServer(t, "CONT")
+	rome.answersAgain(t)
+	nodeReady(t)
+	eventually(t, "home shows the pod as it is next door", func() (string, bool) {
+		const status = "jsonpath={.items[*].status.containerStatuses[0].containerID} {.items[*].status.containerStatuses[0].ready}"
+		here, err := rome.ask("-n", "steady", "get", "pods", "-l", stays, "-o", status)
+		if err != nil {
+			return here, false
+		}
+		got, err := milan.ask("-n", "steady-rome", "get", "pods", "-l", stays, "-o", status)
+		return here + "\n" + got, err == nil && here == got && strings.HasSuffix(got, " true")
+	})
+	if now := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", stays, "-o", "jsonpath={.items[*].metadata.uid}"); now != uid {
+		t.Errorf("the pod that stays was %s and is %s", uid, now)
+	}
 }
 
 // answering waits until all endpoints of a namespace that are in a cluster are ready, or none of them is.
