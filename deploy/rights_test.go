@@ -361,14 +361,25 @@ func TestPeersCannot(t *testing.T) {
 	dialer := &netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
 	cidrs := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
 	p.create(t, dialer, cidrs)
-	// The policies are in force a moment after they were made; until then nothing can be told.
-	p.until(t, "the policies are in force", func() bool {
-		return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll) != nil &&
-			peering.Update(t.Context(), active(tenant), client.DryRunAll) != nil && merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) != nil &&
-			peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) != nil &&
-			peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) != nil &&
-			p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll) != nil
-	})
+	// Rights and policies are in force a moment after they were made; until then nothing can be told, and that
+	// there is no right yet is no word of a policy.
+	for says, try := range map[string]func() error{
+		"only make copies": func() error {
+			return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll)
+		},
+		"only make copies;": func() error {
+			return account.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll)
+		},
+		"spec.tenantCondition":          func() error { return peering.Update(t.Context(), active(tenant), client.DryRunAll) },
+		"only change spec.endpoint":     func() error { return merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) },
+		"have this cluster sign for it": func() error { return peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) },
+		"only set up its own network":   func() error { return peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) },
+		"only write its own lease": func() error {
+			return p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll)
+		},
+	} {
+		p.until(t, "the policies are in force: "+says, func() bool { return strings.Contains(fmt.Sprint(try()), says) })
+	}
 	for object, patch := range map[client.Object]string{
 		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
 		cidrs:  `{"spec": {"remote": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`,
@@ -586,7 +597,7 @@ func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
 
 func (p provider) until(t *testing.T, claim string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(claim)
 		}

@@ -85,7 +85,7 @@ func TestStricterStrategiesWarn(t *testing.T) {
 	}
 	stays := func(text string) bool { return strings.Contains(text, "stay there until they are deleted") }
 	// The policy is in force a moment after it was made.
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		change(offloadingv1beta1.LocalAndRemoteStrategy)
 		return slices.ContainsFunc(change(offloadingv1beta1.RemoteStrategy), stays), nil
 	})

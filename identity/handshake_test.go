@@ -83,11 +83,12 @@ func TestHandshake(t *testing.T) {
 	}
 	rome.create(t, tenant)
 	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
+	first := tenant.Status.AuthParams.DeepCopy() // for seconds only: there may be others when the tenant is Ready
 	rome.until(t, "the tenant is Ready", tenant, func() bool { return meta.IsStatusConditionTrue(tenant.Status.Conditions, "Ready") })
 	control := &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.ControlPlaneIdentityName("rome"), Labels: peerLabel("rome")},
 		Spec: authv1beta1.IdentitySpec{
-			ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, Namespace: tenant.Status.TenantNamespace, AuthParams: tenant.Status.AuthParams,
+			ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, Namespace: tenant.Status.TenantNamespace, AuthParams: first,
 		},
 	}
 	milan.create(t, control)
@@ -110,17 +111,12 @@ func TestHandshake(t *testing.T) {
 	rome.until(t, "the slice is answered", copied, func() bool {
 		return copied.Status.AuthParams != nil && len(copied.Status.Conditions) == 2
 	})
-	before := slice.DeepCopy()
-	slice.Status = copied.Status
-	if err := milan.Status().Patch(t.Context(), slice, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	milan.says(t, slice, func() { slice.Status = copied.Status })
 	node := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: "big"}}
 	milan.until(t, "the virtual node is there", node, func() bool { return node.Spec.ResourceQuota.Hard.Cpu().String() == "20" })
-	node.Status.Conditions = []offv1beta1.VirtualNodeCondition{{Type: "Ready", Status: "True", Reason: "Ready"}}
-	if err := milan.Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	milan.says(t, node, func() {
+		node.Status.Conditions = []offv1beta1.VirtualNodeCondition{{Type: "Ready", Status: "True", Reason: "Ready"}}
+	})
 	milan.until(t, "the slice is Ready, as its virtual node is", slice, func() bool {
 		return slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == "Ready" && c.Status == "True" })
 	})
@@ -159,10 +155,14 @@ func TestHandshake(t *testing.T) {
 func authenticatedAgain(t *testing.T, milan, rome cluster, tenant *authv1beta1.Tenant, before []byte) {
 	t.Helper()
 	challenge := secret(atRome, api.NonceSecret, api.LabelNonce, nil)
-	for chosen := range 2 {
+	fresh := func() {
+		t.Helper()
 		rome.until(t, "there is a fresh nonce", challenge, func() bool {
 			return len(challenge.Data[api.NonceField]) > 0 && !bytes.Equal(challenge.Data[api.NonceField], before)
 		})
+	}
+	for chosen := range 2 {
+		fresh()
 		if chosen == 1 {
 			own := make([]byte, plan.NonceSize)
 			_ = must(rand.Read(own))
@@ -182,6 +182,7 @@ func authenticatedAgain(t *testing.T, milan, rome cluster, tenant *authv1beta1.T
 		rome.until(t, "the tenant is Ready again", tenant, func() bool {
 			return tenant.Status.AuthParams != nil && meta.IsStatusConditionTrue(tenant.Status.Conditions, "Ready")
 		})
+		fresh() // the one before has served: that the tenant is Ready may be of before
 	}
 }
 
@@ -319,10 +320,7 @@ func renewed(t *testing.T, milan, rome cluster, control *authv1beta1.Identity, t
 	}, Spec: mailbox.Spec}
 	rome.create(t, copied)
 	rome.until(t, "the mailbox is filled", copied, func() bool { return copied.Status.AuthParams != nil })
-	mailbox.Status = copied.Status
-	if err := milan.Status().Update(t.Context(), mailbox); err != nil {
-		t.Fatal(err)
-	}
+	milan.says(t, mailbox, func() { mailbox.Status = copied.Status })
 	milan.until(t, "the identity has the new certificate", control, func() bool { return bytes.Equal(control.Spec.AuthParams.SignedCRT, fresh) })
 	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.KubeconfigSecretName(control.Name)}}
 	milan.until(t, "the kubeconfig has the new certificate", kubeconfig, func() bool {
@@ -420,6 +418,16 @@ func (c cluster) create(t *testing.T, objects ...client.Object) {
 	}
 }
 
+// says changes the status of an object, whoever else writes it.
+func (c cluster) says(t *testing.T, obj client.Object, what func()) {
+	t.Helper()
+	before := obj.DeepCopyObject().(client.Object)
+	what()
+	if err := c.Status().Patch(t.Context(), obj, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (c cluster) delete(t *testing.T, obj client.Object) {
 	t.Helper()
 	if err := c.Delete(t.Context(), obj); err != nil {
@@ -492,7 +500,14 @@ func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.C
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "mallory"}},
 	})
 	mallory := must(client.New(c.server.ConfigFor("mallory"), client.Options{Scheme: scheme.New()}))
-	if err := mallory.Create(t.Context(), stranger); err != nil {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := mallory.Create(ctx, stranger)
+		if apierrors.IsForbidden(err) { // rights are in force a moment after they are given
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return stranger
@@ -531,7 +546,7 @@ func signer(ctx context.Context, t *testing.T, c cluster) {
 func sign(key *ecdsa.PrivateKey, serial int64, request []byte) []byte {
 	asked, life := must(plan.ParseRequest(request)), time.Hour
 	if serial == 1 {
-		life = 6 * time.Second
+		life = 12 * time.Second // it is replaced after 8 s: by then the test has seen it
 	}
 	certificate := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: asked.Subject,

@@ -366,7 +366,7 @@ func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 // eventually waits until check finds nothing wrong.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		err := check()

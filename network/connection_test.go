@@ -26,9 +26,14 @@ func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
 			Spec:       netv1beta1.ConnectionSpec{Type: "Client", GatewayRef: corev1.ObjectReference{Kind: kind, Namespace: "default", Name: "milan"}},
 		}
 		must(t, c.Create(t.Context(), connection))
-		connection.Status.Value = netv1beta1.Connected
-		meta.SetStatusCondition(&connection.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Connected"})
-		must(t, c.Status().Update(t.Context(), connection))
+		eventually(t, func() error { // again when the controller wrote in between
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); err != nil {
+				return err
+			}
+			connection.Status.Value = netv1beta1.Connected
+			meta.SetStatusCondition(&connection.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Connected"})
+			return c.Status().Update(t.Context(), connection)
+		})
 	}
 	says := func(name string, value netv1beta1.ConnectionStatusValue, reason string) {
 		t.Helper()
@@ -53,9 +58,10 @@ func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
 	}
 	must(t, c.Create(t.Context(), pod))
 	says("gw-milan", netv1beta1.ConnectionError, "GatewayPodPending")
+	patch := client.MergeFrom(pod.DeepCopy())
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.7", PodIPs: []corev1.PodIP{{IP: "10.10.1.7"}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-	must(t, c.Status().Update(t.Context(), pod))
+	must(t, c.Status().Patch(t.Context(), pod, patch))
 	says("gw-milan", netv1beta1.Connected, "")
 
 	must(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))

@@ -167,15 +167,19 @@ spec: {cidr: `+more.cidr+`}
 
 	// The administrator of milan puts a NAT in front: that stays, whatever rome does.
 	byHand := client.WithFieldOwner(milan.Client, "kubectl-edit")
-	var c netv1beta1.GatewayClient
-	must(t, milan.Get(t.Context(), types.NamespacedName{Namespace: milan.namespace, Name: "gw"}, &c))
-	c.Spec.Endpoint.Addresses = []string{"203.0.113.1"}
-	must(t, byHand.Update(t.Context(), &c))
+	eventually(t, func() error {
+		c, err := milan.dialer(t)
+		if err != nil {
+			return err
+		}
+		c.Spec.Endpoint.Addresses = []string{"203.0.113.1"}
+		return byHand.Update(t.Context(), &c) // again when a controller wrote in between
+	})
 	rome.moves(t, "172.31.10.13")
 	rome.eventuallyServes(t, "172.31.10.13")
 	// A key that changes later arrives: the follower has seen the move.
-	must(t, rome.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw-gw"}}))
 	old = rome.key(t)
+	must(t, rome.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw-gw"}}))
 	eventually(t, func() error { return equal(false, bytes.Equal(old, rome.key(t))) })
 	eventually(t, haveEachOthersKey(t, milan, rome))
 	milan.eventuallyDials(t, "203.0.113.1")
@@ -226,8 +230,9 @@ func (h half) moves(t *testing.T, address string) {
 	t.Helper()
 	var node corev1.Node
 	must(t, h.Get(t.Context(), types.NamespacedName{Name: "worker"}, &node))
+	patch := client.MergeFrom(node.DeepCopy())
 	node.Status.Addresses[0].Address = address
-	must(t, h.Status().Update(t.Context(), &node))
+	must(t, h.Status().Patch(t.Context(), &node, patch))
 }
 
 func (h half) eventuallyServes(t *testing.T, address string) {

@@ -90,10 +90,7 @@ func (k cluster) ready(t *testing.T, node *corev1.Node, status corev1.ConditionS
 	if err := k.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 		t.Fatal(err)
 	}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-	if err := k.Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	k.says(t, node, func() { node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}} })
 }
 
 func (k cluster) isMarked(t *testing.T, pod *corev1.Pod, marked bool) {

@@ -35,17 +35,7 @@ func TestQuotaHolds(t *testing.T) {
 	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin"}
 	k.create(t, namespace("tenant-turin", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"}), quota, nsmap)
 	consumer := k.as(t, "slice", "turin")
-	k.until(t, "what would make room for others is refused", func(ctx context.Context) error {
-		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "less", Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
-		p.Spec.Pod = container("-1000")
-		switch err := consumer.Create(ctx, p); {
-		case err == nil:
-			t.Fatal("a pod that asks for less than nothing is accepted")
-		case !strings.Contains(err.Error(), "less than nothing"):
-			return err // nobody answers yet
-		}
-		return nil
-	})
+	k.answers(t, consumer)
 
 	var asking sync.WaitGroup
 	for i := range asked {
@@ -78,6 +68,22 @@ func TestQuotaHolds(t *testing.T) {
 	}
 }
 
+// answers waits until admission does: what would make room for others is refused.
+func (k cluster) answers(t *testing.T, consumer client.Client) {
+	t.Helper()
+	k.until(t, "what would make room for others is refused", func(ctx context.Context) error {
+		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "less", Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
+		p.Spec.Pod = container("-1000")
+		switch err := consumer.Create(ctx, p); {
+		case err == nil:
+			t.Fatal("a pod that asks for less than nothing is accepted")
+		case !strings.Contains(err.Error(), "less than nothing"):
+			return err // nobody answers yet
+		}
+		return nil
+	})
+}
+
 func (k cluster) pods(t *testing.T) int {
 	t.Helper()
 	var list corev1.PodList
@@ -97,7 +103,7 @@ func insist(ctx context.Context, c client.Client, name string) error {
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "quota usage exceeded"):
 			return true, nil
-		case apierrors.IsInternalError(err):
+		case apierrors.IsInternalError(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 			return false, nil
 		}
 		return false, err

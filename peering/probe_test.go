@@ -33,8 +33,9 @@ func TestPeerThatIsHeardIsAskedSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProber(time.Second, 5*time.Second)
+	p := newProber(time.Second, patience)
 	const looks = 8
+	started := time.Now()
 	for range looks {
 		outcome, after := p.look(t.Context(), "rome", text)
 		for outcome == nil {
@@ -46,8 +47,9 @@ func TestPeerThatIsHeardIsAskedSeldom(t *testing.T) {
 		}
 		<-time.After(after)
 	}
-	if n := int(asked.Load()); n == 0 || n > looks/2 {
-		t.Errorf("asked %d times in %d looks", n, looks)
+	// On a machine so slow that every look comes when it is time to ask, it asks at every look.
+	if n, most := int(asked.Load()), 1+int(time.Since(started)/(askedAfter*time.Second)); n == 0 || n > most {
+		t.Errorf("asked %d times in %d looks, want %d at most", n, looks, most)
 	}
 	server.CloseClientConnections()
 	server.Close()

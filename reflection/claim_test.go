@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -122,12 +123,15 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Namespace: remoteNS}}
 	w.must("read rights", w.remote.Get(t.Context(), client.ObjectKeyFromObject(rights), rights))
 	w.must("withdraw rights", w.remote.Delete(t.Context(), rights))
+	claims := authorizationv1.ResourceAttributes{Verb: "list", Resource: "persistentvolumeclaims"}
+	w.granted(false, claims)
 	defer w.reflect()()
 	w.must("delete", w.home.Delete(t.Context(), claim("last", "")))
 	w.unused(w.home, homeNS, "last")
 	w.gone(w.home, home, homeNS, "last")
 	rights.ResourceVersion, rights.UID = "", ""
 	w.create(w.remote, rights)
+	w.granted(true, claims)
 }
 
 // aVolumeAtTheProviderGrows: what is asked for at home is asked for there; what comes of it is seen at home.

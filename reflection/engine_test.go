@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -47,6 +48,9 @@ const (
 	tenant                   = "liqo-tenant-milan"
 	homeNS, remoteNS         = "shop", "shop-rome"
 )
+
+// patience is how long a change may take to be seen; two API servers share few cores with another package's.
+const patience = 2 * time.Minute
 
 // world is two API servers with one offloaded namespace. Nothing but the reflection and the
 // test acts in them: the test plays the provider's controller and kubelet.
@@ -120,6 +124,19 @@ func (w *world) grantAtProvider() {
 	})
 }
 
+// granted waits until the provider's API server knows of a change of the consumer's rights: that is a moment later.
+func (w *world) granted(want bool, right authorizationv1.ResourceAttributes) {
+	w.Helper()
+	right.Namespace = remoteNS
+	w.eventually(fmt.Sprintf("the right to %s %s becomes %t", right.Verb, right.Resource, want), func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: w.options.Remote.Impersonate.UserName, Groups: []string{consumer}, ResourceAttributes: &right,
+		}}
+		err := w.remote.Create(ctx, review)
+		return errors.Join(err, equal(want, review.Status.Allowed))
+	})
+}
+
 func clientOf(t *testing.T, s *apitest.Server) client.Client {
 	c, err := client.New(s.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -174,7 +191,7 @@ func (w *world) create(c client.Client, obj client.Object) {
 func (w *world) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})
@@ -389,11 +406,10 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	// Its status comes back, addresses translated.
 	remote := w.runAt("web", "10.20.1.7")
 	var home corev1.Pod
-	w.exists(w.home, &home, homeNS, "web", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
-	got := []string{home.Status.PodIP, home.Status.HostIP, home.Labels[api.LabelShadowPod], fmt.Sprint(home.Status.ContainerStatuses[0].RestartCount)}
-	if err := equal([]string{"10.71.1.7", "10.10.0.9", "true", "1"}, got); err != nil {
-		t.Error(err)
-	}
+	w.exists(w.home, &home, homeNS, "web", func() error { return equal(corev1.PodRunning, home.Status.Phase) }, func() error {
+		got := []string{home.Status.PodIP, home.Status.HostIP, home.Labels[api.LabelShadowPod], fmt.Sprint(home.Status.ContainerStatuses[0].RestartCount)}
+		return equal([]string{"10.71.1.7", "10.10.0.9", "true", "1"}, got)
+	})
 
 	// What the provider says about it is shown, but for what the status tells.
 	for _, reason := range []string{"Started", "Backoffish"} {
@@ -416,6 +432,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 
 	// A restart of the reflection writes nothing.
 	stop()
+	w.must("read", w.home.Get(t.Context(), client.ObjectKeyFromObject(&home), &home))
 	version, shadowVersion := home.ResourceVersion, w.shadow("web").ResourceVersion
 	stop = w.reflect()
 	w.create(w.home, pod("other"))
@@ -484,6 +501,7 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 			role.Rules[1].Verbs = append(role.Rules[1].Verbs, "delete")
 		}
 		w.must("write role", w.remote.Update(t.Context(), &role))
+		w.granted(story.granted, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"})
 		name := fmt.Sprint("graceful-", i)
 		w.create(w.home, pod(name))
 		remote := w.runAt(name, "10.20.2."+fmt.Sprint(i+1), func(remote *corev1.Pod) { remote.Spec.NodeName = "milan-1" })
@@ -508,6 +526,7 @@ func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	before := role.DeepCopy()
 	role.Rules[3].Verbs = role.Rules[3].Verbs[1:] // create
 	w.must("take the right to make ShadowPods", w.remote.Update(t.Context(), &role))
+	w.granted(false, authorizationv1.ResourceAttributes{Verb: "create", Group: offv1beta1.GroupVersion.Group, Resource: "shadowpods"})
 	w.create(w.home, pod("refused"))
 	var home corev1.Pod
 	says := func(text string) {

@@ -329,7 +329,7 @@ func (c *chaos) settle(what string, check func(context.Context) error) {
 	c.Helper()
 	var last error
 	began := time.Now()
-	if wait.PollUntilContextTimeout(c.Context(), 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	if wait.PollUntilContextTimeout(c.Context(), 200*time.Millisecond, 2*patience, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	}) != nil {

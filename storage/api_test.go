@@ -36,7 +36,11 @@ import (
 	"github.com/liqo-go/liqo/storage"
 )
 
-const roles = "../deploy/liqo/files/rbac/"
+const (
+	roles = "../deploy/liqo/files/rbac/"
+	// patience is how long a change may take to be seen; the API servers of two packages share few cores.
+	patience = 2 * time.Minute
+)
 
 // cluster is an API server on which the room acts, with the rights of an installation. The test plays
 // scheduler, volume controllers and the provisioner of the class "disk".
@@ -122,7 +126,7 @@ func (k cluster) create(obj client.Object) {
 func (k cluster) becomes(obj client.Object, check func() error) {
 	k.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		if last = k.Get(ctx, client.ObjectKeyFromObject(obj), obj); last == nil {
 			last = check()
 		}
@@ -133,6 +137,24 @@ func (k cluster) becomes(obj client.Object, check func() error) {
 	}
 }
 
+// change reads an object and writes it changed, again when the room wrote in between.
+func (k cluster) change(obj client.Object, how func()) {
+	k.Helper()
+	k.becomes(obj, func() error {
+		how()
+		return k.Update(k.Context(), obj)
+	})
+}
+
+// says is change for the status.
+func (k cluster) says(obj client.Object, what func()) {
+	k.Helper()
+	k.becomes(obj, func() error {
+		what()
+		return k.Status().Update(k.Context(), obj)
+	})
+}
+
 func (k cluster) exists(obj client.Object) {
 	k.Helper()
 	k.becomes(obj, func() error { return nil })
@@ -140,7 +162,7 @@ func (k cluster) exists(obj client.Object) {
 
 func (k cluster) gone(obj client.Object) {
 	k.Helper()
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		return apierrors.IsNotFound(k.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 	})
 	k.must(fmt.Sprintf("end of %T %s", obj, obj.GetName()), err)
@@ -155,8 +177,7 @@ func (k cluster) deleting(obj client.Object) {
 		}
 		return nil
 	})
-	obj.SetFinalizers(nil)
-	k.must("end protection", k.Update(k.Context(), obj))
+	k.must("end protection", client.IgnoreNotFound(k.Patch(k.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 }
 
 func requested() corev1.VolumeResourceRequirements {
@@ -181,14 +202,11 @@ func (k cluster) claimed(name, node string) *corev1.PersistentVolumeClaim {
 // bind plays the volume controller.
 func (k cluster) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
 	k.Helper()
-	k.exists(claim)
-	claim.Spec.VolumeName = volume.Name
-	k.must("bind", k.Update(k.Context(), claim))
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: volume.Spec.AccessModes, Capacity: volume.Spec.Capacity}
-	k.must("bind", k.Status().Update(k.Context(), claim))
-	k.exists(volume)
-	volume.Status.Phase = corev1.VolumeBound
-	k.must("bind", k.Status().Update(k.Context(), volume))
+	k.change(claim, func() { claim.Spec.VolumeName = volume.Name })
+	k.says(claim, func() {
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: volume.Spec.AccessModes, Capacity: volume.Spec.Capacity}
+	})
+	k.says(volume, func() { volume.Status.Phase = corev1.VolumeBound })
 }
 
 func volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
@@ -200,9 +218,7 @@ func (k cluster) release(claim *corev1.PersistentVolumeClaim, volume *corev1.Per
 	k.Helper()
 	k.must("delete", k.Delete(k.Context(), claim))
 	k.deleting(claim)
-	k.exists(volume)
-	volume.Status.Phase = corev1.VolumeReleased
-	k.must("release", k.Status().Update(k.Context(), volume))
+	k.says(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
 }
 
 func TestVolumes(t *testing.T) {
@@ -264,11 +280,9 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 	}
 
 	// One that is to be retained is; a change of mind is heard.
-	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	k.must("retain", k.Update(k.Context(), volume))
+	k.change(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
 	k.release(claim, volume)
-	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	k.must("remove", k.Update(k.Context(), volume))
+	k.change(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete })
 	k.deleting(volume)
 	k.gone(volume)
 }
@@ -276,9 +290,7 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 // ask changes the request of a claim.
 func (k cluster) ask(claim *corev1.PersistentVolumeClaim, size string) {
 	k.Helper()
-	k.exists(claim)
-	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
-	k.must("ask for more", k.Update(k.Context(), claim))
+	k.change(claim, func() { claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size) })
 }
 
 // has waits until claim and volume say how large they are.
@@ -311,7 +323,7 @@ func aVolumeGrows(k cluster) {
 	// The class behind it says no, and that is said; then yes.
 	k.ask(claim, "3Gi")
 	var events corev1.EventList
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := k.List(ctx, &events, client.InNamespace("shop"))
 		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.InvolvedObject.Name == "growing" && e.Reason == "VolumeResizeFailed" && strings.Contains(e.Message, "class disk, which lets none grow")
@@ -319,9 +331,7 @@ func aVolumeGrows(k cluster) {
 	})
 	k.must("event", err)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
-	k.exists(class)
-	class.AllowVolumeExpansion = new(true)
-	k.must("allow", k.Update(k.Context(), class))
+	k.change(class, func() { class.AllowVolumeExpansion = new(true) })
 	k.becomes(backing, func() error {
 		if backing.Spec.Resources.Requests.Storage().String() != "3Gi" {
 			return errors.New("nothing more is asked for")
@@ -330,11 +340,8 @@ func aVolumeGrows(k cluster) {
 	})
 
 	// What the disk's own provisioner gives is shown.
-	k.exists(disk)
-	disk.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
-	k.must("grow", k.Update(k.Context(), disk))
-	backing.Status.Capacity = disk.Spec.Capacity
-	k.must("grow", k.Status().Update(k.Context(), backing))
+	k.change(disk, func() { disk.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")} })
+	k.says(backing, func() { backing.Status.Capacity = disk.Spec.Capacity })
 	k.has(claim, volume, "4Gi")
 
 	// At a provider it is the virtual kubelet that writes the claim.
@@ -342,8 +349,7 @@ func aVolumeGrows(k cluster) {
 	volume = volumeOf(claim)
 	k.exists(volume)
 	k.bind(claim, volume)
-	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
-	k.must("grow", k.Status().Update(k.Context(), claim))
+	k.says(claim, func() { claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")} })
 	k.has(claim, volume, "2Gi")
 }
 
@@ -372,10 +378,7 @@ func aClaimIsLetGo(k cluster) {
 	m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
 	k.create(m)
 	claim := k.claimed("held", "milan")
-	k.becomes(claim, func() error {
-		claim.Finalizers = []string{api.ClaimFinalizer("milan"), api.ClaimFinalizer("oslo")}
-		return k.Update(k.Context(), claim)
-	})
+	k.change(claim, func() { claim.Finalizers = []string{api.ClaimFinalizer("milan"), api.ClaimFinalizer("oslo")} })
 	k.becomes(claim, func() error {
 		if slices.Contains(claim.Finalizers, api.ClaimFinalizer("oslo")) {
 			return errors.New("held by oslo, where it never was")

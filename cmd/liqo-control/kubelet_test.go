@@ -90,7 +90,8 @@ func (w *stage) replica(name, address string) (stop func()) {
 	f.HomeClusterID, f.ForeignClusterID, f.NodeName, f.NodeIP = "milan", virtualNode, virtualNode, address
 	f.TenantNamespace, f.ListenPort, f.CertificateType = tenant, uint16(port), nodekubelet.CertificateSelfSigned
 	f.PodName, f.Replicas = name, 2
-	f.LeaseDuration, f.LeaseRenewInterval, f.LeaseRetryPeriod = 3*time.Second, 2*time.Second, 500*time.Millisecond
+	// A replica that ends gives the lease back; one that a busy machine keeps from renewing it is not to lose it.
+	f.LeaseDuration, f.LeaseRenewInterval, f.LeaseRetryPeriod = time.Minute, 40*time.Second, 500*time.Millisecond
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- runKubelet(ctx, f) }()
@@ -122,7 +123,7 @@ func freePort(t *testing.T) string {
 func (w *stage) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -23,6 +23,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -180,7 +181,8 @@ func accept(ctx context.Context, t *testing.T, config *rest.Config) {
 					Type: kind, Status: authv1beta1.ResourceSliceAccepted, Reason: "Accepted", LastTransitionTime: metav1.Now(),
 				})
 			}
-			if err := c.Status().Update(ctx, slice); err != nil && ctx.Err() == nil {
+			// The next event tells what is newer or gone.
+			if err := c.Status().Update(ctx, slice); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 				t.Errorf("answer %s: %v", slice.Name, err)
 			}
 		}
@@ -229,7 +231,7 @@ func (c consumer) create(t *testing.T, objects ...client.Object) {
 // until reads an object until it is as claimed.
 func (c consumer) until(t *testing.T, claim string, object client.Object, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})

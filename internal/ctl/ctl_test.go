@@ -36,7 +36,7 @@ const (
 	namespace = "default"
 	elsewhere = "kube-public"
 	// patience is how long a change may take to be seen; two API servers share two cores.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // wishes plans one ConfigMap for each "name=value" in the root's annotation "wish"; annotation

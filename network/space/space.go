@@ -223,7 +223,8 @@ func hostOf(a net.Addr) string {
 func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	var c net.Conn
 	var err error
-	dialer := net.Dialer{Timeout: time.Second}
+	const patience = 3 * time.Second // so that one packet may be lost
+	dialer := net.Dialer{Timeout: patience}
 	if ip := net.ParseIP(from); ip != nil && network == "tcp" {
 		dialer.LocalAddr = &net.TCPAddr{IP: ip}
 	} else if ip != nil {
@@ -234,7 +235,7 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	if network == "udp" {
 		c.Write(make([]byte, size))
 		b := make([]byte, 100)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -48,6 +49,9 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/offloading/kubelet"
 )
+
+// patience is how long a change may take to be seen; the API servers of two packages share few cores.
+const patience = 2 * time.Minute
 
 // provider is the kubelet of a provider's real node: what the chain of API servers ends at.
 type provider struct{}
@@ -102,7 +106,7 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	realNode := httptest.NewTLSServer(provider{})
 	t.Cleanup(realNode.Close)
 	create(t, c, home()...)
-	create(t, c, rights(t)...)
+	grant(t, c)
 	create(t, c, remoteSide(portOf(t, realNode.Listener.Addr().String()))...)
 	port := freePort(t)
 	f := kubelet.NewFlags()
@@ -193,8 +197,8 @@ func home() []client.Object {
 	return []client.Object{namespace("tenant-rome"), namespace("demo"), vn, fc, nsmap}
 }
 
-// rights are those a virtual kubelet has in an installation.
-func rights(t *testing.T) []client.Object {
+// grant gives the kubelet the rights it has in an installation.
+func grant(t *testing.T, c client.Client) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/liqo/files/rbac/kubelet.yaml")
 	if err != nil {
@@ -204,10 +208,26 @@ func rights(t *testing.T) []client.Object {
 	if err := yaml.Unmarshal(text, role); err != nil {
 		t.Fatal(err)
 	}
-	return []client.Object{role, &rbacv1.ClusterRoleBinding{
+	create(t, c, role, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "kubelet"}},
-	}}
+	})
+	inForce(t, c, "kubelet", "create", "nodes", "")
+}
+
+// inForce waits until the API server knows of a right that was given: that is a moment later.
+func inForce(t *testing.T, c client.Client, user, verb, resource, subresource string) {
+	t.Helper()
+	until(t, "the rights of "+user, func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Subresource: subresource},
+		}}
+		err := c.Create(ctx, review)
+		if err == nil && !review.Status.Allowed {
+			err = fmt.Errorf("not in force: %s", review.Status.Reason)
+		}
+		return err
+	})
 }
 
 func remoteSide(port int32) []client.Object {
@@ -238,7 +258,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func until(t *testing.T, what string, met func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = met(ctx)
 		return last == nil, nil
 	})
@@ -383,6 +403,10 @@ func token(t *testing.T, server *apitest.Server, c client.Client, name string, r
 				ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: "demo"}},
 			})
+		for _, resource := range rule.Resources {
+			_, part, _ := strings.Cut(resource, "/")
+			inForce(t, c, "system:serviceaccount:demo:"+name, rule.Verbs[0], "nodes", part)
+		}
 	}
 	clients, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {

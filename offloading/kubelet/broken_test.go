@@ -117,7 +117,7 @@ func breaks(t *testing.T, config *rest.Config, w *wire) {
 		return
 	}
 	w.cut()
-	late := time.After(10 * time.Second)
+	late := time.After(patience)
 	for name, ends := range ended {
 		for range each {
 			select {

@@ -32,7 +32,7 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, c, home()...)
-	create(t, c, rights(t)...)
+	grant(t, c)
 	var asked atomic.Int32
 	provider := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	provider.EnableHTTP2 = true
@@ -68,8 +68,9 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 		})
 		return err == nil
 	}
-	for ; renewals < 3; renewals++ {
-		if !renewed(time.Minute) {
+	// A busy machine may hear late, and ask; of ten renewals it does not so in all.
+	for ; renewals < 3 || renewals < 10 && int(asked.Load()) >= renewals; renewals++ {
+		if !renewed(patience) {
 			t.Fatalf("the lease was renewed %d times and then no more, while the provider lives", renewals)
 		}
 	}

@@ -241,9 +241,13 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 	answer := func(peer, name string) {
 		t.Helper()
 		copied := &offv1beta1.NamespaceMap{}
-		eventually(t, func() error { return remote.Get(ctx, key("at-"+peer, "map"), copied) })
-		copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: offv1beta1.NamespaceAccepted}}
-		must(t, remote.Status().Update(ctx, copied))
+		eventually(t, func() error {
+			if err := remote.Get(ctx, key("at-"+peer, "map"), copied); err != nil {
+				return err
+			}
+			copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: offv1beta1.NamespaceAccepted}}
+			return remote.Status().Update(ctx, copied)
+		})
 		eventually(t, func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(maps[peer]), maps[peer]))
 			if maps[peer].Status.CurrentMapping["shop"].RemoteNamespace != name {
@@ -370,7 +374,7 @@ func must(t *testing.T, err error) {
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	})

@@ -60,7 +60,7 @@ func (tb tool) kubectl(cluster, want string, args ...string) {
 	tb.t.Helper()
 	var out []byte
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		cmd := exec.Command(filepath.Join(tb.dir, "bin", "kubectl"), append([]string{"--kubeconfig", filepath.Join(tb.dir, cluster, "kubeconfig")}, args...)...)
 		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(string(out), want) {
 			return

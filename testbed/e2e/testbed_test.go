@@ -96,7 +96,7 @@ func (tb tool) killUp(moment func() bool) {
 	if err := up.Start(); err != nil {
 		tb.t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !moment() {
 		if time.Now().After(deadline) {
 			tb.t.Fatal("the moment did not come")
