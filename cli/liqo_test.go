@@ -111,7 +111,7 @@ func says(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSliceCo
 // soon waits until something holds.
 func soon(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, holds); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, holds); err != nil {
 		t.Fatalf("%s: %v", claim, err)
 	}
 }
