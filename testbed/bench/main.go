@@ -37,6 +37,7 @@ type phase struct {
 func phases() []phase {
 	return []phase{
 		{"peer", measurePeer},
+		{"providers", measureProviders},
 		{"idle", measureIdle},
 		{"path", measurePath},
 		{"rate", measureRate},
@@ -46,7 +47,7 @@ func phases() []phase {
 }
 
 func main() {
-	only := flag.String("only", "", "phases, separated by commas: peer, idle, path, rate, burst, peers (default: all)")
+	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, burst, peers (default: all)")
 	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -116,7 +117,7 @@ func choose(only string) ([]phase, error) {
 	names := strings.Split(only, ",")
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
-			return nil, fmt.Errorf("no phase is called %q; there are peer, idle, path, rate, burst and peers", n)
+			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, burst and peers", n)
 		}
 	}
 	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil

@@ -34,7 +34,7 @@ type phaseTime struct {
 
 // measurePeer peers, takes it back, and peers again.
 func measurePeer(ctx context.Context, b *bed) error {
-	if peered, err := b.nodeReady(ctx); err != nil || peered {
+	if peered, err := b.nodeReady(ctx, b.milan); err != nil || peered {
 		if err := errors.Join(err, b.unpeer(ctx)); err != nil {
 			return err
 		}
@@ -45,18 +45,55 @@ func measurePeer(ctx context.Context, b *bed) error {
 				return err
 			}
 		}
-		p, err := b.timePeering(ctx)
+		p, err := b.timePeering(ctx, b.milan)
 		if err != nil {
 			return fmt.Errorf("%s: %w", which, err)
 		}
-		b.report.add(figure{Group: "peer", Name: "command ends, " + which, Value: p.exit, Unit: "s"})
-		b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(peerTarget))
+		b.addPeering(which, p)
 		b.report.add(figure{Group: "peer", Name: "first reply pod to pod, " + which, Value: p.tunnel, Unit: "s"})
 		for _, phase := range p.phases {
 			b.report.add(figure{Group: "peer", Name: "of it " + phase.name + ", " + which, Value: phase.seconds, Unit: "s"})
 		}
 	}
 	return nil
+}
+
+func (b *bed) addPeering(which string, p peering) {
+	b.report.add(figure{Group: "peer", Name: "command ends, " + which, Value: p.exit, Unit: "s"})
+	b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(peerTarget))
+}
+
+// measureProviders peers with a second and a third provider, beside the first, and takes them away again.
+func measureProviders(ctx context.Context, b *bed) (err error) {
+	names := []string{"turin", "oslo"}
+	args := []string{"up", "--dir", b.dir, "--clusters", strings.Join(names, ","), "--nodes", "1", "--image", filepath.Join(b.bin, "liqo-image.tar")}
+	if err := b.testbed(ctx, args...); err != nil {
+		return err
+	}
+	var more []cluster
+	for _, name := range names {
+		c, err := b.openCluster(ctx, name)
+		if err != nil {
+			return fmt.Errorf("open cluster %s: %w", name, err)
+		}
+		if err := b.install(ctx, c); err != nil {
+			return err
+		}
+		more = append(more, c)
+	}
+	for i, c := range more {
+		p, err := b.timePeering(ctx, c)
+		if err != nil {
+			return fmt.Errorf("provider %s: %w", c.name, err)
+		}
+		b.addPeering(fmt.Sprintf("provider %d", i+2), p)
+	}
+	for _, c := range more {
+		if _, err := b.liqoctl(ctx, b.rome, "unpeer", "--remote-kubeconfig", c.kubeconfig); err != nil {
+			return err
+		}
+	}
+	return b.testbed(ctx, append([]string{"down", "--dir", b.dir}, names...)...)
 }
 
 func (b *bed) unpeer(ctx context.Context) error {
@@ -72,11 +109,11 @@ func (b *bed) unpeer(ctx context.Context) error {
 var phaseLine = regexp.MustCompile(`Time of (.+): ([0-9.]+)s,`)
 
 // peer asks for more than any burst needs, so that no scheduler waits for room.
-func (b *bed) peer(ctx context.Context) ([]phaseTime, error) {
+func (b *bed) peer(ctx context.Context, provider cluster) ([]phaseTime, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "peer", "-v",
-		"--remote-kubeconfig", b.milan.kubeconfig, "--gw-server-service-type", "NodePort",
+		"--remote-kubeconfig", provider.kubeconfig, "--gw-server-service-type", "NodePort",
 		"--cpu", "1000", "--memory", "1000Gi", "--pods", "5000").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("liqoctl peer: %w\n%s", err, out)
@@ -90,26 +127,29 @@ func (b *bed) peer(ctx context.Context) ([]phaseTime, error) {
 
 // ensurePeered returns when pods can be offloaded and the tunnel carries traffic.
 func (b *bed) ensurePeered(ctx context.Context) error {
-	ready, err := b.nodeReady(ctx)
+	ready, err := b.nodeReady(ctx, b.milan)
 	if err != nil || ready {
 		return err
 	}
-	_, err = b.timePeering(ctx)
+	_, err = b.timePeering(ctx, b.milan)
 	return err
 }
 
-// timePeering runs the command and watches node and tunnel meanwhile.
-func (b *bed) timePeering(ctx context.Context) (peering, error) {
+// timePeering runs the command and watches the node meanwhile, and the tunnel to milan: elsewhere no pod
+// waits to be reached.
+func (b *bed) timePeering(ctx context.Context, provider cluster) (peering, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("peering: not within %s", patience))
 	defer cancel()
 	began := time.Now()
 	var p peering
 	steps := map[*float64]func() error{
-		&p.exit: func() (err error) { p.phases, err = b.peer(ctx); return err },
+		&p.exit: func() (err error) { p.phases, err = b.peer(ctx, provider); return err },
 		&p.node: func() error {
-			return eventually(ctx, "virtual node is Ready", patience, func() (bool, error) { return b.nodeReady(ctx) })
+			return eventually(ctx, "virtual node is Ready", patience, func() (bool, error) { return b.nodeReady(ctx, provider) })
 		},
-		&p.tunnel: func() error { return b.awaitReply(ctx) },
+	}
+	if provider.name == b.milan.name {
+		steps[&p.tunnel] = func() error { return b.awaitReply(ctx) }
 	}
 	failed := make(chan error, len(steps))
 	for moment, step := range steps {
@@ -129,9 +169,9 @@ func (b *bed) timePeering(ctx context.Context) (peering, error) {
 	return p, all
 }
 
-// nodeReady is about the virtual node.
-func (b *bed) nodeReady(ctx context.Context) (bool, error) {
-	ready, err := b.rome.ready(ctx, "milan")
+// nodeReady is about the virtual node of a provider.
+func (b *bed) nodeReady(ctx context.Context, provider cluster) (bool, error) {
+	ready, err := b.rome.ready(ctx, provider.name)
 	if notFound(err) {
 		return false, nil
 	}

@@ -250,7 +250,7 @@ func dump(t *testing.T) {
 		for _, args := range [][]string{
 			{"get", "pods", "-A", "-o", "wide"},
 			{"get", "liqo", "-A"},
-			{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+			{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector", "type!=Normal"},
 			{"-n", "liqo", "logs", "deployment/liqo-controller-manager", "--tail=60"},
 		} {
 			out, _ := c.ask(args...)

@@ -95,6 +95,11 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("liqoctl %s: %v", args[0], err)
 	}
+	both(func(c cluster) { // after the last step liqoctl waits for nobody
+		if out, err := c.ask("-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s"); err != nil {
+			t.Errorf("%s: the controller is not back: %v\n%s", c.name, err, out)
+		}
+	})
 	return all.String()
 }
 

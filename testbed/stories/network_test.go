@@ -26,14 +26,14 @@ const (
 	identityLines = ` INFO   (local) Cluster identity correctly retrieved
  INFO   (remote) Cluster identity correctly retrieved
 `
-	initLines = identityLines + ` INFO   (local) Network configuration correctly retrieved
+	configurationLines = ` INFO   (local) Network configuration correctly retrieved
  INFO   (remote) Network configuration correctly retrieved
  INFO   (local) Network configuration correctly set up
  INFO   (remote) Network configuration correctly set up
  INFO   (local) Configuration applied successfully
  INFO   (remote) Configuration applied successfully
 `
-	connectLines = identityLines + ` INFO   (local) Network correctly initialized
+	tunnelLines = ` INFO   (local) Network correctly initialized
  INFO   (remote) Network correctly initialized
  INFO   (remote) Gateway server correctly set up
  INFO   (remote) Gateway pod gw-rome is ready
@@ -49,6 +49,8 @@ const (
  INFO   (local) Connection is established
  INFO   (remote) Connection is established
 `
+	initLines       = identityLines + configurationLines
+	connectLines    = identityLines + tunnelLines
 	disconnectLines = identityLines + ` INFO   (local) Gateway client correctly deleted
  INFO   (remote) Gateway server correctly deleted
 `
@@ -506,9 +508,10 @@ func connectByTemplates(t *testing.T) {
 		t.Errorf("the server's pods listen on port %s", got)
 	}
 	with("two-replicas", "two-replicas", "--server-port", "51840,51841", "--node-port", "30742,30743")
-	if got := rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}"); got != "2" {
-		t.Errorf("the client has %s ready replicas", got)
-	}
+	eventually(t, "the client has two ready replicas", func() (string, bool) {
+		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}")
+		return got, err == nil && got == "2"
+	})
 	network(t, "reset", "--wait", "--skip-confirm")
 	for _, c := range []cluster{rome, milan} {
 		c.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates,wggatewayclienttemplates", "--field-selector",

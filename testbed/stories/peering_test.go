@@ -248,6 +248,7 @@ func documented(t *testing.T, page, section, language string) []string {
 // peerDeclaratively takes what docs/declarative.md shows, with credentials made by milan's administrator,
 // in tenant namespaces of other names; what depends on other things comes before them.
 func peerDeclaratively(t *testing.T) {
+	began := time.Now()
 	names := strings.NewReplacer("liqo-tenant-milan", "towards-milan", "liqo-tenant-rome", "for-rome", "https://192.0.2.9:6443", milan.api)
 	manifest := func(section string, n int) string {
 		t.Helper()
@@ -272,7 +273,7 @@ func peerDeclaratively(t *testing.T) {
 	rome.sumsUp(t, "milan", givesByOwn)
 	milan.sumsUp(t, "rome", takesPods)
 	rome.guestAt(t, "milan", "demo")
-	log := rome.kubectl(t, "-n", "liqo", "logs", "deployment/liqo-controller-manager", "--since=1m")
+	log := rome.kubectl(t, "-n", "liqo", "logs", "deployment/liqo-controller-manager", "--since-time="+began.UTC().Format(time.RFC3339))
 	for _, line := range []string{"towards-milan/cplane-secret", "[milan] Starting reflection towards remote cluster", "Resource=resourceslices correctly started"} {
 		if !strings.Contains(log, line) {
 			t.Errorf("the controller's log lacks %q:\n%s", line, log)

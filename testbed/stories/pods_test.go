@@ -93,8 +93,8 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%v\n%s", o.err, o.said)
 }
 
-// rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves.
-const rowPatience = 150 * time.Second
+// rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves, on an idle machine.
+const rowPatience = 5 * time.Minute
 
 func try(r podtable.Row) outcome {
 	began := time.Now()
