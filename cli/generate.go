@@ -15,6 +15,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
 )
 
 func (e *env) generateCommand() *cobra.Command {
@@ -131,6 +132,9 @@ func (e *env) generateTenant(parent *cobra.Command) {
 			if noHandshake {
 				namespace := orDefault(remoteNamespace, api.TenantNamespace(c.id))
 				return e.print(o.output, admission(namespace, c.id, proxyURL)...)
+			}
+			if challenge != "" && !plan.IsNonce([]byte(challenge)) {
+				return fmt.Errorf("--nonce is no nonce, which is the base64 text of %d bytes; give all that '%s get nonce' prints at the provider", plan.NonceSize, e.name)
 			}
 			signature, err := s.signature(c, string(o.peer), challenge)
 			if err != nil {

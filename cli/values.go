@@ -176,7 +176,7 @@ func (q quantities) list() (corev1.ResourceList, error) {
 			continue
 		}
 		parsed, err := resource.ParseQuantity(amount)
-		if err != nil {
+		if err != nil || parsed.Sign() < 0 {
 			return nil, fmt.Errorf("%s: %q is not an amount like 2, 500m or 4Gi", name, amount)
 		}
 		out[corev1.ResourceName(name)] = parsed

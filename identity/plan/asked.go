@@ -161,7 +161,10 @@ func (in AskedSlice) nodeReady() ctl.Verdict {
 
 // pending waits for the second answer, but makes the identity as soon as the first one is there.
 func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) ctl.Plan {
-	plan := ctl.Wait(ReasonProviderPending, "the provider has not answered about %s; check that the control-plane identity works", t)
+	plan := ctl.Wait(ReasonProviderPending, "the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this cluster is drained there", t)
+	if t == authv1beta1.ResourceSliceResources && !defaultClass(in.Root) {
+		plan = ctl.Wait(ReasonProviderPending, "nobody at the provider has answered about class %q; ask its administrator for one that is served", in.Root.Spec.Class)
+	}
 	if t == authv1beta1.ResourceSliceResources && in.Root.Status.AuthParams != nil && in.RemoteNamespace != "" {
 		plan.Objects = []client.Object{in.identity()}
 	}

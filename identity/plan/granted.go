@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -222,6 +223,11 @@ func (in GrantedSlice) refusal(invalid error) (reason, message string) {
 		return sliceResourcesDenied, in.cordonText()
 	case !in.Offer.DefaultClass:
 		return sliceDefaultClassDisabled, "this cluster does not serve the default class; set spec.class to one it serves"
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Root.Spec.Resources)) {
+		if amount := in.Root.Spec.Resources[name]; amount.Sign() < 0 {
+			return sliceResourcesDenied, fmt.Sprintf("the slice asks for %s of %s, less than nothing; set spec.resources to what it needs", amount.String(), name)
+		}
 	}
 	return "", ""
 }

@@ -58,7 +58,7 @@ func (in NonceInput) spent() bool {
 // signedNonce signs what can be a challenge and nothing else: the key also proves who this cluster is
 // where others choose what is to be signed, as in TLS.
 func signedNonce(in NonceInput) ctl.Plan {
-	if random, err := base64.StdEncoding.DecodeString(string(in.Root.Data[api.NonceField])); err != nil || len(random) != NonceSize {
+	if !IsNonce(in.Root.Data[api.NonceField]) {
 		return ctl.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
 			api.NonceField, NonceSize)
 	}
@@ -74,6 +74,12 @@ func signedNonce(in NonceInput) ctl.Plan {
 		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
 	}
 	return fillSecret(in.Root, api.SignedNonceField, signature)
+}
+
+// IsNonce tells that a text can be a challenge.
+func IsNonce(text []byte) bool {
+	random, err := base64.StdEncoding.DecodeString(string(text))
+	return err == nil && len(random) == NonceSize
 }
 
 func fillSecret(root *corev1.Secret, field string, value []byte) ctl.Plan {

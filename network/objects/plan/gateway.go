@@ -191,6 +191,9 @@ func Former(status *corev1.ObjectReference, template *unstructured.Unstructured)
 	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group
 }
 
+// reasonPublicKeyMissing: the last that a gateway is given.
+const reasonPublicKeyMissing = "PublicKeyMissing"
+
 // foreignPeriod is how often objects of other parties' kinds, which are not watched, are looked at.
 const foreignPeriod = 10 * time.Second
 
@@ -264,7 +267,8 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Objects = append(plan.Objects, fabric)
 	}
 	plan.Verdict = verdict
-	if why, failing := status.failing(); failing && plan.State == ctl.Ready {
+	// Who connects gives the key last: a gateway that cannot come up is told first.
+	if why, failing := status.failing(); failing && (plan.State == ctl.Ready || plan.Reason == reasonPublicKeyMissing) {
 		plan.Verdict = why
 	}
 	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
@@ -473,7 +477,7 @@ func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
 		return ctl.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
 	}
 	if len(keys) == 0 {
-		return ctl.Wait("PublicKeyMissing", "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
+		return ctl.Wait(reasonPublicKeyMissing, "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
 	}
 	for _, k := range keys[1:] {
 		if !bytes.Equal(k.Spec.PublicKey, keys[0].Spec.PublicKey) {
