@@ -74,7 +74,7 @@ type Registrar interface {
 	Register(mgr manager.Manager) error
 }
 
-// Reader reads from the cache; Live asks the API server, for what the cache does not hold or
+// Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache does not hold or
 // must not be late about.
 type Reader struct {
 	client.Reader
@@ -109,7 +109,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	l := &loop[R, In]{
 		Controller: c,
 		client:     mgr.GetClient(),
-		reader:     Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		reader:     Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
 		recorder:   mgr.GetEventRecorder("liqo-" + c.Name),
 		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
@@ -126,7 +126,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	}
 	for _, w := range c.Watches {
 		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return w.Map(ctx, l.reader, obj)
+			return w.Map(ctx, l.client, obj)
 		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: w.concerns}))
 	}
 	return b.Complete(l)
