@@ -200,6 +200,10 @@ const standardLease = 15 * time.Second
 // that concern Liqo, and of leases who holds those of gateways.
 func (f *controllerFlags) manager() manager.Options {
 	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
+	retry := f.leaseDuration * 2 / 15
+	if f.leaseDuration < standardLease { // somebody waits, and those who follow look up to 2.2 times as seldom
+		retry /= 2
+	}
 	return manager.Options{
 		Scheme:                        scheme.New(),
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
@@ -207,7 +211,7 @@ func (f *controllerFlags) manager() manager.Options {
 		LeaderElection:                f.leaderElection,
 		LeaseDuration:                 new(f.leaseDuration),
 		RenewDeadline:                 new(f.leaseDuration * 10 / 15),
-		RetryPeriod:                   new(f.leaseDuration * 2 / 15),
+		RetryPeriod:                   &retry,
 		LeaderElectionID:              "liqo-controller-manager",
 		LeaderElectionNamespace:       f.liqoNamespace,
 		LeaderElectionReleaseOnCancel: true,

@@ -32,8 +32,11 @@ import (
 
 // Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
 // the manager ends (0.23, its issue 3538): the process would stay, and keep its lead, until the grace
-// period is over.
-func Queues() config.Controller { return config.Controller{UsePriorityQueue: new(false)} }
+// period is over. They fill before the replica has its turn: one that follows another acts at once, and
+// reads nothing first.
+func Queues() config.Controller {
+	return config.Controller{UsePriorityQueue: new(false), EnableWarmup: new(true)}
+}
 
 // Controller describes one controller rooted on objects of type R.
 type Controller[R client.Object, In any] struct {

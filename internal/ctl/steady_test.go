@@ -11,7 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,5 +127,30 @@ func TestListsComeInOrder(t *testing.T) {
 			}
 		}
 		return ""
+	})
+}
+
+// TestNextLeaderKnowsWhatThereIs: a replica that waits for its turn already watches, so that it need not
+// read everything when another fell silent.
+func TestNextLeaderKnowsWhatThereIs(t *testing.T) {
+	server, seen := apitest.Start(t), &counts{of: map[string]int{}}
+	admin, err := client.New(server.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lease = "leader"
+	if err := admin.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, server, manager.Options{LeaderElection: true, LeaderElectionID: lease, LeaderElectionNamespace: namespace}, func(rt http.RoundTripper) http.RoundTripper {
+		return requests{rt, seen, ""}
+	}, wisher())
+	eventually(t, "true", func() string {
+		return strconv.FormatBool(seen.get("watch networks") > 0 && seen.get("watch configmaps") > 0)
 	})
 }
