@@ -77,8 +77,8 @@ type Registrar interface {
 	Register(mgr manager.Manager) error
 }
 
-// Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache does not hold or
-// must not be late about.
+// Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache
+// does not hold or must not be late about.
 type Reader struct {
 	client.Reader
 	Live client.Reader
