@@ -83,13 +83,12 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	if !purge {
 		return nil
 	}
-	if err := s.purgeCRDs(c); err != nil {
+	s.busy(nowhere, "Removing kinds and namespaces")
+	// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
+	if err := together(func() error { return s.purgeCRDs(c) }, func() error { return s.purgeNamespaces(c) }); err != nil {
 		return err
 	}
 	s.info(nowhere, "Liqo CRDs purged")
-	if err := s.purgeNamespaces(c); err != nil {
-		return err
-	}
 	s.info(nowhere, "Liqo namespaces deleted")
 	return nil
 }
@@ -207,7 +206,6 @@ func madeByUser(o client.Object) bool {
 
 // purgeCRDs removes the kinds and with them what is left of their objects.
 func (s *script) purgeCRDs(c *cluster) error {
-	s.busy(nowhere, "Removing the kinds")
 	crds, err := deploy.CRDs()
 	if err != nil {
 		return err
@@ -226,7 +224,6 @@ func (s *script) purgeCRDs(c *cluster) error {
 
 // purgeNamespaces removes the tenant, storage and installation namespaces.
 func (s *script) purgeNamespaces(c *cluster) error {
-	s.busy(nowhere, "Deleting the namespaces")
 	names := []string{c.namespace}
 	for _, label := range []string{api.LabelTenantNamespace, api.LabelStorageProvisioner} {
 		found := &corev1.NamespaceList{}

@@ -159,10 +159,32 @@ func (t Testbed) lock() (unlock func(), err error) {
 			}
 		}
 		if sameFile(f, t.Dir) {
-			return func() { f.Close() }, nil
+			unlock = func() { f.Close() }
+			if err := t.own(); err != nil {
+				unlock()
+				return nil, err
+			}
+			return unlock, nil
 		}
 		f.Close() // a 'down' removed the directory meanwhile
 	}
+}
+
+// own refuses a directory that holds something else: with the last cluster all of it is removed.
+func (t Testbed) own() error {
+	const everything = "*\n" // git shall ignore
+	marker := filepath.Join(t.Dir, ".gitignore")
+	entries, err := os.ReadDir(t.Dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return writeFile(marker, []byte(everything), 0o644)
+	}
+	if text, err := os.ReadFile(marker); err != nil || string(text) != everything {
+		return fmt.Errorf("%s holds other things, which would be removed with the clusters; choose an empty directory with --dir", t.Dir)
+	}
+	return nil
 }
 
 func sameFile(f *os.File, name string) bool {
@@ -188,10 +210,7 @@ func (t Testbed) installTools() error {
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Symlink(filepath.Join(t.kubernetesDir(), "kubectl"), link); err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(t.Dir, ".gitignore"), []byte("*\n"), 0o644)
+	return os.Symlink(filepath.Join(t.kubernetesDir(), "kubectl"), link)
 }
 
 func (t Testbed) toolPath() string { return filepath.Join(t.binDir(), "testbed") }

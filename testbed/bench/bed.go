@@ -87,7 +87,7 @@ func (b *bed) buildTools(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
-	for out, pkg := range map[string]string{"testbed": "github.com/liqo-go/liqo/testbed", "bench/wireguard-go": "golang.zx2c4.com/wireguard"} {
+	for out, pkg := range map[string]string{"testbed": "github.com/liqo-go/liqo/testbed", "wireguard-go": "golang.zx2c4.com/wireguard"} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(b.bin, out), pkg)
 		cmd.Dir = filepath.Dir(b.bin)
 		if _, err := output(cmd); err != nil {

@@ -33,7 +33,7 @@ func measurePath(ctx context.Context, b *bed) error {
 	if err != nil {
 		return err
 	}
-	program := filepath.Join(b.dir, "wireguard-go")
+	program := filepath.Join(b.bin, "wireguard-go")
 	t := bareTunnel{program: program}
 	defer t.down()
 	bare, err := t.up(ctx)

@@ -18,6 +18,18 @@ import (
 func TestUpDownLeavesNothing(t *testing.T) {
 	tb := newTool(t)
 	before := look(t)
+	t.Run("another's directory", func(t *testing.T) {
+		theirs := filepath.Join(t.TempDir(), "theirs")
+		if err := os.WriteFile(theirs, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"up", "--clusters", "rome"}, {"down", "--all"}} {
+			out, err := tool{t: t, path: tb.path, dir: filepath.Dir(theirs)}.command(args...).CombinedOutput()
+			if _, gone := os.Stat(theirs); err == nil || gone != nil || !strings.Contains(string(out), "holds other things") {
+				t.Errorf("%s took it: %v\n%s", args[0], gone, out)
+			}
+		}
+	})
 	t.Run("up, second up, down", func(t *testing.T) {
 		tb.t = t
 		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
