@@ -28,6 +28,8 @@ const (
 	// AnnotationPeers on an IP lists the IDs of the only clusters that may reach it, separated by commas;
 	// empty means none. An IP without it is there for every peer.
 	AnnotationPeers = "ipam.liqo.io/peers"
+	// AnnotationPort on the IP of an endpoint of the API server is the port at which that answers.
+	AnnotationPort = "ipam.liqo.io/port"
 	// AnnotationPreinstalled ("true") marks Networks and IPs made at install.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
 	// AnnotationWebhookServiceName on a webhook configuration is the Service behind it.

@@ -295,6 +295,11 @@ type cluster struct {
 // them.
 func startControllers(t *testing.T, clusterID string) cluster {
 	t.Helper()
+	return startWith(t, network.Options{ClusterID: clusterID, LiqoNamespace: "liqo"})
+}
+
+func startWith(t *testing.T, o network.Options) cluster {
+	t.Helper()
 	server := apitest.Start(t)
 	admin, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
 	must(t, err)
@@ -310,7 +315,7 @@ func startControllers(t *testing.T, clusterID string) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range network.Controllers(network.Options{ClusterID: clusterID, LiqoNamespace: "liqo"}) {
+	for _, c := range network.Controllers(o) {
 		if err := c.Register(mgr); err != nil {
 			t.Fatal(err)
 		}

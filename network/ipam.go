@@ -66,14 +66,21 @@ func otherAddresses(before, after client.Object) bool {
 	return !slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
-// apiServerAddresses are those of the cluster's API server, which need not be of nodes.
-func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Addr, err error) {
+// apiServerSlices are the EndpointSlices of the cluster's API server.
+func apiServerSlices(ctx context.Context, r client.Reader) ([]discoveryv1.EndpointSlice, error) {
 	var found discoveryv1.EndpointSliceList
 	of := client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}
-	if err := list(ctx, r, &found, client.InNamespace(metav1.NamespaceDefault), of); err != nil {
+	err := list(ctx, r, &found, client.InNamespace(metav1.NamespaceDefault), of)
+	return found.Items, err
+}
+
+// apiServerAddresses are those of the cluster's API server, which need not be of nodes.
+func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Addr, err error) {
+	found, err := apiServerSlices(ctx, r)
+	if err != nil {
 		return nil, err
 	}
-	for _, s := range found.Items {
+	for _, s := range found {
 		for _, e := range s.Endpoints {
 			for _, text := range e.Addresses {
 				if addr, err := netip.ParseAddr(text); err == nil {
@@ -183,6 +190,7 @@ func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []re
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 
 // apiServerIP keeps the IPs of the API server and its proxy.
 func (o Options) apiServerIP() ctl.Registrar {
@@ -193,11 +201,15 @@ func (o Options) apiServerIP() ctl.Registrar {
 			o.onUninstall(ctl.All(&corev1.ServiceList{})),
 			{Kind: &offv1beta1.VirtualNode{}, Map: o.apiServices, Concerns: otherSpec},
 			{Kind: &authv1beta1.Tenant{}, Map: o.apiServices, Concerns: otherSpec},
+			{Kind: &discoveryv1.EndpointSlice{}, Map: ofAPIServer},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Service) (plan.APIServerInput, error) {
-			in := plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace}
+			in := plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace, ThroughEndpoints: o.APIServerEndpoints}
 			var err error
 			if in.Uninstalling, err = o.uninstalling(ctx, r); err != nil {
+				return in, err
+			}
+			if in.Endpoints, err = apiServerSlices(ctx, r); err != nil {
 				return in, err
 			}
 			var nodes offv1beta1.VirtualNodeList
@@ -227,6 +239,15 @@ func (o Options) apiServices(context.Context, client.Reader, client.Object) []re
 		{NamespacedName: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}},
 		{NamespacedName: client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.ProxyName}},
 	}
+}
+
+// ofAPIServer leads from an EndpointSlice of the API server to its Service.
+func ofAPIServer(_ context.Context, _ client.Reader, slice client.Object) []reconcile.Request {
+	service := client.ObjectKey{Namespace: slice.GetNamespace(), Name: slice.GetLabels()[discoveryv1.LabelServiceName]}
+	if service.Namespace != metav1.NamespaceDefault || service.Name != "kubernetes" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: service}}
 }
 
 // otherSpec tells whether more changed than an object's status.

@@ -5,12 +5,15 @@ package network_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/network"
 )
 
 const small = `
@@ -108,6 +111,48 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	}
 	peers("api-server", "")
 	peers("api-server-proxy", "")
+}
+
+const endpoints = `
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: masters, namespace: default, labels: {kubernetes.io/service-name: kubernetes}}
+addressType: IPv4
+endpoints: [{addresses: [172.31.10.11]}, {addresses: [172.31.10.12]}]
+ports: [{name: https, port: 6443}]
+`
+
+// TestAPIServerThroughEndpoints: each endpoint of the API server has an IP for as long as it is one, and its
+// Service has none.
+func TestAPIServerThroughEndpoints(t *testing.T) {
+	c := startWith(t, network.Options{ClusterID: "rome", LiqoNamespace: "liqo", APIServerEndpoints: true})
+	for _, obj := range parsed(t, installed) {
+		create(t, c, obj)
+	}
+	masters := parsed(t, endpoints)[0]
+	create(t, c, masters)
+	of := func(want ...string) {
+		t.Helper()
+		eventually(t, func() error {
+			var ips ipamv1alpha1.IPList
+			err := c.List(t.Context(), &ips, client.InNamespace("liqo"), client.MatchingLabels{"ipam.liqo.io/ip-type": "api-server"})
+			var got []string
+			for _, ip := range ips.Items {
+				// The API server of the test makes a slice of its own, kubernetes.
+				if s := ip.Labels["ipam.liqo.io/endpointslice"]; s != "kubernetes" {
+					got = append(got, fmt.Sprint(ip.Name, " ", s, " ", ip.Spec.IP, " ", ip.Spec.Masquerade, " ", ip.Annotations["ipam.liqo.io/port"], " ", ip.Status.IP != ""))
+				}
+			}
+			return errors.Join(err, equal(want, got))
+		})
+	}
+	first := "masters-172-31-10-11 masters 172.31.10.11 true 6443 true"
+	of(first, "masters-172-31-10-12 masters 172.31.10.12 true 6443 true")
+	live := &discoveryv1.EndpointSlice{}
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(masters), live))
+	live.Endpoints = live.Endpoints[:1]
+	must(t, c.Update(t.Context(), live))
+	of(first)
 }
 
 const nodes = `

@@ -44,6 +44,8 @@ type Options struct {
 	LiqoNamespace string
 	// Pools are where remapped CIDRs are taken, in order of preference; empty means the default.
 	Pools []netip.Prefix
+	// APIServerEndpoints: peers reach the API server at its endpoints, not by its Service.
+	APIServerEndpoints bool
 	// GatewayImage replaces the images of templates written for gateways of three containers;
 	// empty keeps the template's.
 	GatewayImage string

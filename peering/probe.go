@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/peering/plan"
 )
@@ -111,7 +112,7 @@ func (p *prober) run(ctx context.Context, peer *probed) {
 	defer cancel()
 	outcome := &plan.Probe{Alive: true}
 	if err := livez(ctx, peer.access); err != nil {
-		outcome = &plan.Probe{Message: fmt.Sprintf("%v; check that the peer's API server is reachable from here", err)}
+		outcome = &plan.Probe{Message: ctl.Steady(err) + "; check that the peer's API server is reachable from here"}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +137,7 @@ func livez(ctx context.Context, peer *remote.Peer) error {
 	return nil
 }
 
-// cause is the core of a network error, without the local port that differs every time and
-// would change the status at every probe.
+// cause is the core of a network error.
 func cause(err error) error {
 	var operation *net.OpError
 	if errors.As(err, &operation) {

@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -267,6 +268,7 @@ func TestReflection(t *testing.T) {
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
+		{"a pod finds each endpoint of the API server", aPodFindsEachEndpoint},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
@@ -516,6 +518,43 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
 		w.gone(w.home, &home, homeNS, name)
 	}
+}
+
+// aPodFindsEachEndpoint of the API server that answers at the port it is told.
+func aPodFindsEachEndpoint(t *testing.T, w *world) {
+	for i, port := range []string{"6443", "6443", "443"} {
+		ip := &ipamv1alpha1.IP{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("kubernetes-172-31-10-1", i), Namespace: "liqo",
+				Labels: map[string]string{"ipam.liqo.io/ip-type": "api-server"}, Annotations: map[string]string{"ipam.liqo.io/port": port},
+			},
+			Spec: ipamv1alpha1.IPSpec{IP: fmt.Sprint("172.31.10.1", i), Masquerade: true},
+		}
+		w.create(w.home, ip)
+		defer func() { w.must("delete IP", w.home.Delete(context.WithoutCancel(t.Context()), ip)) }()
+		ip.Status = ipamv1alpha1.IPStatus{IP: fmt.Sprint("10.70.0.1", i), CIDR: "10.70.0.0/16"}
+		w.must("grant IP", w.home.Status().Update(t.Context(), ip))
+	}
+	defer w.reflect()()
+	w.create(w.home, pod("caller"))
+	var shadow offv1beta1.ShadowPod
+	w.exists(w.remote, &shadow, remoteNS, "caller")
+	var got []string
+	for _, a := range shadow.Spec.Pod.HostAliases {
+		got = append(got, fmt.Sprint(a.IP, a.Hostnames))
+	}
+	for _, e := range shadow.Spec.Pod.Containers[0].Env {
+		if strings.HasPrefix(e.Name, "KUBERNETES_SERVICE_") {
+			got = append(got, e.Name+"="+e.Value)
+		}
+	}
+	names := "[kubernetes.default kubernetes.default.svc]"
+	if err := equal([]string{
+		"10.70.0.10" + names, "10.70.0.11" + names, "KUBERNETES_SERVICE_HOST=kubernetes.default", "KUBERNETES_SERVICE_PORT=6443",
+	}, got); err != nil {
+		t.Error(err)
+	}
+	w.must("delete", w.home.Delete(t.Context(), pod("caller"), client.GracePeriodSeconds(0)))
 }
 
 // aPodThatIsRefusedSaysWhy, whether its ShadowPod is refused or the pod of it, and runs when it no longer is.

@@ -53,7 +53,7 @@ type Options struct {
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
-	// empty = kubernetes.default by the address of the IP object api-server.
+	// empty = kubernetes.default by the addresses of the IP objects of type api-server.
 	HomeAPIServerHost, HomeAPIServerPort string
 	// DisableAPIServerSupport leaves remote pods without access to the home API server.
 	DisableAPIServerSupport bool

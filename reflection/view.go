@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,7 +38,7 @@ type viewer struct {
 	paired  map[types.NamespacedName][]translate.Remap // see pairs
 }
 
-// newViewer watches the tenant namespace and the address of the API server and, for the pods of
+// newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
 // further providers, the virtual nodes and networks of all tenants.
 func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 	c, err := cache.New(home.config, cache.Options{
@@ -50,7 +49,7 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 			&offv1beta1.NamespaceMap{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
 			&ipamv1alpha1.IP{}: {
 				Namespaces: map[string]cache.Config{o.LiqoNamespace: {}},
-				Field:      fields.OneTermEqualSelector("metadata.name", api.IPAPIServer),
+				Label:      labels.SelectorFromSet(labels.Set{api.LabelIPType: api.IPTypeAPIServer}),
 			},
 		},
 		DefaultTransform:             cache.TransformStripManagedFields(),
@@ -239,18 +238,29 @@ func (v *viewer) pairs(c *netv1beta1.Configuration) []translate.Remap {
 	return pairs
 }
 
-// apiServer reads the address by which peers reach our API server.
+// apiServer reads the addresses by which peers reach our API server: that of its Service, or those of its
+// endpoints. A pod is told one port, so only endpoints with that of the first are of use.
 func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
-	var ip ipamv1alpha1.IP
-	err := v.cache.Get(ctx, types.NamespacedName{Namespace: v.LiqoNamespace, Name: api.IPAPIServer}, &ip)
-	if apierrors.IsNotFound(err) {
-		return nil
+	var ips ipamv1alpha1.IPList
+	if err := v.cache.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list ips in %s: %w", v.LiqoNamespace, err)
 	}
-	if err != nil {
-		return fmt.Errorf("get ip %s/%s: %w", v.LiqoNamespace, api.IPAPIServer, err)
+	slices.SortFunc(ips.Items, func(a, b ipamv1alpha1.IP) int { return strings.Compare(a.Name, b.Name) })
+	port := ""
+	for _, ip := range ips.Items {
+		addr, err := netip.ParseAddr(ip.Status.IP)
+		if err != nil || ip.DeletionTimestamp != nil {
+			continue // until it is granted there is none
+		}
+		if len(out.APIServer.Addrs) == 0 {
+			port = ip.Annotations[api.AnnotationPort]
+		}
+		if ip.Annotations[api.AnnotationPort] == port {
+			out.APIServer.Addrs = append(out.APIServer.Addrs, addr)
+		}
 	}
-	if addr, err := netip.ParseAddr(ip.Status.IP); err == nil {
-		out.APIServer.Addr = addr // until it is granted there is none
+	if v.HomeAPIServerHost == "" && v.HomeAPIServerPort == "" {
+		out.APIServer.Port = port
 	}
 	return nil
 }

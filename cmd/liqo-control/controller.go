@@ -71,6 +71,7 @@ type controllerFlags struct {
 	webhookPort                      int
 	enforceResources, nodeFailure    bool
 	denyDirectConnections            bool
+	apiServerEndpoints               bool
 	reflectIPs                       bool
 	podCIDRs                         []string
 	runtimeClass, realStorageClass   string
@@ -134,12 +135,13 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
 	fs.StringVar(&f.storageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that back those of the virtual storage class")
+	fs.BoolVar(&f.apiServerEndpoints, "api-server-ip-use-endpointslices", false, "let peers reach the API server at its endpoints, not by its Service")
 	ignore(cmd, "virtual-storage-class-name",
 		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
 		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
 		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
 		"gateway-template-watch-enabled", "gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
-		"enable-api-server-proxy-ip-remapping", "api-server-ip-use-endpointslices", "resync-period",
+		"enable-api-server-proxy-ip-remapping", "resync-period",
 		"client-qps", "client-max-burst", "client-timeout", "global-labels", "global-annotations",
 		"resource-validator-refresh-interval")
 }
@@ -198,6 +200,10 @@ const standardLease = 15 * time.Second
 // that concern Liqo, and of leases who holds those of gateways.
 func (f *controllerFlags) manager() manager.Options {
 	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
+	retry := f.leaseDuration * 2 / 15
+	if f.leaseDuration < standardLease { // somebody waits, and those who follow look up to 2.2 times as seldom
+		retry /= 2
+	}
 	return manager.Options{
 		Scheme:                        scheme.New(),
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress},
@@ -205,7 +211,7 @@ func (f *controllerFlags) manager() manager.Options {
 		LeaderElection:                f.leaderElection,
 		LeaseDuration:                 new(f.leaseDuration),
 		RenewDeadline:                 new(f.leaseDuration * 10 / 15),
-		RetryPeriod:                   new(f.leaseDuration * 2 / 15),
+		RetryPeriod:                   &retry,
 		LeaderElectionID:              "liqo-controller-manager",
 		LeaderElectionNamespace:       f.liqoNamespace,
 		LeaderElectionReleaseOnCancel: true,
@@ -306,7 +312,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID})...)
 	}
 	if f.networking {
-		all = append(all, network.Controllers(network.Options{ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools})...)
+		all = append(all, network.Controllers(network.Options{
+			ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints,
+		})...)
 	}
 	if f.offloading {
 		all = append(all, offloading.Controllers(offloading.Options{

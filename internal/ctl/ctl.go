@@ -32,8 +32,11 @@ import (
 
 // Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
 // the manager ends (0.23, its issue 3538): the process would stay, and keep its lead, until the grace
-// period is over.
-func Queues() config.Controller { return config.Controller{UsePriorityQueue: new(false)} }
+// period is over. They fill before the replica has its turn: one that follows another acts at once, and
+// reads nothing first.
+func Queues() config.Controller {
+	return config.Controller{UsePriorityQueue: new(false), EnableWarmup: new(true)}
+}
 
 // Controller describes one controller rooted on objects of type R.
 type Controller[R client.Object, In any] struct {
@@ -74,8 +77,8 @@ type Registrar interface {
 	Register(mgr manager.Manager) error
 }
 
-// Reader reads from the cache; Live asks the API server, for what the cache does not hold or
-// must not be late about.
+// Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache
+// does not hold or must not be late about.
 type Reader struct {
 	client.Reader
 	Live client.Reader
@@ -109,7 +112,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	l := &loop[R, In]{
 		Controller: c,
 		client:     mgr.GetClient(),
-		reader:     Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		reader:     Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
 		recorder:   mgr.GetEventRecorder("liqo-" + c.Name),
 		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
@@ -126,7 +129,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	}
 	for _, w := range c.Watches {
 		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return w.Map(ctx, l.reader, obj)
+			return w.Map(ctx, l.client, obj)
 		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: w.concerns}))
 	}
 	return b.Complete(l)

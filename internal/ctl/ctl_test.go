@@ -79,17 +79,15 @@ func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
 // start runs the wishes controller against a real API server and gives a client that never fails.
 func start(t *testing.T) client.Client {
 	server := apitest.Start(t)
-	config := rest.CopyConfig(server.Config)
 	seed := rand.Uint64()
 	t.Logf("seed of failing writes: %d", seed)
-	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
+	return run(t, server, manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
 		return flaky{rt, rand.New(rand.NewPCG(seed, 0))}
-	}
-	mgr, err := manager.New(config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = ctl.Controller[*ipamv1alpha1.Network, *ipamv1alpha1.Network]{
+	}, wisher())
+}
+
+func wisher() ctl.Registrar {
+	return ctl.Controller[*ipamv1alpha1.Network, *ipamv1alpha1.Network]{
 		Name:      "wishes",
 		Owns:      []client.Object{&corev1.ConfigMap{}},
 		Finalizer: "liqo.io/wishes",
@@ -97,8 +95,20 @@ func start(t *testing.T) client.Client {
 			return root, nil
 		},
 		Plan: wishes,
-	}.Register(mgr)
+	}
+}
+
+// run runs a controller against an API server through a transport of the test, and gives a client of its own.
+func run(t *testing.T, server *apitest.Server, o manager.Options, through func(http.RoundTripper) http.RoundTripper, c ctl.Registrar) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(server.Config)
+	config.WrapTransport = through
+	o.Scheme, o.Metrics, o.Controller = scheme.New(), metricsserver.Options{BindAddress: "0"}, ctl.Queues()
+	mgr, err := manager.New(config, o)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Register(mgr); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error)
@@ -108,11 +118,11 @@ func start(t *testing.T) client.Client {
 			t.Errorf("manager: %v", err)
 		}
 	})
-	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
+	admin, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return admin
 }
 
 // wish creates the root or changes what it wants.

@@ -263,7 +263,7 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 // For a root being deleted it asks the API server: the cache may not have seen the last creation.
 func (l *loop[R, In]) prune(ctx context.Context, root R, keep []client.Object) (int, error) {
 	uid := string(root.GetUID())
-	var reader client.Reader = l.reader
+	var reader client.Reader = l.client
 	var mine client.ListOption = client.MatchingFields{l.ownerIndex(): uid}
 	if root.GetDeletionTimestamp() != nil {
 		reader, mine = l.reader.Live, client.MatchingLabels{labelOwner: uid, labelController: l.Name}
@@ -382,9 +382,9 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	case errors.As(failure, &foreign):
 		v = Verdict{Blocked, foreign.kind + "Exists", foreign.Error()}
 	case l.refusedFor(key, failure) > refusalTold:
-		v = Verdict{Blocked, "ApplyRefused", failure.Error()}
+		v = Verdict{Blocked, "ApplyRefused", Steady(failure)}
 	case failure != nil:
-		v = Verdict{Waiting, "ApplyFailed", failure.Error()}
+		v = Verdict{Waiting, "ApplyFailed", Steady(failure)}
 	}
 	l.mu.Lock()
 	last, known := l.verdicts[key]

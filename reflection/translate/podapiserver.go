@@ -47,9 +47,12 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
 		c.Env = addEnv(c.Env, env)
 	}
-	if v.APIServer.Host == "" && v.APIServer.Addr.IsValid() {
+	if v.APIServer.Host != "" {
+		return
+	}
+	for _, addr := range v.APIServer.Addrs {
 		out.HostAliases = append(out.HostAliases, corev1.HostAlias{
-			IP:        v.APIServer.Addr.String(),
+			IP:        addr.String(),
 			Hostnames: []string{homeAPIServerHost, homeAPIServerHost + ".svc"},
 		})
 	}

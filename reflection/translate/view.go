@@ -94,9 +94,9 @@ type View struct {
 type APIServer struct {
 	// Host and Port, if set, are used as they are.
 	Host, Port string
-	// Addr is the address of the API server as peers see it, used when Host is empty;
-	// zero = it is not reachable and pods get no host name for it.
-	Addr netip.Addr
+	// Addrs are the addresses of the API server as peers see it, used when Host is empty;
+	// none = it is not reachable and pods get no host name for it.
+	Addrs []netip.Addr
 	// Unsupported: remote pods know nothing of the home API server.
 	Unsupported bool
 }

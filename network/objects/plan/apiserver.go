@@ -4,11 +4,14 @@
 package plan
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +29,10 @@ type APIServerInput struct {
 	Providers []string
 	// InBand are the consumers that reach this cluster's API server by its proxy.
 	InBand []string
+	// ThroughEndpoints: peers reach the API server at its endpoints, not by its Service.
+	ThroughEndpoints bool
+	// Endpoints are the EndpointSlices of the API server.
+	Endpoints []discoveryv1.EndpointSlice
 	// Uninstalling takes the IPs away.
 	Uninstalling bool
 }
@@ -38,21 +45,65 @@ func APIServerIP(in APIServerInput) ctl.Plan {
 		metav1.NamespaceDefault + "/kubernetes": api.IPAPIServer,
 		in.LiqoNamespace + "/" + api.ProxyName:  api.IPAPIServerProxy,
 	}[in.Root.Namespace+"/"+in.Root.Name]
-	peers := in.InBand
-	if name == api.IPAPIServer {
-		peers = in.Providers
-	}
-	peers = slices.Compact(slices.Sorted(slices.Values(peers)))
 	addr, err := netip.ParseAddr(in.Root.Spec.ClusterIP)
-	if in.Root.DeletionTimestamp != nil || in.Uninstalling || name == "" || err != nil {
+	switch {
+	case in.Root.DeletionTimestamp != nil || in.Uninstalling || name == "":
 		return ctl.Plan{}
+	case name == api.IPAPIServer && in.ThroughEndpoints:
+		return in.endpoints()
+	case err != nil:
+		return ctl.Plan{}
+	case name == api.IPAPIServer:
+		return ctl.Plan{Objects: []client.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)}}
 	}
-	return ctl.Plan{Objects: []client.Object{&ipamv1alpha1.IP{
+	return ctl.Plan{Objects: []client.Object{ipFor(name, api.IPTypeAPIServerProxy, addr, in.LiqoNamespace, in.InBand)}}
+}
+
+func ipFor(name, kind string, addr netip.Addr, namespace string, peers []string) *ipamv1alpha1.IP {
+	peers = slices.Compact(slices.Sorted(slices.Values(peers)))
+	return &ipamv1alpha1.IP{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: in.LiqoNamespace,
-			Labels:      map[string]string{api.LabelIPType: name},
+			Name: name, Namespace: namespace,
+			Labels:      map[string]string{api.LabelIPType: kind},
 			Annotations: map[string]string{api.AnnotationPreinstalled: api.True, api.AnnotationPeers: strings.Join(peers, ",")},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: addr.String()},
-	}}}
+	}
+}
+
+// endpoints plans an IP for each endpoint of the API server. A single API server that restarts has none
+// for a moment: what there was stays, for pods that run know no other address.
+func (in APIServerInput) endpoints() ctl.Plan {
+	found := map[string]client.Object{}
+	for _, slice := range in.Endpoints {
+		for _, e := range slice.Endpoints {
+			for _, text := range e.Addresses {
+				if addr, err := netip.ParseAddr(text); err == nil {
+					ip := in.endpoint(addr, slice)
+					found[ip.Name] = ip
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ctl.Wait("EndpointsMissing", "the API server has no endpoint; see the EndpointSlices of Service default/kubernetes")
+	}
+	var plan ctl.Plan
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		plan.Objects = append(plan.Objects, found[name])
+	}
+	return plan
+}
+
+// endpoint is masqueraded: the host of an API server knows no way back to peers.
+func (in APIServerInput) endpoint(addr netip.Addr, slice discoveryv1.EndpointSlice) *ipamv1alpha1.IP {
+	// Written in full, an address does not end with a colon, nor the name with a dash.
+	name := slice.Name + "-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr.StringExpanded())
+	ip := ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)
+	ip.Labels[api.LabelEndpointSlice] = slice.Name
+	ip.Spec.Masquerade = true
+	if len(slice.Ports) > 0 && slice.Ports[0].Port != nil {
+		ip.Annotations[api.AnnotationPort] = strconv.Itoa(int(*slice.Ports[0].Port))
+	}
+	return ip
 }

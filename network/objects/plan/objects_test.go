@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -115,7 +116,10 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	case *netv1beta1.InternalNode:
 		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
 	case *corev1.Service:
-		return APIServerIP(APIServerInput{Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"}})
+		return APIServerIP(APIServerInput{
+			Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"},
+			ThroughEndpoints: root.Annotations["test"] == "through-endpoints", Endpoints: of[discoveryv1.EndpointSlice](all),
+		})
 	}
 	t.Fatalf("no controller has a root of type %T", root)
 	return ctl.Plan{}
