@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 const (
-	burstTarget = 2.0                    // times the pair of direct bursts
+	burstTarget = 1.5                    // times the pair of direct bursts, of 100 pods and more
+	askedTarget = 9.0                    // requests to each API server per pod of such a burst, until Running
+	sizeTarget  = 30.0                   // MB per 1000 pods, in all our processes
 	stepTarget  = 500.0                  // ms, 99th percentile of each step
 	rate        = 200 * time.Millisecond // 5 pods each second
 	ratePods    = 100                    // for 20 s
@@ -252,15 +255,15 @@ func (p place) run(ctx context.Context, names []string) (burst, error) {
 	return burst{all: float64(end.Sub(began).Milliseconds()), each: between(created, running)}, <-watch
 }
 
-// runAndClear runs bursts in places at the same time and removes their pods.
-func (b *bed) runAndClear(ctx context.Context, places []place, names []string) (burst, error) {
+// runAndClear runs bursts in places at the same time and removes their pods, after a look at what runs.
+func (b *bed) runAndClear(ctx context.Context, places []place, names []string, look func() error) (burst, error) {
 	bursts, errs := make([]burst, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup
 	for i, p := range places {
 		wg.Go(func() { bursts[i], errs[i] = p.run(ctx, names) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, look())...); err != nil {
 		return burst{}, err
 	}
 	var all burst
@@ -284,48 +287,94 @@ func measureBurst(ctx context.Context, b *bed) error {
 	if err := b.ensureNamespaces(ctx); err != nil {
 		return err
 	}
-	for _, n := range []int{10, 100} {
-		if err := b.measureBursts(ctx, n); err != nil {
+	for _, n := range []int{10, 100, 1000} {
+		turns := rounds
+		if n == 1000 {
+			turns = 1
+		}
+		if err := b.measureBursts(ctx, n, turns); err != nil {
 			return fmt.Errorf("%d pods: %w", n, err)
 		}
 	}
 	return nil
 }
 
-func (b *bed) measureBursts(ctx context.Context, n int) error {
+// costs are what our processes use and what the API servers were asked, by cluster.
+type costs struct {
+	used  map[string][]process
+	asked map[string]float64
+}
+
+func (b *bed) costs(ctx context.Context) (c costs, err error) {
+	c.asked = map[string]float64{}
+	for _, cluster := range b.clusters() {
+		if c.asked[cluster.name], err = b.requests(ctx, cluster); err != nil {
+			return c, err
+		}
+	}
+	c.used, err = b.look(ctx)
+	return c, err
+}
+
+func (b *bed) measureBursts(ctx context.Context, n, turns int) error {
 	var direct, offloaded []burst
-	var used map[string][]process
-	for round := range rounds {
+	var before, running costs
+	for round := range turns {
 		names := podNames(fmt.Sprintf("b%d-%d", n, round), n)
-		pair, err := b.runAndClear(ctx, b.direct(), names)
+		pair, err := b.runAndClear(ctx, b.direct(), names, func() error { return nil })
 		if err != nil {
 			return err
 		}
-		before, err := b.look(ctx)
-		if err != nil {
+		if before, err = b.costs(ctx); err != nil {
 			return err
 		}
-		one, err := b.runAndClear(ctx, []place{b.offloaded()}, names)
+		one, err := b.runAndClear(ctx, []place{b.offloaded()}, names, func() (err error) {
+			running, err = b.costs(ctx)
+			return err
+		})
 		if err != nil {
 			return err
-		}
-		after, err := b.look(ctx)
-		if err != nil {
-			return err
-		}
-		used = map[string][]process{}
-		for cluster := range after {
-			used[cluster] = since(before[cluster], after[cluster])
 		}
 		direct, offloaded = append(direct, pair), append(offloaded, one)
 	}
 	b.reportBursts(n, direct, offloaded)
-	if n == 100 {
-		for _, c := range b.clusters() {
-			b.reportProcesses("burst", c.name, "the last burst of 100, deletion included", used[c.name])
+	b.reportCosts(n, before, running)
+	return nil
+}
+
+// reportCosts is about the last burst, until all its pods ran.
+func (b *bed) reportCosts(n int, before, running costs) {
+	var size, cpu float64
+	for _, c := range b.clusters() {
+		used := since(before.used[c.name], running.used[c.name])
+		size += sum(running.used[c.name]).rss - sum(before.used[c.name]).rss
+		cpu += sum(used).cpu
+		asked := figure{Group: "burst", Name: fmt.Sprintf("%d pods, requests per pod to the API server of %s", n, c.name),
+			Value: (running.asked[c.name] - before.asked[c.name]) / float64(n)}
+		if n >= 100 {
+			asked = asked.below(askedTarget)
+		}
+		b.report.add(asked)
+		if n == 1000 {
+			b.reportProcesses("burst", c.name, "the burst of 1000", used)
 		}
 	}
-	return nil
+	b.report.add(figure{Group: "burst", Name: fmt.Sprintf("%d pods, CPU of all our processes", n), Value: cpu, Unit: "s"})
+	if n == 1000 {
+		b.report.add(figure{Group: "burst", Name: "1000 pods, memory more than before in all our processes", Value: size, Unit: "MB"}.below(sizeTarget))
+	}
+}
+
+// requests are all an API server has had, but for watches, which it counts when they end.
+func (b *bed) requests(ctx context.Context, c cluster) (n float64, err error) {
+	text, err := b.run(ctx, "kubectl", "--kubeconfig", c.kubeconfig, "get", "--raw", "/metrics")
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "apiserver_request_total{") && !strings.Contains(line, `verb="WATCH"`) {
+			fields := strings.Fields(line)
+			n += number(fields[len(fields)-1])
+		}
+	}
+	return n, err
 }
 
 func (b *bed) reportBursts(n int, direct, offloaded []burst) {
@@ -343,7 +392,7 @@ func (b *bed) reportBursts(n int, direct, offloaded []burst) {
 	}
 	all := func(one burst) float64 { return one.all }
 	whole := figure{Group: "burst", Name: name("all Running"), Value: of(offloaded, all), Unit: "s", Note: "rounds" + each}.beside(of(direct, all))
-	if n == 100 {
+	if n >= 100 {
 		whole = whole.atMost(burstTarget)
 	}
 	b.report.add(whole)
