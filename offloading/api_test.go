@@ -644,8 +644,7 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 		}
 		return err
 	})
-	// 2 s on an idle machine. The bound is what tells it from the next attempt at a lasting refusal, after 15 s.
-	if took := time.Since(made); took > 12*time.Second {
+	if took := time.Since(made); took > 4*time.Second {
 		t.Errorf("the refusal was told after %s", took)
 	}
 	k.until(t, "condition", func(ctx context.Context) error {

@@ -154,7 +154,7 @@ func TestAGatewayIsHeardOf(t *testing.T) {
 	a.Node.Run("", "ping", "-c", "1", a.GatewayIP.String())
 	heard := time.Now()
 	space.Eventually(t, "frames go past the bridge", leads(" via "))
-	if took := time.Since(heard); took > 8*time.Second { // a node looks again after 10 s by itself
+	if took := time.Since(heard); took > 5*time.Second {
 		t.Errorf("frames took the bridge for %v", took)
 	}
 }
