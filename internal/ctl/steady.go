@@ -6,11 +6,12 @@ package ctl
 import (
 	"cmp"
 	"context"
-	"reflect"
+	"fmt"
 	"regexp"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -46,33 +47,17 @@ func (s sorted) List(ctx context.Context, list client.ObjectList, opts ...client
 	if err := s.Reader.List(ctx, list, opts...); err != nil {
 		return err
 	}
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	if !items.IsValid() {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return fmt.Errorf("sort a list: %w", err)
+	}
+	before := func(a, b runtime.Object) int {
+		x, y := a.(client.Object), b.(client.Object)
+		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+	}
+	if slices.IsSortedFunc(items, before) {
 		return nil
 	}
-	type item struct {
-		metav1.Object
-		at int
-	}
-	order := make([]item, items.Len())
-	for i := range order {
-		o, ok := items.Index(i).Addr().Interface().(metav1.Object)
-		if !ok {
-			return nil
-		}
-		order[i] = item{o, i}
-	}
-	before := func(a, b item) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	}
-	if slices.IsSortedFunc(order, before) {
-		return nil
-	}
-	slices.SortFunc(order, before)
-	out := reflect.MakeSlice(items.Type(), 0, len(order))
-	for _, o := range order {
-		out = reflect.Append(out, items.Index(o.at))
-	}
-	items.Set(out)
-	return nil
+	slices.SortFunc(items, before)
+	return meta.SetList(list, items)
 }
