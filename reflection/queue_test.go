@@ -4,34 +4,10 @@
 package reflection
 
 import (
-	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// A single object of another namespace waits for one object, not for a thousand.
-func TestQueueIsFairBetweenNamespaces(t *testing.T) {
-	q := newQueue()
-	for i := range 1000 {
-		q.Add(types.NamespacedName{Namespace: "busy", Name: fmt.Sprint(i)})
-	}
-	q.Add(types.NamespacedName{Namespace: "quiet", Name: "only"})
-	q.Add(types.NamespacedName{Namespace: "busy", Name: "0"}) // waits already
-	var first []string
-	for range 4 {
-		key, _ := q.Get()
-		first = append(first, key.String())
-		q.Done(key)
-	}
-	if diff := cmp.Diff([]string{"busy/0", "quiet/only", "busy/1", "busy/2"}, first); diff != "" {
-		t.Error(diff)
-	}
-	if q.Len() != 997 {
-		t.Errorf("%d keys left, want 997", q.Len())
-	}
-}
 
 // The cache is late from the write to its event, in whatever order answer and event come.
 func TestLedgerKnowsWhichWritesTheCacheLacks(t *testing.T) {

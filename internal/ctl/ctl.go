@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -120,7 +121,12 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		refused:    map[types.NamespacedName]time.Time{},
 	}
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R]()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true)})
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true),
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				return FairQueue(name, limiter, requestNamespace)
+			},
+		})
 	for _, kind := range c.Owns {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, c.ownerIndex(), c.ownerOf); err != nil {
 			return fmt.Errorf("index %T by owner: %w", kind, err)
@@ -134,6 +140,9 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	}
 	return b.Complete(l)
 }
+
+// requestNamespace says who waits for a request: of a provider's tenants each has namespaces of its own.
+func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
 func (w Watch) concerns(e event.UpdateEvent) bool {
 	return w.Concerns == nil || w.Concerns(e.ObjectOld, e.ObjectNew)
