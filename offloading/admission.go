@@ -32,8 +32,8 @@ import (
 // admissionServer answers the API server in every replica of the controller role. It serves with
 // the certificate all replicas share.
 type admissionServer struct {
-	options      Options
-	reservations *reservations
+	options Options
+	quotas  *accounts
 }
 
 // Register adds the server to mgr.
@@ -156,7 +156,7 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, ch
 	reason := plan.ShadowPodRefusal(change)
 	differs := change.Old == nil || !equality.Semantic.DeepEqual(plan.Demand(&change.Old.Spec.Pod), plan.Demand(&change.New.Spec.Pod))
 	if reason == "" && differs && s.options.EnforceResources {
-		reason, err = s.reservations.admit(ctx, r, change.New, time.Now())
+		reason, err = s.quotas.admitShadowPod(ctx, r, change.New, time.Now())
 	}
 	switch {
 	case err != nil:

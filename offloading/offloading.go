@@ -48,7 +48,7 @@ type Options struct {
 
 // Controllers are everything of the room that runs in the controller role.
 func Controllers(o Options) []ctl.Registrar {
-	quota := newLedger()
+	quotas := newAccounts()
 	all := []ctl.Registrar{
 		schedulingLabel(),
 		namespaceMap(o),
@@ -59,9 +59,10 @@ func Controllers(o Options) []ctl.Registrar {
 		drain{},
 		servingCertificates{},
 		remoteNamespaces(o),
-		shadowPod(o, quota),
+		quotas,
+		shadowPod(o, quotas),
 		shadowEndpointSlice(o),
-		admissionServer{options: o, reservations: newReservations()},
+		admissionServer{options: o, quotas: quotas},
 		admissionCertificate{options: o},
 		lostProviders{},
 	}

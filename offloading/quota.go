@@ -5,170 +5,341 @@ package offloading
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// ledger decides which ShadowPods get a pod. It is asked by many workers and answers one after
-// the other; a ShadowPod it admitted counts at once, before the cache shows its pod. Nothing is
-// lost with the process: what has a pod is seen by its pod.
-type ledger struct {
-	mu       sync.Mutex
-	admitted map[string]map[types.UID]bool // ShadowPods by creator
+// accounts know what the ShadowPods of each user ask for and decide which of them come to be, and
+// which get a pod. They are asked by many and answer one after the other. They follow the watches,
+// so that an answer costs the same however many pods there are; what they let pass counts at once,
+// before a watch shows it. Nothing is lost with the process: what has a pod is seen by its pod.
+type accounts struct {
+	read []toolscache.InformerSynced
+
+	mu    sync.Mutex
+	items map[entry]*item
+	users map[string]*account
+	// promised are the items with something that no watch has shown yet.
+	promised map[entry]*item
 }
 
-func newLedger() *ledger { return &ledger{admitted: map[string]map[types.UID]bool{}} }
+// entry names an item: a ShadowPod of a user.
+type entry struct {
+	user string
+	types.NamespacedName
+}
 
-// admit says why the ShadowPod gets no pod, or is empty when it gets one.
-func (l *ledger) admit(ctx context.Context, r client.Reader, root *offloadingv1beta1.ShadowPod) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	user := root.Labels[api.LabelCreatorUser]
-	quota, err := quotaOf(ctx, r, user)
-	if err != nil {
-		return "", err
-	}
-	if quota == nil {
-		return fmt.Sprintf("failed getting quota of user %q", user), nil
-	}
-	a, err := l.accountOf(ctx, r, user)
-	if err != nil {
-		return "", err
-	}
-	in := plan.QuotaInput{Quota: quota.Spec, Used: corev1.ResourceList{}, Pod: root.Spec.Pod}
-	// A pod that was there before comes back whatever was decided since about new ones.
-	in.Quota.Cordoned = quota.Spec.Cordoned && !a.holds(root)
-	for i := range a.shadowPods {
-		if other := &a.shadowPods[i]; other.UID != root.UID && a.holds(other) {
-			plan.Add(in.Used, plan.Demand(&other.Spec.Pod))
-		}
-	}
-	reason := plan.Refusal(in)
-	if reason == "" {
-		l.admitted[user] = a.unseen()
-		l.admitted[user][root.UID] = true
-	}
-	return reason, nil
+func entryOf(obj client.Object) entry {
+	return entry{obj.GetLabels()[api.LabelCreatorUser], client.ObjectKeyFromObject(obj)}
 }
 
 // account is what one user has.
 type account struct {
-	shadowPods []offloadingv1beta1.ShadowPod
-	pods       map[types.NamespacedName]corev1.PodPhase
-	admitted   map[types.UID]bool
+	// asked is what ShadowPods ask for that have not ended; held counts those of them which have a
+	// pod, or had or are about to have one.
+	asked, held corev1.ResourceList
+	items       int
 }
 
-func (l *ledger) accountOf(ctx context.Context, r client.Reader, user string) (account, error) {
-	a := account{pods: map[types.NamespacedName]corev1.PodPhase{}, admitted: l.admitted[user]}
-	mine := client.MatchingLabels{api.LabelCreatorUser: user}
-	var shadowPods offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &shadowPods, mine, client.UnsafeDisableDeepCopy); err != nil {
-		return a, fmt.Errorf("list shadow pods of %s: %w", user, err)
-	}
-	a.shadowPods = shadowPods.Items
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, mine, client.UnsafeDisableDeepCopy); err != nil {
-		return a, fmt.Errorf("list pods of %s: %w", user, err)
-	}
-	for i := range pods.Items {
-		a.pods[client.ObjectKeyFromObject(&pods.Items[i])] = pods.Items[i].Status.Phase
-	}
-	return a, nil
+// item is what is known of one ShadowPod and its pod.
+type item struct {
+	shadow *shadow
+	pod    *podSeen
+	// reserved is what admission let pass; admitted is what was let have a pod, or has one. The
+	// latter lasts as long as the ShadowPod: a pod that vanishes is made again.
+	reserved, admitted *promise
+	// asked and held are what counts for it in the account of its user.
+	asked, held corev1.ResourceList
 }
 
-// holds reports whether a ShadowPod has a pod, or had or is about to have one, that has not ended.
-func (a account) holds(p *offloadingv1beta1.ShadowPod) bool {
-	phase, exists := a.pods[client.ObjectKeyFromObject(p)]
-	if !exists {
-		phase = p.Status.Phase
-	}
-	switch phase {
-	case corev1.PodSucceeded, corev1.PodFailed:
-		return false
-	case corev1.PodPending, corev1.PodRunning:
-		return true
-	}
-	return exists || a.admitted[p.UID]
+// shadow is a ShadowPod as the watch shows it.
+type shadow struct {
+	uid    types.UID
+	phase  corev1.PodPhase
+	demand corev1.ResourceList
 }
 
-// unseen are the admitted ShadowPods for which nothing else speaks yet.
-func (a account) unseen() map[types.UID]bool {
-	left := map[types.UID]bool{}
-	for i := range a.shadowPods {
-		p := &a.shadowPods[i]
-		if _, exists := a.pods[client.ObjectKeyFromObject(p)]; !exists && a.admitted[p.UID] {
-			left[p.UID] = true
-		}
-	}
-	return left
+// podSeen is the pod of a ShadowPod's name as the watch shows it. It may be that of a former one.
+type podSeen struct {
+	of    types.UID
+	phase corev1.PodPhase
 }
 
-// reservationTime bounds how long a pod admitted here counts before its object is seen: longer
-// than a watch is late, shorter than a user waits after a create that failed elsewhere.
-const reservationTime = 10 * time.Second
-
-// reservations are ShadowPods the admission server let pass and the cache does not show yet.
-type reservations struct {
-	mu   sync.Mutex
-	byNS map[types.NamespacedName]reservation
-}
-
-type reservation struct {
-	user   string
+// promise counts until the watch shows its ShadowPod, or until its time is over.
+type promise struct {
+	uid    types.UID // of the ShadowPod; empty before there is one
 	demand corev1.ResourceList
 	until  time.Time
 }
 
-func newReservations() *reservations {
-	return &reservations{byNS: map[types.NamespacedName]reservation{}}
+// promiseTime bounds how long what was let pass counts without being seen: longer than a watch is
+// late, shorter than a user waits after a create that failed elsewhere.
+const promiseTime = 10 * time.Second
+
+func newAccounts() *accounts {
+	return &accounts{items: map[entry]*item{}, users: map[string]*account{}, promised: map[entry]*item{}}
 }
 
-// admit says why a new ShadowPod, or one that is resized, is refused, or is empty when it passes and is reserved for.
-func (s *reservations) admit(ctx context.Context, r client.Reader, pod *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	user := pod.Labels[api.LabelCreatorUser]
-	quota, err := quotaOf(ctx, r, user)
+// Register makes the accounts follow what mgr watches.
+func (a *accounts) Register(mgr manager.Manager) error {
+	err := a.follow(mgr.GetCache(), &offloadingv1beta1.ShadowPod{}, func(obj client.Object, gone bool) {
+		if p, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
+			a.seeShadowPod(p, gone)
+		}
+	})
+	return errors.Join(err, a.follow(mgr.GetCache(), &corev1.Pod{}, func(obj client.Object, gone bool) {
+		if p, ok := obj.(*corev1.Pod); ok {
+			a.seePod(p, gone)
+		}
+	}))
+}
+
+func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
+	informer, err := c.GetInformer(context.Background(), kind)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("watch %T: %w", kind, err)
 	}
-	if quota == nil {
+	tell := func(obj any, gone bool) {
+		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		if o, ok := obj.(client.Object); ok && o.GetLabels()[api.LabelCreatorUser] != "" {
+			see(o, gone)
+		}
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { tell(obj, false) },
+		UpdateFunc: func(before, obj any) {
+			if b, ok := before.(client.Object); ok && b.GetUID() != obj.(client.Object).GetUID() {
+				tell(before, true) // a watch that began anew tells of both at once
+			}
+			tell(obj, false)
+		},
+		DeleteFunc: func(obj any) { tell(obj, true) },
+	})
+	if err != nil {
+		return fmt.Errorf("follow %T: %w", kind, err)
+	}
+	a.read = append(a.read, handler.HasSynced)
+	return nil
+}
+
+func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
+	a.change(entryOf(p), func(i *item) {
+		if gone {
+			i.shadow = nil
+			if i.admitted != nil && i.admitted.uid == p.UID {
+				i.admitted = nil
+			}
+			return
+		}
+		i.reserved = nil
+		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: plan.Demand(&p.Spec.Pod)}
+	})
+}
+
+func (a *accounts) seePod(p *corev1.Pod, gone bool) {
+	a.change(entryOf(p), func(i *item) {
+		i.pod = nil
+		if of := metav1.GetControllerOf(p); of != nil && !gone {
+			i.pod = &podSeen{of: of.UID, phase: p.Status.Phase}
+		}
+	})
+}
+
+// change changes what is known of a ShadowPod and counts it anew.
+func (a *accounts) change(key entry, how func(*item)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.recount(key, a.itemOf(key), how)
+}
+
+// recount changes an item and takes over into its user's account what that means.
+func (a *accounts) recount(key entry, i *item, how func(*item)) {
+	if former := a.users[key.user]; former != nil && a.items[key] != nil {
+		plan.Subtract(former.asked, i.asked)
+		plan.Subtract(former.held, i.held)
+		if former.items--; former.items == 0 {
+			delete(a.users, key.user)
+		}
+	}
+	delete(a.items, key)
+	delete(a.promised, key)
+	how(i)
+	if i.itsPod() != nil && i.admitted == nil {
+		i.admitted = &promise{uid: i.shadow.uid}
+	}
+	if i.shadow == nil && i.pod == nil && i.reserved == nil && i.admitted == nil {
+		return
+	}
+	i.asked, i.held = i.asks(), i.holds()
+	a.items[key] = i
+	if i.reserved != nil || i.awaited() {
+		a.promised[key] = i
+	}
+	of := a.users[key.user]
+	if of == nil {
+		of = &account{asked: corev1.ResourceList{}, held: corev1.ResourceList{}}
+		a.users[key.user] = of
+	}
+	of.items++
+	plan.Add(of.asked, i.asked)
+	plan.Add(of.held, i.held)
+}
+
+// asks is what a ShadowPod asks for that has not ended.
+func (i *item) asks() corev1.ResourceList {
+	switch {
+	case i.reserved != nil:
+		return i.reserved.demand
+	case i.shadow == nil || plan.Finished(i.shadow.phase):
+		return nil
+	}
+	return i.shadow.demand
+}
+
+// holds is what a ShadowPod asks for that has a pod, or had or is about to have one, that has not
+// ended.
+func (i *item) holds() corev1.ResourceList {
+	if i.awaited() {
+		return i.admitted.demand
+	}
+	if i.shadow == nil {
+		return nil
+	}
+	phase := i.shadow.phase
+	if pod := i.itsPod(); pod != nil {
+		phase = pod.phase
+	}
+	if phase == corev1.PodPending || phase == corev1.PodRunning || i.admitted != nil && !plan.Finished(phase) {
+		return i.shadow.demand
+	}
+	return nil
+}
+
+// awaited tells that a ShadowPod was let have a pod which no watch has shown yet.
+func (i *item) awaited() bool {
+	return i.admitted != nil && (i.shadow == nil || i.shadow.uid != i.admitted.uid)
+}
+
+// itsPod is the pod made for the ShadowPod that stands, nil when there is none.
+func (i *item) itsPod() *podSeen {
+	if i.shadow == nil || i.pod == nil || i.pod.of != i.shadow.uid {
+		return nil
+	}
+	return i.pod
+}
+
+// expire drops promises of which nothing came.
+func (a *accounts) expire(now time.Time) {
+	for key, i := range a.promised {
+		a.recount(key, i, func(i *item) {
+			if i.reserved != nil && now.After(i.reserved.until) {
+				i.reserved = nil
+			}
+			if i.awaited() && now.After(i.admitted.until) {
+				i.admitted = nil
+			}
+		})
+	}
+}
+
+// admitPod says why the ShadowPod gets no pod, or is empty when it gets one.
+func (a *accounts) admitPod(ctx context.Context, r client.Reader, root *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
+	return a.admit(ctx, r, root, now, a.decidePod)
+}
+
+// admitShadowPod says why a new ShadowPod, or one that is resized, is refused, or is empty when it
+// passes and is reserved for.
+func (a *accounts) admitShadowPod(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
+	return a.admit(ctx, r, p, now, a.decideShadowPod)
+}
+
+// admit decides with the quota of the ShadowPod's user, after everything that counts has been read.
+func (a *accounts) admit(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod, now time.Time, decide decision) (string, error) {
+	for _, read := range a.read {
+		if !read() && !toolscache.WaitForCacheSync(ctx.Done(), read) {
+			return "", fmt.Errorf("read what counts for the quota: %w", ctx.Err())
+		}
+	}
+	user := p.Labels[api.LabelCreatorUser]
+	quota, err := quotaOf(ctx, r, user)
+	switch {
+	case err != nil:
+		return "", err
+	case quota == nil:
 		return fmt.Sprintf("failed getting quota of user %q", user), nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: user}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list shadow pods of %s: %w", user, err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire(now)
+	return decide(quota.Spec, p, now)
+}
+
+// decision says why a ShadowPod is refused, or is empty.
+type decision func(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error)
+
+func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
+	key := entryOf(p)
+	i := a.itemOf(key)
+	if i.shadow != nil && i.shadow.uid != p.UID {
+		return "", fmt.Errorf("decide on the pod of ShadowPod %s: it was made anew; trying again", key.NamespacedName)
 	}
-	in := plan.QuotaInput{Quota: quota.Spec, Used: corev1.ResourceList{}, Pod: pod.Spec.Pod}
-	for i := range list.Items {
-		other := &list.Items[i]
-		delete(s.byNS, client.ObjectKeyFromObject(other))
-		itself := client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(pod)
-		if p := other.Status.Phase; !itself && p != corev1.PodSucceeded && p != corev1.PodFailed {
-			plan.Add(in.Used, plan.Demand(&other.Spec.Pod))
-		}
-	}
-	for key, held := range s.byNS {
-		switch {
-		case now.After(held.until):
-			delete(s.byNS, key)
-		case held.user == user:
-			plan.Add(in.Used, held.demand)
-		}
-	}
+	in := plan.QuotaInput{Quota: quota, Used: a.besides(key, i).held, Pod: p.Spec.Pod}
+	// A pod that was there before comes back whatever was decided since about new ones.
+	in.Quota.Cordoned = quota.Cordoned && i.held == nil
 	reason := plan.Refusal(in)
 	if reason == "" {
-		key := client.ObjectKeyFromObject(pod)
-		s.byNS[key] = reservation{user: user, demand: plan.Demand(&pod.Spec.Pod), until: now.Add(reservationTime)}
+		a.recount(key, i, func(i *item) {
+			i.admitted = &promise{uid: p.UID, demand: plan.Demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+		})
 	}
 	return reason, nil
+}
+
+func (a *accounts) decideShadowPod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
+	key := entryOf(p)
+	i := a.itemOf(key)
+	reason := plan.Refusal(plan.QuotaInput{Quota: quota, Used: a.besides(key, i).asked, Pod: p.Spec.Pod})
+	if reason == "" {
+		a.recount(key, i, func(i *item) {
+			i.reserved = &promise{demand: plan.Demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+		})
+	}
+	return reason, nil
+}
+
+// itemOf is what is known of a ShadowPod, perhaps nothing.
+func (a *accounts) itemOf(key entry) *item {
+	if i := a.items[key]; i != nil {
+		return i
+	}
+	return &item{}
+}
+
+// besides is what the user of an item has besides it.
+func (a *accounts) besides(key entry, i *item) account {
+	of := a.users[key.user]
+	if of == nil {
+		return account{}
+	}
+	rest := account{asked: maps.Clone(of.asked), held: maps.Clone(of.held)}
+	plan.Subtract(rest.asked, i.asked)
+	plan.Subtract(rest.held, i.held)
+	return rest
 }

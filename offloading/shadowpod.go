@@ -30,7 +30,7 @@ import (
 
 // shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
 // quota decides one after the other.
-func shadowPod(o Options, quota *ledger) ctl.Registrar {
+func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
 		Name:     "shadowpod",
 		Owns:     []client.Object{&corev1.Pod{}},
@@ -39,13 +39,13 @@ func shadowPod(o Options, quota *ledger) ctl.Registrar {
 		Numerous: true,
 		Workers:  workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
-			return gatherShadowPod(ctx, r, root, o, quota)
+			return gatherShadowPod(ctx, r, root, o, quotas)
 		},
 		Plan: plan.ShadowPod,
 	}
 }
 
-func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quota *ledger) (plan.ShadowPodInput, error) {
+func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quotas *accounts) (plan.ShadowPodInput, error) {
 	in := plan.ShadowPodInput{Root: root, Now: time.Now()}
 	var err error
 	in.Pod, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
@@ -54,7 +54,7 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 	}
 	if in.Pod != nil && in.Pod.Labels[api.LabelManaged] == api.True {
 		if o.EnforceResources && plan.Resized(root, in.Pod) != nil {
-			in.Refusal, err = quota.admit(ctx, r, root)
+			in.Refusal, err = quotas.admitPod(ctx, r, root, in.Now)
 		}
 		return in, err
 	}
@@ -68,7 +68,7 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		return in, err
 	}
 	if o.EnforceResources {
-		in.Refusal, err = quota.admit(ctx, r, root)
+		in.Refusal, err = quotas.admitPod(ctx, r, root, in.Now)
 	}
 	return in, err
 }
@@ -129,12 +129,12 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 // quotaOf is the quota of a user, nil when there is none.
 func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.Quota, error) {
 	var list offloadingv1beta1.QuotaList
-	if err := r.List(ctx, &list); err != nil {
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list quotas: %w", err)
 	}
 	for i := range list.Items {
 		if list.Items[i].Spec.User == user {
-			return &list.Items[i], nil
+			return list.Items[i].DeepCopy(), nil
 		}
 	}
 	return nil, nil

@@ -68,6 +68,15 @@ func Add(total, more corev1.ResourceList) {
 	}
 }
 
+// Subtract takes the amounts of less from total, which has them.
+func Subtract(total, less corev1.ResourceList) {
+	for name, amount := range less {
+		q := total[name].DeepCopy()
+		q.Sub(amount)
+		total[name] = q
+	}
+}
+
 func raise(total, floor corev1.ResourceList) {
 	for name, amount := range floor {
 		if have, ok := total[name]; !ok || have.Cmp(amount) < 0 {

@@ -54,7 +54,7 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	switch before := in.Root.Status.Phase; {
 	case in.Pod != nil && in.ofAnother():
 		return ctl.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
-	case in.Pod == nil && finished(before):
+	case in.Pod == nil && Finished(before):
 		return ctl.Plan{}
 	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
 		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
@@ -74,11 +74,11 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	}
 	phase, settled := in.Pod.Status.Phase, in.Root.CreationTimestamp.Add(settleTime)
 	switch {
-	case RunsToEnd(in.Root) && !finished(phase) && in.Pod.Spec.NodeName == "":
+	case RunsToEnd(in.Root) && !Finished(phase) && in.Pod.Spec.NodeName == "":
 		return p // it cannot have run
-	case !RunsToEnd(in.Root) && finished(phase) && leaving(in.Pod):
+	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
 		return p
-	case !RunsToEnd(in.Root) && !finished(phase) && in.Now.Before(settled):
+	case !RunsToEnd(in.Root) && !Finished(phase) && in.Now.Before(settled):
 		p.After = settled.Sub(in.Now)
 		return p
 	}
@@ -89,7 +89,7 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 // amend plans what may change in a pod that runs: the resources of its containers, within the quota,
 // and the containers it is debugged with. What the provider added to its resources stays.
 func (in ShadowPodInput) amend(p *ctl.Plan) {
-	if in.Pod.DeletionTimestamp != nil || finished(in.Pod.Status.Phase) {
+	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod.Status.Phase) {
 		return
 	}
 	if amended := Resized(in.Root, in.Pod); amended != nil {
@@ -179,7 +179,8 @@ func leaving(pod *corev1.Pod) bool {
 // writing them takes from the API server what the next pods need to start.
 const settleTime = 10 * time.Second
 
-func finished(phase corev1.PodPhase) bool {
+// Finished tells that a pod has ended.
+func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 

@@ -1,0 +1,236 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// TestAccountsHold: whatever order ShadowPods and pods come, change and go in, and however late
+// the two watches tell of them, the pods of a user never ask for more than its quota; and when the
+// watches have told everything the accounts are what a count from scratch gives.
+func TestAccountsHold(t *testing.T) {
+	for seed := range uint64(3000) {
+		w := &world{
+			accounts: newAccounts(), rand: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1000, 0),
+			shadows: map[string]*offloadingv1beta1.ShadowPod{}, pods: map[string]*corev1.Pod{},
+		}
+		w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
+		for step := range 400 {
+			w.step()
+			if n := w.running(); n > 5 {
+				t.Fatalf("seed %d, step %d: pods ask for %d CPUs, the quota is 5", seed, step, n)
+			}
+		}
+		w.tellAll()
+		w.now = w.now.Add(2 * promiseTime)
+		w.accounts.expire(w.now)
+		if diff := cmp.Diff(w.fromScratch(), w.accounted()); diff != "" {
+			t.Fatalf("seed %d: the accounts differ from a count (-count +accounts):\n%s", seed, diff)
+		}
+		for name := range w.shadows {
+			w.deleteShadow(name)
+		}
+		for name := range w.pods {
+			w.deletePod(name)
+		}
+		w.tellAll()
+		if n := len(w.accounts.items) + len(w.accounts.users) + len(w.accounts.promised); n != 0 {
+			t.Fatalf("seed %d: %d things are remembered of nothing", seed, n)
+		}
+	}
+}
+
+// world is a provider: what its API server has, and what the two watches have not told yet.
+type world struct {
+	accounts        *accounts
+	rand            *rand.Rand
+	now             time.Time
+	quota           offloadingv1beta1.QuotaSpec
+	shadows         map[string]*offloadingv1beta1.ShadowPod
+	pods            map[string]*corev1.Pod
+	toldOf, podTold []func()
+	uids            int
+}
+
+func (w *world) uid() types.UID {
+	w.uids++
+	return types.UID(fmt.Sprint("uid-", w.uids))
+}
+
+func (w *world) step() {
+	w.now = w.now.Add(time.Duration(w.rand.IntN(50)) * time.Millisecond) // a watch is not as late as a promise lasts
+	name := fmt.Sprint("web-", w.rand.IntN(8))
+	shadow, pod := w.shadows[name], w.pods[name]
+	switch w.rand.IntN(10) {
+	case 0, 1:
+		w.createShadow(name)
+	case 2, 3, 4:
+		w.reconcile(name)
+	case 5:
+		if shadow != nil && w.rand.IntN(3) == 0 {
+			w.deleteShadow(name)
+		}
+	case 6:
+		if pod != nil && (shadow == nil || w.rand.IntN(4) == 0) {
+			w.deletePod(name)
+		}
+	case 7:
+		if pod != nil {
+			phases := []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded}
+			w.phase(name, phases[w.rand.IntN(len(phases))])
+		}
+	case 8:
+		w.tell(&w.toldOf)
+	case 9:
+		w.tell(&w.podTold)
+	}
+}
+
+func (w *world) createShadow(name string) {
+	if w.shadows[name] != nil {
+		return
+	}
+	p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "demo", UID: w.uid(), Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
+	}}
+	p.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewQuantity(int64(1+w.rand.IntN(2)), resource.DecimalSI),
+	}}}}
+	w.accounts.expire(w.now)
+	if reason, err := w.accounts.decideShadowPod(w.quota, p, w.now); reason == "" && err == nil && w.rand.IntN(8) > 0 { // or somebody else refuses it
+		w.shadows[name] = p
+		w.showShadow(p, false)
+	}
+}
+
+// reconcile makes the pod of a ShadowPod that has none, as the caches show it or a bit later.
+func (w *world) reconcile(name string) {
+	shadow, pod := w.shadows[name], w.pods[name]
+	if shadow == nil || pod != nil || shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed {
+		return
+	}
+	w.accounts.expire(w.now)
+	if reason, err := w.accounts.decidePod(w.quota, shadow, w.now); reason != "" || err != nil || w.rand.IntN(8) == 0 { // or the create fails
+		return
+	}
+	w.pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "demo", UID: w.uid(), Labels: shadow.Labels,
+		OwnerReferences: []metav1.OwnerReference{{Controller: new(true), UID: shadow.UID}},
+	}, Spec: shadow.Spec.Pod, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	w.showPod(w.pods[name], false)
+}
+
+func (w *world) phase(name string, phase corev1.PodPhase) {
+	pod := w.pods[name].DeepCopy()
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	pod.Status.Phase = phase
+	w.pods[name] = pod
+	w.showPod(pod, false)
+	if shadow := w.shadows[name]; shadow != nil && pod.OwnerReferences[0].UID == shadow.UID {
+		w.shadows[name] = shadow.DeepCopy()
+		w.shadows[name].Status.Phase = phase
+		w.showShadow(w.shadows[name], false)
+	}
+}
+
+func (w *world) deleteShadow(name string) {
+	w.showShadow(w.shadows[name], true)
+	delete(w.shadows, name)
+}
+
+func (w *world) deletePod(name string) {
+	w.showPod(w.pods[name], true)
+	delete(w.pods, name)
+}
+
+func (w *world) showShadow(p *offloadingv1beta1.ShadowPod, gone bool) {
+	w.toldOf = append(w.toldOf, func() { w.accounts.seeShadowPod(p, gone) })
+}
+
+func (w *world) showPod(p *corev1.Pod, gone bool) {
+	w.podTold = append(w.podTold, func() { w.accounts.seePod(p, gone) })
+}
+
+// tell delivers some events of one watch, in order.
+func (w *world) tell(events *[]func()) {
+	for n := w.rand.IntN(4); n > 0 && len(*events) > 0; n-- {
+		(*events)[0]()
+		*events = (*events)[1:]
+	}
+}
+
+func (w *world) tellAll() {
+	for _, events := range []*[]func(){&w.toldOf, &w.podTold} {
+		for len(*events) > 0 {
+			w.tell(events)
+		}
+	}
+}
+
+// running is what the pods of the user with the most of them ask for, of ShadowPods that stand.
+func (w *world) running() int64 {
+	byUser := map[string]int64{}
+	for name, pod := range w.pods {
+		shadow := w.shadows[name]
+		if shadow == nil || pod.OwnerReferences[0].UID != shadow.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		byUser[shadow.Labels[api.LabelCreatorUser]] += shadow.Spec.Pod.Containers[0].Resources.Requests.Cpu().Value()
+	}
+	return max(byUser["user-0"], byUser["user-1"])
+}
+
+// fromScratch counts what ShadowPods ask for, and what those of them hold that have or had a pod.
+func (w *world) fromScratch() map[string][2]int64 {
+	out := map[string][2]int64{}
+	for name, shadow := range w.shadows {
+		phase := shadow.Status.Phase
+		sums := out[shadow.Labels[api.LabelCreatorUser]]
+		cpu := shadow.Spec.Pod.Containers[0].Resources.Requests.Cpu().Value()
+		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			sums[0] += cpu
+		}
+		pod := w.pods[name]
+		its := pod != nil && pod.OwnerReferences[0].UID == shadow.UID
+		if its {
+			phase = pod.Status.Phase
+		}
+		i := w.accounts.items[entryOf(shadow)]
+		admitted := i != nil && i.admitted != nil
+		if phase != corev1.PodSucceeded && phase != corev1.PodFailed && (its || admitted || phase != "") {
+			sums[1] += cpu
+		}
+		out[shadow.Labels[api.LabelCreatorUser]] = sums
+	}
+	return out
+}
+
+func (w *world) accounted() map[string][2]int64 {
+	out := map[string][2]int64{}
+	for user, of := range w.accounts.users {
+		shadows := false
+		for key, i := range w.accounts.items {
+			shadows = shadows || key.user == user && i.shadow != nil
+		}
+		if shadows {
+			out[user] = [2]int64{of.asked.Cpu().Value(), of.held.Cpu().Value()}
+		}
+	}
+	return out
+}
