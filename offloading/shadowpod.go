@@ -32,9 +32,14 @@ import (
 // quota decides one after the other.
 func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
-		Name:     "shadowpod",
-		Owns:     []client.Object{&corev1.Pod{}},
-		Creates:  []client.Object{&corev1.Pod{}},
+		Name:    "shadowpod",
+		Owns:    []client.Object{&corev1.Pod{}},
+		Creates: []client.Object{&corev1.Pod{}},
+		Concerns: func(before, after client.Object) bool {
+			from, ok := before.(*corev1.Pod)
+			to, same := after.(*corev1.Pod)
+			return !ok || !same || plan.PodConcerns(from, to, time.Now())
+		},
 		Watches:  []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
 		Numerous: true,
 		Workers:  workersOr(o.ShadowPodWorkers, 10),

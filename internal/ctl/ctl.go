@@ -50,6 +50,8 @@ type Controller[R client.Object, In any] struct {
 	// exists: one of that name which is not the root's blocks it. Use it for objects that come in
 	// numbers, and for such as somebody else may have made for something else.
 	Creates []client.Object
+	// Concerns tells whether an update of an owned object may mean something to its root, as in a Watch.
+	Concerns func(before, after client.Object) bool
 	// Watches are further kinds Gather reads.
 	Watches []Watch
 	// Only tells which objects of the root's kind are roots; nil means all. The others are left
@@ -131,12 +133,12 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, c.ownerIndex(), c.ownerOf); err != nil {
 			return fmt.Errorf("index %T by owner: %w", kind, err)
 		}
-		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf))
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf), concerning(c.Concerns))
 	}
 	for _, w := range c.Watches {
 		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return w.Map(ctx, l.client, obj)
-		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: w.concerns}))
+		}), concerning(w.Concerns))
 	}
 	return b.Complete(l)
 }
@@ -144,8 +146,11 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 // requestNamespace says who waits for a request: of a provider's tenants each has namespaces of its own.
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
-func (w Watch) concerns(e event.UpdateEvent) bool {
-	return w.Concerns == nil || w.Concerns(e.ObjectOld, e.ObjectNew)
+// concerning lets pass the updates that concern a root; nil lets all pass.
+func concerning(concerns func(before, after client.Object) bool) builder.WatchesOption {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return concerns == nil || concerns(e.ObjectOld, e.ObjectNew)
+	}})
 }
 
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.

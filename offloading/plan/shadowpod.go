@@ -51,7 +51,8 @@ type ShadowPodInput struct {
 //	present   any                no                its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
 func ShadowPod(in ShadowPodInput) ctl.Plan {
-	switch before := in.Root.Status.Phase; {
+	before := in.Root.Status.Phase
+	switch {
 	case in.Pod != nil && in.ofAnother():
 		return ctl.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
 	case in.Pod == nil && Finished(before):
@@ -66,20 +67,22 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return p
 	}
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
-	if in.Pod != nil {
-		in.amend(&p)
-	}
-	if in.Pod == nil || in.Pod.Status.Phase == "" || in.Pod.Status.Phase == in.Root.Status.Phase {
+	if in.Pod == nil {
 		return p
 	}
-	phase, settled := in.Pod.Status.Phase, in.Root.CreationTimestamp.Add(settleTime)
+	in.amend(&p)
+	phase, settled := in.Pod.Status.Phase, in.Pod.CreationTimestamp.Add(settleTime)
 	switch {
 	case RunsToEnd(in.Root) && !Finished(phase) && in.Pod.Spec.NodeName == "":
 		return p // it cannot have run
 	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
 		return p
 	case !RunsToEnd(in.Root) && !Finished(phase) && in.Now.Before(settled):
-		p.After = settled.Sub(in.Now)
+		if rest := settled.Sub(in.Now); p.After == 0 || rest < p.After {
+			p.After = rest
+		}
+		return p
+	case phase == "" || phase == before:
 		return p
 	}
 	p.Status = phaseStatus(phase)
@@ -174,10 +177,25 @@ func leaving(pod *corev1.Pod) bool {
 	})
 }
 
-// settleTime is how long after its creation a ShadowPod says nothing of a pod that has not
+// settleTime is how long after the creation of a pod its ShadowPod says nothing of it unless it has
 // finished. Pods start in a few seconds and in numbers; nobody waits for the phases between, and
-// writing them takes from the API server what the next pods need to start.
-const settleTime = 10 * time.Second
+// writing them takes from the API server what the next pods need to start. It is as long as 1000
+// pods take on two cores.
+const settleTime = 30 * time.Second
+
+// PodConcerns tells whether a change of a pod may mean something to its ShadowPod. That a young pod
+// was bound and has started does not: ShadowPod looks at it when it has settled.
+func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
+	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || Finished(after.Status.Phase) || !now.Before(after.CreationTimestamp.Add(settleTime)) {
+		return true
+	}
+	from, to := *before, *after
+	from.ResourceVersion, to.ResourceVersion = "", ""
+	from.Generation, to.Generation = 0, 0
+	from.Spec.NodeName, to.Spec.NodeName = "", ""
+	from.Status, to.Status = corev1.PodStatus{}, corev1.PodStatus{}
+	return !equality.Semantic.DeepEqual(&from, &to)
+}
 
 // Finished tells that a pod has ended.
 func Finished(phase corev1.PodPhase) bool {
