@@ -193,8 +193,7 @@ func answering(t *testing.T, c cluster, namespace, node, ready string) {
 // another one, and stay the same pods at home.
 func providersNodeIsLost(t *testing.T) {
 	controller := func(lost string) {
-		milan.must(t, "install", "--cluster-id", milan.name, "--pod-cidr", podCIDR, "--service-cidr", services, "--api-server-url", milan.api,
-			"--set", "pullPolicy=Never", "--set", "controllerManager.config.enableNodeFailureController="+lost)
+		milan.must(t, milan.installation("controllerManager.config.enableNodeFailureController="+lost)...)
 		milan.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
 	}
 	stays := activeGateway(t, milan).node // without it there is no way to the provider

@@ -301,8 +301,7 @@ func (c cluster) startNode(t *testing.T, node string) {
 func replicate(t *testing.T, replicas int) {
 	t.Helper()
 	for _, c := range []cluster{rome, milan} {
-		c.must(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
-			"--api-server-url", c.api, "--set", "pullPolicy=Never", "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d,controllerManager.replicas=%[1]d", replicas))
+		c.must(t, c.installation(fmt.Sprintf("networking.gatewayTemplates.replicas=%d", replicas), fmt.Sprintf("controllerManager.replicas=%d", replicas))...)
 	}
 	for _, c := range []cluster{rome, milan} {
 		eventually(t, "gateways of "+c.name, func() (string, bool) {

@@ -127,6 +127,44 @@ func externalHostIsReached(t *testing.T) {
 	}
 }
 
+// caller asks the API server of its home from next door.
+const caller = `
+apiVersion: v1
+kind: Pod
+metadata: {name: caller, namespace: shop}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {liqo.io/type: virtual-node}
+  containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
+`
+
+// apiServerByEndpoints: with the setting, pods next door are told the port of the home API server's endpoints,
+// not that of its Service, and reach it there; without it again all is as it was.
+func apiServerByEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		setting bool
+		port    string
+	}{{true, "6443"}, {false, "443"}} {
+		rome.must(t, rome.installation(fmt.Sprintf("networking.apiServerAccessThroughEndpointSlices=%t", c.setting))...)
+		rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		eventually(t, fmt.Sprintf("a pod next door is told of port %s and is answered there", c.port), func() (string, bool) {
+			rome.apply(t, caller)
+			defer rome.kubectl(t, "-n", "shop", "delete", "pod", "caller", "--timeout=60s")
+			if got, err := rome.ask("-n", "shop", "wait", "pod/caller", "--for=condition=Ready", "--timeout=20s"); err != nil {
+				return got, false
+			}
+			port, err := milan.ask("-n", "shop-rome", "get", "pod", "caller", "-o", `jsonpath={.spec.containers[0].env[?(@.name=="KUBERNETES_SERVICE_PORT")].value}`)
+			if err != nil || port != c.port {
+				return "port " + port, false
+			}
+			// The pod's program does not know the server's CA, so a certificate for the right name is an answer.
+			answer, failure, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "-n", "shop", "exec", "caller", "--",
+				"/echo", "get", "-timeout", "3s", "https://kubernetes.default:"+port+"/version")
+			return answer + failure, err != nil && strings.Contains(failure+answer, "certificate signed by unknown authority")
+		})
+	}
+}
+
 // external is an address of the owner's external CIDR as another cluster sees it.
 func external(t *testing.T, viewer, owner cluster, addr string) string {
 	t.Helper()

@@ -78,6 +78,7 @@ func TestStories(t *testing.T) {
 		{"objects are reflected", objectsAreReflected},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
+		{"the home API server is reached at its endpoints", apiServerByEndpoints},
 		{"volumes stay where they are", volumesStayWhereTheyAre},
 		{"pods behave as at home", podsLikeAtHome},
 		{"losses are survived", lossesAreSurvived},
@@ -126,10 +127,15 @@ func install(t *testing.T) {
 	}
 }
 
-func (c cluster) install(t *testing.T) (stdout, stderr string, code int) {
+func (c cluster) install(t *testing.T, settings ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	return c.liqoctl(t, "install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
-		"--api-server-url", c.api, "--set", "pullPolicy=Never")
+	return c.liqoctl(t, c.installation(settings...)...)
+}
+
+// installation is how Liqo is installed, or upgraded, with settings of the chart.
+func (c cluster) installation(settings ...string) []string {
+	return []string{"install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
+		"--api-server-url", c.api, "--set", strings.Join(append(settings, "pullPolicy=Never"), ",")}
 }
 
 // badInput: one clear line, exit code 1, nothing half-made.
