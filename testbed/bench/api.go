@@ -144,9 +144,9 @@ func (a api) remove(ctx context.Context, path string) error {
 	return err
 }
 
-// watchPods calls see with every pod at path, those that exist first, until ctx ends. A
-// connection that breaks is opened again: the server then tells about all pods anew.
-func (a api) watchPods(ctx context.Context, path string, see func(pod)) error {
+// watch calls see with every object at path, those that exist first, until ctx ends. A
+// connection that breaks is opened again: the server then tells about all objects anew.
+func watch[T any](ctx context.Context, a api, path string, see func(T)) error {
 	for ctx.Err() == nil {
 		resp, err := a.open(ctx, http.MethodGet, path+"?watch=1", "", nil)
 		if ctx.Err() != nil {
@@ -158,7 +158,7 @@ func (a api) watchPods(ctx context.Context, path string, see func(pod)) error {
 		for events := json.NewDecoder(resp.Body); ; {
 			var event struct {
 				Type   string
-				Object pod
+				Object T
 			}
 			if events.Decode(&event) != nil {
 				break

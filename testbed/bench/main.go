@@ -6,6 +6,7 @@
 // the machine than about Liqo.
 //
 // Start reading at phases. bed.go has the clusters, pods.go what is measured with pods,
+// crowd.go with thousands of them, services.go with Services,
 // path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
 // what they leave in kernels, processes.go memory and CPU, report.go the table.
 package main
@@ -41,13 +42,15 @@ func phases() []phase {
 		{"idle", measureIdle},
 		{"path", measurePath},
 		{"rate", measureRate},
+		{"services", measureServices},
 		{"burst", measureBurst},
+		{"crowd", measureCrowd},
 		{"peers", measurePeers},
 	}
 }
 
 func main() {
-	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, burst, peers (default: all)")
+	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers (default: all)")
 	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -117,7 +120,7 @@ func choose(only string) ([]phase, error) {
 	names := strings.Split(only, ",")
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
-			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, burst and peers", n)
+			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, services, burst, crowd and peers", n)
 		}
 	}
 	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil

@@ -18,9 +18,9 @@ const (
 	burstTarget = 1.5                    // times the pair of direct bursts, of 100 pods and more
 	askedTarget = 9.0                    // requests to each API server per pod of such a burst, until Running
 	sizeTarget  = 30.0                   // MB per 1000 pods, in all our processes
-	stepTarget  = 500.0                  // ms, 99th percentile of each step
-	rate        = 200 * time.Millisecond // 5 pods each second
-	ratePods    = 100                    // for 20 s
+	stepTarget  = 250.0                  // ms, 99th percentile of each step
+	rate        = 100 * time.Millisecond // 10 pods each second
+	ratePods    = 200                    // for 20 s
 	rounds      = 3
 	creators    = 16 // clients that create at the same time
 )
@@ -68,6 +68,9 @@ type place struct {
 
 func (b *bed) offloaded() place { return place{b.rome, "bench", nil} }
 
+// quiet is a second offloaded namespace, of somebody who makes few pods.
+func (b *bed) quiet() place { return place{b.rome, "bench-quiet", nil} }
+
 // direct pods go to fake nodes of their own cluster, from a namespace that is not
 // offloaded.
 func (b *bed) direct() []place {
@@ -80,7 +83,7 @@ func (b *bed) ensureNamespaces(ctx context.Context) error {
 	if err := b.ensureFakes(ctx); err != nil {
 		return err
 	}
-	for _, p := range append(b.direct(), b.offloaded()) {
+	for _, p := range append(b.direct(), b.offloaded(), b.quiet()) {
 		namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]string{"name": p.namespace}}
 		if err := p.cluster.api.ensure(ctx, "/api/v1/namespaces", namespace); err != nil {
 			return err
@@ -94,8 +97,12 @@ func (b *bed) ensureNamespaces(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := b.liqoctl(ctx, b.rome, "offload", "namespace", "bench", "--pod-offloading-strategy", "Remote")
-	return err
+	for _, p := range []place{b.offloaded(), b.quiet()} {
+		if _, err := b.liqoctl(ctx, b.rome, "offload", "namespace", p.namespace, "--pod-offloading-strategy", "Remote"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moments are when things were first seen to have happened, by pod.
@@ -202,8 +209,8 @@ func (b *bed) clear(ctx context.Context, p place) error {
 		return err
 	}
 	places := []place{p}
-	if p.namespace == "bench" {
-		places = append(places, place{b.milan, "bench-rome", nil})
+	if p.cluster.name == b.rome.name && p.namespace != "bench-direct" {
+		places = append(places, place{b.milan, p.namespace + "-rome", nil})
 	}
 	for _, p := range places {
 		err := eventually(ctx, "pods of "+p.namespace+" are gone in "+p.cluster.name, patience, func() (bool, error) {
@@ -230,9 +237,9 @@ func (p place) run(ctx context.Context, names []string) (burst, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	created, running := newMoments(len(names)), newMoments(len(names))
-	watch := make(chan error, 1)
+	watched := make(chan error, 1)
 	go func() {
-		watch <- p.cluster.api.watchPods(ctx, podsPath(p.namespace), func(seen pod) {
+		watched <- watch(ctx, p.cluster.api, podsPath(p.namespace), func(seen pod) {
 			if seen.Status.Phase == "Running" {
 				running.saw(seen.Metadata.Name)
 			}
@@ -252,7 +259,7 @@ func (p place) run(ctx context.Context, names []string) (burst, error) {
 		}
 	}
 	cancel()
-	return burst{all: float64(end.Sub(began).Milliseconds()), each: between(created, running)}, <-watch
+	return burst{all: float64(end.Sub(began).Milliseconds()), each: between(created, running)}, <-watched
 }
 
 // runAndClear runs bursts in places at the same time and removes their pods, after a look at what runs.
@@ -416,10 +423,10 @@ func measureRate(ctx context.Context, b *bed) error {
 	defer cancel()
 	watches := make(chan error, 2)
 	go func() {
-		watches <- b.rome.api.watchPods(watching, podsPath("bench"), func(p pod) { seen(p, bound, p.Spec.NodeName != "", home) })
+		watches <- watch(watching, b.rome.api, podsPath("bench"), func(p pod) { seen(p, bound, p.Spec.NodeName != "", home) })
 	}()
 	go func() {
-		watches <- b.milan.api.watchPods(watching, podsPath("bench-rome"), func(p pod) { seen(p, exists, true, there) })
+		watches <- watch(watching, b.milan.api, podsPath("bench-rome"), func(p pod) { seen(p, exists, true, there) })
 	}()
 	if err := b.offloaded().createSteadily(ctx, podNames("rate", ratePods)); err != nil {
 		return err
