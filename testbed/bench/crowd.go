@@ -15,6 +15,7 @@ const (
 	crowdSize   = 3000
 	quietEvery  = 5 * time.Second // from one pod of the quiet namespace to the next
 	quietPods   = 10
+	crowdSettle = 45 * time.Second // what is put off while pods start is done by then
 	steadyTime  = 60 * time.Second
 	steadyLimit = 2.0 // percent of a core, all our processes of both clusters
 )
@@ -83,7 +84,7 @@ func (b *bed) crowdAndQuiet(ctx context.Context) error {
 
 // reportSteady is about the crowd when nothing happens to it any more.
 func (b *bed) reportSteady(ctx context.Context, before map[string][]process) error {
-	if err := pause(ctx, settleTime); err != nil {
+	if err := pause(ctx, crowdSettle); err != nil {
 		return err
 	}
 	began, err := b.look(ctx)

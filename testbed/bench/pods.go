@@ -21,6 +21,8 @@ const (
 	stepTarget  = 250.0                  // ms, 99th percentile of each step
 	rate        = 100 * time.Millisecond // 10 pods each second
 	ratePods    = 200                    // for 20 s
+	alonePods   = 20
+	aloneTarget = 100.0 // ms
 	rounds      = 3
 	creators    = 16 // clients that create at the same time
 )
@@ -237,10 +239,14 @@ func (p place) run(ctx context.Context, names []string) (burst, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	created, running := newMoments(len(names)), newMoments(len(names))
+	ours := map[string]bool{} // others may run in the namespace
+	for _, name := range names {
+		ours[name] = true
+	}
 	watched := make(chan error, 1)
 	go func() {
 		watched <- watch(ctx, p.cluster.api, podsPath(p.namespace), func(seen pod) {
-			if seen.Status.Phase == "Running" {
+			if seen.Status.Phase == "Running" && ours[seen.Metadata.Name] {
 				running.saw(seen.Metadata.Name)
 			}
 		})
@@ -442,7 +448,28 @@ func measureRate(ctx context.Context, b *bed) error {
 	}
 	b.reportStep("bound at home → exists at the provider", between(bound, exists))
 	b.reportStep("Running at the provider → Running at home", between(there, home))
-	return b.clear(ctx, b.offloaded())
+	return errors.Join(b.clear(ctx, b.offloaded()), b.measureAlone(ctx))
+}
+
+// measureAlone makes one pod after the other, at home for next door and at the provider itself in turn.
+func (b *bed) measureAlone(ctx context.Context) error {
+	var offloaded, direct []float64
+	for _, name := range podNames("alone", alonePods) {
+		for _, each := range []struct {
+			place place
+			took  *[]float64
+		}{{b.offloaded(), &offloaded}, {b.direct()[1], &direct}} {
+			one, err := each.place.run(ctx, []string{name})
+			if err != nil {
+				return err
+			}
+			*each.took = append(*each.took, one.each[0])
+		}
+	}
+	there := median(direct)
+	b.report.add(figure{Group: "rate", Name: "a pod alone, Running at home later than one made at the provider, p50", Value: median(offloaded) - there, Unit: "ms",
+		Note: fmt.Sprintf("%.1f ms offloaded, %.1f ms at the provider", median(offloaded), there)}.below(aloneTarget))
+	return errors.Join(b.clear(ctx, b.offloaded()), b.clear(ctx, b.direct()[1]))
 }
 
 func seen(p pod, first *moments, happened bool, running *moments) {
