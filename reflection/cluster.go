@@ -8,14 +8,15 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/share"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 // Cluster is one side of the reflection.
@@ -25,6 +26,8 @@ type Cluster struct {
 	http   *http.Client
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
+	// parts are what the objects of its caches have in common.
+	parts share.Pool
 }
 
 // NewCluster reaches a cluster. Nothing is asked of it: the kinds we speak of are known, so no
@@ -62,15 +65,20 @@ func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapp
 	return mapper
 }
 
-// selectors limit a cache: labels for each kind in it.
-type selectors map[client.Object]labels.Selector
+// contents say what a cache holds, by kind.
+type contents map[client.Object]content
 
-// cache makes a cache of one namespace. Its objects are shared: whoever reads must not change
-// them. trim removes from them what nobody reads.
-func (c *Cluster) cache(namespace string, kinds selectors, trim func(any) (any, error)) (cache.Cache, error) {
+// content is what a cache holds of one kind: the objects that marks select, and of them what trim leaves.
+type content struct {
+	marks labels.Selector
+	trim  func(client.Object)
+}
+
+// cache makes a cache of one namespace. Its objects are shared: whoever reads must not change them.
+func (c *Cluster) cache(namespace string, kinds contents) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
-	for kind, selector := range kinds {
-		byObject[kind] = cache.ByObject{Label: selector}
+	for kind, content := range kinds {
+		byObject[kind] = cache.ByObject{Label: content.marks, Transform: c.trimming(content.trim)}
 	}
 	out, err := cache.New(c.config, cache.Options{
 		HTTPClient:                   c.http,
@@ -78,7 +86,7 @@ func (c *Cluster) cache(namespace string, kinds selectors, trim func(any) (any, 
 		Mapper:                       c.mapper,
 		DefaultNamespaces:            map[string]cache.Config{namespace: {}},
 		ByObject:                     byObject,
-		DefaultTransform:             trim,
+		DefaultTransform:             c.trimming(nil),
 		DefaultUnsafeDisableDeepCopy: new(true),
 	})
 	if err != nil {
@@ -87,19 +95,19 @@ func (c *Cluster) cache(namespace string, kinds selectors, trim func(any) (any, 
 	return out, nil
 }
 
-// keepOurFields drops the managed fields of others: ours say which labels and annotations of a
-// remote object came from home.
-func keepOurFields(obj any) (any, error) {
-	o, ok := obj.(client.Object)
-	if !ok {
-		return obj, nil
-	}
-	var ours []metav1.ManagedFieldsEntry
-	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == api.FieldManagerReflection {
-			ours = append(ours, entry)
+// trimming leaves of the managed fields those that say which labels and annotations of a remote object came
+// from home, does what trim does, nil for nothing, and keeps one copy of what objects have in common.
+func (c *Cluster) trimming(trim func(client.Object)) toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, ok := obj.(client.Object)
+		if !ok {
+			return obj, nil
 		}
+		o.SetManagedFields(translate.OwnKeys(o.GetManagedFields()))
+		if trim != nil {
+			trim(o)
+		}
+		c.parts.Object(o)
+		return o, nil
 	}
-	o.SetManagedFields(ours)
-	return obj, nil
 }

@@ -268,6 +268,7 @@ func TestReflection(t *testing.T) {
 		{"tokens are fresh", tokensAreFresh},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
+		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
 		{"a pod finds each endpoint of the API server", aPodFindsEachEndpoint},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
@@ -484,6 +485,71 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		if e.InvolvedObject.Name == "job" && e.Reason == "ReflectionDisabled" {
 			t.Errorf("of the finished pod is said: %s", e.Message)
 		}
+	}
+}
+
+// aPodThatRunsKeepsItsSpec, of which the caches hold a part: whatever changes at home or is removed at the
+// provider, on both sides everything else stays as it was.
+func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
+	defer w.reflect()()
+	rich := pod("rich")
+	rich.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "note": "n"}
+	rich.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rich", UID: "r"}}
+	rich.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "init:1"}}
+	c := &rich.Spec.Containers[0]
+	c.Command, c.Env = []string{"run"}, []corev1.EnvVar{{Name: "A", Value: "a"}}
+	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	rich.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+	w.create(w.home, rich)
+	remote := w.runAt("rich", "10.20.1.13")
+	spec := w.shadow("rich").Spec.Pod
+	if spec.Containers[0].Env[0].Value != "a" || spec.InitContainers[0].Image != "init:1" {
+		t.Fatalf("the ShadowPod lacks something: %v", spec)
+	}
+	remote.Status.ContainerStatuses[0].Resources = &c.Resources // without it no API server lets a pod be resized
+	w.must("size at the provider", w.remote.Status().Update(t.Context(), remote))
+	var home corev1.Pod
+	w.exists(w.home, &home, homeNS, "rich", func() error {
+		if home.Status.Phase != corev1.PodRunning || home.Status.ContainerStatuses[0].Resources == nil {
+			return fmt.Errorf("%s, %v", home.Status.Phase, home.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	before := home.DeepCopy()
+
+	// Labels and annotations follow, and nothing else moves.
+	home.Labels["color"] = "red"
+	delete(home.Annotations, "note")
+	w.must("label", w.home.Update(t.Context(), &home))
+	var shadow offv1beta1.ShadowPod
+	w.exists(w.remote, &shadow, remoteNS, "rich", func() error {
+		return equal([]string{"red", "", "web"}, []string{shadow.Labels["color"], shadow.Annotations["note"], shadow.Labels["app"]})
+	}, func() error { return equal(spec, shadow.Spec.Pod) })
+
+	// So do resources.
+	home.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+	w.must("resize", w.home.SubResource("resize").Update(t.Context(), &home))
+	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	w.exists(w.remote, &shadow, remoteNS, "rich", func() error { return equal(spec, shadow.Spec.Pod) })
+
+	// What is removed at the provider is made again, whole.
+	first := shadow.UID
+	w.must("remove the ShadowPod", w.remote.Delete(t.Context(), &shadow))
+	w.exists(w.remote, &shadow, remoteNS, "rich", func() error {
+		if shadow.UID == first {
+			return errors.New("the former one")
+		}
+		return equal(spec, shadow.Spec.Pod)
+	})
+
+	// The home pod has lost nothing, either.
+	remote.Status.Message = "hello"
+	w.must("speak at the provider", w.remote.Status().Update(t.Context(), remote))
+	w.exists(w.home, &home, homeNS, "rich", func() error { return equal("web:1", home.Spec.Containers[0].Image) })
+	before.Spec.Containers[0].Resources.Requests = spec.Containers[0].Resources.Requests
+	delete(before.Annotations, "note")
+	if err := equal([]any{before.Spec, before.Annotations, before.OwnerReferences}, []any{home.Spec, home.Annotations, home.OwnerReferences}); err != nil {
+		t.Errorf("at home: %v", err)
 	}
 }
 

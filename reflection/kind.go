@@ -73,6 +73,12 @@ type Kind struct {
 	// Ends: a home object being deleted is removed by us once nothing is left of it at the
 	// peer, as a kubelet does with pods.
 	Ends bool
+	// TrimRemote and TrimReport remove from the objects in caches what is not read; nil = nothing. Of home
+	// objects whoever makes HomeCache does, and TrimHome where there is none.
+	TrimHome, TrimRemote, TrimReport func(client.Object)
+	// InPart says whether an object of which a part was removed is to be read whole before it, or what is
+	// made of it, is written to the peer; nil = never.
+	InPart func(client.Object) bool
 	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
 	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
 	Grace func(o Objects) *int64
@@ -107,6 +113,8 @@ func (k *Kind) homeName(remote string) string {
 	return k.HomeName(remote)
 }
 
+func (k *Kind) inPart(obj client.Object) bool { return k.InPart != nil && obj != nil && k.InPart(obj) }
+
 func (k *Kind) mine(home client.Object) bool { return k.Mine == nil || k.Mine(home) }
 
 // Push makes a Kind's Push from a translator of two types.
@@ -121,6 +129,15 @@ func PushOrError[H, R client.Object](translator func(H, R, translate.View) (R, e
 	return func(o Objects, v translate.View) (client.Object, error) {
 		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
 		return orNil(out), err
+	}
+}
+
+// Trim makes a Kind's trimming from that of one type.
+func Trim[T client.Object](trim func(T)) func(client.Object) {
+	return func(obj client.Object) {
+		if typed, ok := obj.(T); ok {
+			trim(typed)
+		}
 	}
 }
 

@@ -62,20 +62,20 @@ func (e *Engine) open(ctx context.Context, home, remote string) (*namespace, err
 }
 
 func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err error) {
-	atHome, atPeer := selectors{}, selectors{}
+	atHome, atPeer := contents{}, contents{}
 	for _, w := range e.kinds {
-		atPeer[w.Remote] = w.Marks
+		atPeer[w.Remote] = content{w.Marks, w.TrimRemote}
 		if w.Report != nil {
-			atPeer[w.Report] = w.ReportMarks
+			atPeer[w.Report] = content{w.ReportMarks, w.TrimReport}
 		}
 		if w.HomeCache == nil {
-			atHome[w.Home] = labels.Everything()
+			atHome[w.Home] = content{labels.Everything(), w.TrimHome}
 		}
 	}
-	if ns.home, err = e.Home.cache(home, atHome, cache.TransformStripManagedFields()); err != nil {
+	if ns.home, err = e.Home.cache(home, atHome); err != nil {
 		return err
 	}
-	if ns.peer, err = e.Remote.cache(ns.remote, atPeer, keepOurFields); err != nil {
+	if ns.peer, err = e.Remote.cache(ns.remote, atPeer); err != nil {
 		return err
 	}
 	for _, w := range e.kinds {

@@ -201,7 +201,7 @@ func podsOf(home *Cluster, node string) (cache.Cache, error) {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
 		},
-		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultTransform:             home.trimming(Trim(translate.TrimPod)),
 		DefaultUnsafeDisableDeepCopy: new(true),
 	})
 	if err != nil {
@@ -210,9 +210,13 @@ func podsOf(home *Cluster, node string) (cache.Cache, error) {
 	return c, nil
 }
 
+// recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
+// Nearly all is said once; of 4096 objects, as by default, it took 1.5 kB of each.
+const recentEvents = 256
+
 // recordEvents starts to write events at home and gives their writers by source.
 func (r *runner) recordEvents(ctx context.Context, home kubernetes.Interface, s *runtime.Scheme) func(string) EventFunc {
-	r.events = record.NewBroadcaster(record.WithContext(ctx))
+	r.events = record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: recentEvents}))
 	r.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: home.CoreV1().Events("")})
 	return func(source string) EventFunc {
 		return r.events.NewRecorder(s, corev1.EventSource{Component: source}).Event

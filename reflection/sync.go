@@ -143,20 +143,57 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 
 // bring makes the remote object what is wanted, nil for none.
 func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View) error {
+	changes := want != nil && !stands(o.Remote, want)
+	if changes && (w.inPart(o.Remote) || o.Remote == nil && w.inPart(o.Home)) {
+		var err error
+		switch o, want, err = w.anew(ctx, o, v); {
+		case errors.Is(err, errNotOurs):
+			return err
+		case err != nil:
+			return w.failed(ctx, o.Home, key, err)
+		}
+		changes = want != nil && !stands(o.Remote, want)
+	}
 	switch {
 	case want == nil && (o.Remote == nil || w.Keeps):
 		return w.release(ctx, key, o.Home)
 	case want == nil:
 		return w.withdraw(ctx, key, o, v)
+	case !changes:
+		return nil
 	case o.Remote == nil:
 		if err := w.hold(ctx, key, o.Home); err != nil {
 			return err
 		}
 		return w.create(ctx, key, o.Home, want)
-	case o.Remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(o.Remote, want):
-		return nil
 	}
 	return w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
+}
+
+// stands reports whether a remote object is as it is wanted, or is going anyway.
+func stands(remote, want client.Object) bool {
+	return remote != nil && (remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(remote, want))
+}
+
+// anew decides once more about an object of which the caches hold a part, now as the API server has it. The
+// error errNotOurs says that it is gone, or going, or another one by now: its event tells.
+func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects, client.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	part, from, prototype := &o.Remote, w.engine.Remote, w.Remote
+	if o.Remote == nil {
+		part, from, prototype = &o.Home, w.engine.Home, w.Home
+	}
+	whole, err := get(ctx, from, client.ObjectKeyFromObject(*part), prototype)
+	switch {
+	case err != nil:
+		return o, nil, err
+	case whole == nil || whole.GetUID() != (*part).GetUID() || whole.GetDeletionTimestamp() != nil:
+		return o, nil, errNotOurs
+	}
+	*part = whole
+	want, err := w.Push(o, v)
+	return o, want, err
 }
 
 // withdraw deletes a remote object that should not be, or not be as it is.

@@ -247,12 +247,21 @@ func (w *world) overLink(do func()) func() {
 	}
 }
 
-// engine is the virtual kubelet's pass over the pod, as package reflection does it.
+// engine is the virtual kubelet's pass over the pod, as package reflection does it: with what its caches keep.
 func (w *world) engine() {
 	if !w.filled || w.eHome.own > 0 || w.eShadow.own > 0 {
 		return
 	}
-	home, shadow, report := w.eHome.seen, w.eShadow.seen, w.eRemote.seen
+	home, shadow, report := w.eHome.seen.DeepCopy(), w.eShadow.seen.DeepCopy(), w.eRemote.seen.DeepCopy()
+	if home != nil {
+		translate.TrimPod(home)
+	}
+	if shadow != nil {
+		translate.TrimShadowPod(shadow)
+	}
+	if report != nil {
+		translate.TrimReport(report)
+	}
 	switch {
 	case home == nil:
 		w.removeShadow(shadow)
@@ -298,6 +307,18 @@ func (w *world) push(home *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) bool
 	case shadow == nil && (!w.link || w.shadow.now != nil):
 		return false
 	case shadow == nil:
+		if translate.InPart(home) {
+			now := w.home.now
+			if now == nil || now.UID != home.UID || now.DeletionTimestamp != nil {
+				return false
+			}
+			if want = translate.Pod(now, nil, view()); want == nil {
+				return true
+			}
+		}
+		if translate.InPart(want) {
+			w.fail("a ShadowPod is made of a part of its pod")
+		}
 		if now := w.home.now; now != nil && now.UID == home.UID && w.policy != corev1.RestartPolicyAlways && now.Status.StartTime != nil {
 			w.fail("a pod that had started is asked for again")
 		}
@@ -516,7 +537,7 @@ func (w *world) owner() {
 		return
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: w.uid()}}
-	pod.Spec = corev1.PodSpec{RestartPolicy: w.policy, NodeName: "milan", Containers: []corev1.Container{{Name: "c"}}}
+	pod.Spec = corev1.PodSpec{RestartPolicy: w.policy, NodeName: "milan", Containers: []corev1.Container{{Name: "c", Image: "i"}}}
 	pod.Status.Phase = corev1.PodPending
 	w.setHome(pod)
 }

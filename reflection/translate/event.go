@@ -17,7 +17,7 @@ const remoteSuffix = " (remote)"
 // Of the five events every pod causes when all is well none is shown: the status says the same,
 // and a pod should not cost five writes more.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
-	if v.Involved == nil || routine(origin) || !reflects(origin.Annotations, v.AllowList) {
+	if v.Involved == nil || Routine(origin) || !reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
 	out := &corev1.Event{}
@@ -35,7 +35,8 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	return out
 }
 
-func routine(e *corev1.Event) bool {
+// Routine reports whether an event is one of those every pod causes when all is well.
+func Routine(e *corev1.Event) bool {
 	if e.Type != corev1.EventTypeNormal {
 		return false
 	}

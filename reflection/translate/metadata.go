@@ -79,6 +79,19 @@ func replace(live map[string]string, ours map[string]bool, wanted map[string]str
 // ours reads from the managed fields which labels and annotations we have set.
 func ours(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]bool) {
 	labels, annotations = map[string]bool{}, map[string]bool{}
+	setLabels, setAnnotations := ownKeys(entries)
+	for key := range setLabels {
+		labels[strings.TrimPrefix(key, "f:")] = true
+	}
+	for key := range setAnnotations {
+		annotations[strings.TrimPrefix(key, "f:")] = true
+	}
+	return labels, annotations
+}
+
+// ownKeys are the labels and annotations we have set, as managed fields name them.
+func ownKeys(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]struct{}) {
+	labels, annotations = map[string]struct{}{}, map[string]struct{}{}
 	for _, entry := range entries {
 		if entry.Manager != api.FieldManagerReflection || entry.FieldsV1 == nil {
 			continue
@@ -92,12 +105,8 @@ func ours(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]b
 		if json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
 			continue // not ours to judge; the keys then stay
 		}
-		for key := range set.Metadata.Labels {
-			labels[strings.TrimPrefix(key, "f:")] = true
-		}
-		for key := range set.Metadata.Annotations {
-			annotations[strings.TrimPrefix(key, "f:")] = true
-		}
+		maps.Copy(labels, set.Metadata.Labels)
+		maps.Copy(annotations, set.Metadata.Annotations)
 	}
 	return labels, annotations
 }

@@ -1,0 +1,163 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// What a virtual kubelet keeps of the objects of a pod, of which there are thousands: what the functions
+// of this package read, and no more.
+//
+//	object             kept
+//	home pod, Pending  all
+//	home pod, later    its status; of its spec what a ShadowPod that exists is compared with
+//	ShadowPod          its status; of its spec the resources of containers
+//	remote pod         its status; of the rest whose it is, where it runs and the resources of containers
+//	Secret of tokens   its keys
+//	routine event      that it is one
+//
+// What is kept in part must not be written back: InPart tells.
+
+// TrimPod leaves of a home pod what is read after it has started. One that is to be made at the provider
+// again is read whole first.
+func TrimPod(p *corev1.Pod) {
+	p.ManagedFields, p.OwnerReferences, p.GenerateName = nil, nil, ""
+	delete(p.Annotations, corev1.LastAppliedConfigAnnotation) // stays at home
+	if p.Status.Phase == corev1.PodPending || p.Status.Phase == "" {
+		return
+	}
+	in := p.Spec
+	p.Spec = corev1.PodSpec{
+		NodeName:            in.NodeName,
+		RestartPolicy:       in.RestartPolicy,
+		ServiceAccountName:  in.ServiceAccountName,
+		ReadinessGates:      in.ReadinessGates,
+		EphemeralContainers: in.EphemeralContainers,
+		Containers:          resourcesOf(in.Containers),
+		InitContainers:      resourcesOf(in.InitContainers),
+		Volumes:             tokensOf(in.Volumes),
+	}
+}
+
+// resourcesOf leaves of containers their names and resources.
+func resourcesOf(in []corev1.Container) []corev1.Container {
+	if in == nil {
+		return nil
+	}
+	out := make([]corev1.Container, len(in))
+	for i := range in {
+		out[i] = corev1.Container{Name: in[i].Name, Resources: in[i].Resources}
+	}
+	return out
+}
+
+// tokensOf leaves of volumes the tokens that are projected into them.
+func tokensOf(in []corev1.Volume) []corev1.Volume {
+	var out []corev1.Volume
+	eachToken(in, func(volume string, source *corev1.VolumeProjection) {
+		if len(out) == 0 || out[len(out)-1].Name != volume {
+			out = append(out, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
+		}
+		projected := out[len(out)-1].Projected
+		projected.Sources = append(projected.Sources, corev1.VolumeProjection{ServiceAccountToken: source.ServiceAccountToken})
+	})
+	return out
+}
+
+// TrimShadowPod leaves of a ShadowPod what is read while it stands. It is read whole before it is changed.
+func TrimShadowPod(p *offv1beta1.ShadowPod) {
+	p.OwnerReferences = nil
+	in := p.Spec.Pod
+	p.Spec.Pod = corev1.PodSpec{
+		EphemeralContainers: in.EphemeralContainers,
+		Containers:          resourcesOf(in.Containers),
+		InitContainers:      resourcesOf(in.InitContainers),
+	}
+}
+
+// InPart reports whether a home pod or a ShadowPod is one of which only a part is known: containers of
+// whole ones have images.
+func InPart(obj any) bool {
+	var containers []corev1.Container
+	switch p := obj.(type) {
+	case *corev1.Pod:
+		containers = p.Spec.Containers
+	case *offv1beta1.ShadowPod:
+		containers = p.Spec.Pod.Containers
+	}
+	return len(containers) > 0 && containers[0].Image == ""
+}
+
+// TrimReport leaves of a remote pod what is pulled, and what tells whose it is.
+func TrimReport(p *corev1.Pod) {
+	meta, spec, status := p.ObjectMeta, p.Spec, p.Status
+	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
+	*p = corev1.Pod{
+		TypeMeta: p.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+			DeletionTimestamp: meta.DeletionTimestamp, DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
+		},
+		Spec: corev1.PodSpec{
+			NodeName:                      spec.NodeName,
+			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+			Containers:                    resourcesOf(spec.Containers),
+			InitContainers:                resourcesOf(spec.InitContainers),
+		},
+		Status: status,
+	}
+	if owner := metav1.GetControllerOfNoCopy(&corev1.Pod{ObjectMeta: meta}); owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	if uid, ok := meta.Annotations[HomeUIDAnnotation]; ok {
+		p.Annotations = map[string]string{HomeUIDAnnotation: uid}
+	}
+}
+
+// TrimTokens leaves of the Secret of a pod's tokens their keys: tokens are written anew, never read.
+func TrimTokens(s *corev1.Secret) {
+	s.OwnerReferences = nil
+	for key := range s.Data {
+		s.Data[key] = nil
+	}
+}
+
+// TrimEvent leaves of an event that is not shown what tells so.
+func TrimEvent(e *corev1.Event) {
+	e.ManagedFields = nil
+	if !Routine(e) {
+		return
+	}
+	*e = corev1.Event{
+		TypeMeta:   e.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace, UID: e.UID, ResourceVersion: e.ResourceVersion},
+		Type:       e.Type, Reason: e.Reason,
+	}
+}
+
+// OwnKeys leaves of managed fields which labels and annotations we have set, for nothing else is read.
+func OwnKeys(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var set struct {
+		Metadata struct {
+			Labels      map[string]struct{} `json:"f:labels,omitempty"`
+			Annotations map[string]struct{} `json:"f:annotations,omitempty"`
+		} `json:"f:metadata"`
+	}
+	set.Metadata.Labels, set.Metadata.Annotations = ownKeys(entries)
+	if len(set.Metadata.Labels)+len(set.Metadata.Annotations) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(set)
+	if err != nil {
+		return entries // names of fields always encode
+	}
+	return []metav1.ManagedFieldsEntry{{Manager: api.FieldManagerReflection, FieldsV1: &metav1.FieldsV1{Raw: raw}}}
+}
