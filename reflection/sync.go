@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,10 +215,23 @@ func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, 
 		return nil
 	}
 	want := w.Pull(o, v)
-	if want == nil || equality.Semantic.DeepEqual(o.Home, want) {
+	if want == nil {
 		return nil
 	}
-	return w.patchStatus(ctx, key, o.Home, want)
+	home, want := withoutSpec(o.Home), withoutSpec(want)
+	if equality.Semantic.DeepEqual(home, want) {
+		return nil
+	}
+	return w.patchStatus(ctx, key, home, want)
+}
+
+// withoutSpec is a pod without its spec: it is most of a pod, and what is pulled is never part of it. Other
+// objects, of which there are few, are as they are.
+func withoutSpec(obj client.Object) client.Object {
+	if p, ok := obj.(*corev1.Pod); ok {
+		return &corev1.Pod{TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta, Status: p.Status}
+	}
+	return obj
 }
 
 // end takes a home object that is being deleted to its end, once nothing is left at the peer.

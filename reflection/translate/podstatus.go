@@ -58,7 +58,8 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if remote != nil && !madeFor(home, remote.Annotations) {
 		remote = nil
 	}
-	out := home.DeepCopy()
+	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
+	out.Labels = maps.Clone(home.Labels)
 	switch {
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
