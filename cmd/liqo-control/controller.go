@@ -24,7 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/share"
 	"github.com/liqo-go/liqo/network"
 	"github.com/liqo-go/liqo/offloading"
 	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
@@ -196,9 +199,14 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 // gives up after 10 s; these follow in proportion.
 const standardLease = 15 * time.Second
 
-// manager limits what the caches hold: of pods that are not ours where they are, the data of Secrets
-// that concern Liqo, and of leases who holds those of gateways.
+// manager limits what the caches hold: of pods that are not ours where they are, of those of consumers all but
+// what their kubelets report, the data of Secrets that concern Liqo and none of those reflected for consumers,
+// and of leases who holds those of gateways. Pods and ShadowPods come in thousands and share what they have in
+// common.
 func (f *controllerFlags) manager() manager.Options {
+	var parts share.Pool
+	notReflected, err := labels.Parse("!" + api.LabelOrigin)
+	utilruntime.Must(err) // a constant
 	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
 	retry := f.leaseDuration * 2 / 15
 	if f.leaseDuration < standardLease { // somebody waits, and those who follow look up to 2.2 times as seldom
@@ -219,22 +227,44 @@ func (f *controllerFlags) manager() manager.Options {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:           {Transform: stripForeignPod},
-				&corev1.Secret{}:        {Transform: stripForeignSecret},
+				&corev1.Pod{}:           {Transform: sharing(&parts, stripPod)},
+				&offv1beta1.ShadowPod{}: {Transform: sharing(&parts, cache.TransformStripManagedFields())},
+				&corev1.Secret{}:        {Label: notReflected, Transform: stripForeignSecret},
 				&coordinationv1.Lease{}: {Label: gateways, Transform: stripLease},
 			},
 		},
 	}
 }
 
-// stripForeignPod keeps of pods that are not ours what tells where they are.
-func stripForeignPod(obj any) (any, error) {
+// sharing lets what strip leaves of objects share its parts with others.
+func sharing(parts *share.Pool, strip toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		left, err := strip(obj)
+		if o, ok := left.(client.Object); ok && err == nil {
+			parts.Object(o)
+		}
+		return left, err
+	}
+}
+
+// stripPod keeps of pods that are not ours what tells where they are, and of the status of those made for
+// consumers, who read it themselves, how far they are.
+func stripPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
 	p.ManagedFields = nil
 	if p.Labels[api.LabelManaged] == api.True {
+		if p.Labels[api.LabelManagedBy] == api.ManagedByShadowPod {
+			status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.DisruptionTarget {
+					status.Conditions = append(status.Conditions, c)
+				}
+			}
+			p.Status = status
+		}
 		return p, nil
 	}
 	out := &corev1.Pod{

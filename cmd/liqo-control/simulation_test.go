@@ -351,12 +351,17 @@ func (w *world) removeShadow(seen *offloadingv1beta1.ShadowPod) bool {
 	return w.link
 }
 
-// controller is the provider's pass over the ShadowPod, as packages offloading and ctl do it.
+// controller is the provider's pass over the ShadowPod, as packages offloading and ctl do it: with what its
+// cache keeps of the pod.
 func (w *world) controller() {
 	if w.cShadow.seen == nil {
 		return
 	}
-	in := plan.ShadowPodInput{Root: w.cShadow.seen.DeepCopy(), Pod: w.cRemote.seen, Now: w.clock}
+	in := plan.ShadowPodInput{Root: w.cShadow.seen.DeepCopy(), Now: w.clock}
+	if w.cRemote.seen != nil {
+		kept, _ := stripPod(w.cRemote.seen.DeepCopy()) // has no errors
+		in.Pod = kept.(*corev1.Pod)
+	}
 	if in.Pod == nil && plan.RunsToEnd(in.Root) {
 		w.confirmAbsence(&in)
 	}
@@ -397,6 +402,7 @@ func (w *world) made(pod *corev1.Pod, owner *offloadingv1beta1.ShadowPod) *corev
 	out.UID = w.uid()
 	out.OwnerReferences = []metav1.OwnerReference{{Kind: "ShadowPod", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
 	out.Status.Phase = corev1.PodPending
+	out.Labels[api.LabelManaged] = api.True
 	return out
 }
 

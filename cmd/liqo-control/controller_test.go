@@ -1,0 +1,65 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// TestCachesKeepWhatIsRead: of pods their place, of those made for consumers all but what their kubelets report, of
+// our own everything; and no Secret that was reflected.
+func TestCachesKeepWhatIsRead(t *testing.T) {
+	whole := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": "b"}},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "web:1"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "172.16.0.1",
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.DisruptionTarget, Reason: "PreemptionByScheduler"}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}},
+		},
+	}
+	place := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
+	for _, c := range []struct {
+		of     string
+		labels map[string]string
+		want   func(*corev1.Pod)
+	}{
+		{"a user", map[string]string{"app": "web"}, func(p *corev1.Pod) {
+			p.Labels, p.Annotations, p.Spec, p.Status = nil, nil, corev1.PodSpec{NodeName: "n1"}, place
+		}},
+		{"a user, offloaded", map[string]string{"app": "web", api.LabelShadowPod: api.True}, func(p *corev1.Pod) {
+			p.Labels, p.Annotations = map[string]string{api.LabelShadowPod: api.True}, nil
+			p.Spec, p.Status = corev1.PodSpec{NodeName: "n1"}, place
+		}},
+		{"a consumer", map[string]string{api.LabelManaged: api.True, api.LabelManagedBy: api.ManagedByShadowPod}, func(p *corev1.Pod) {
+			p.Status = place
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Reason: "PreemptionByScheduler"}}
+		}},
+		{"ours", map[string]string{api.LabelManaged: api.True}, func(*corev1.Pod) {}},
+	} {
+		pod := whole.DeepCopy()
+		pod.Labels = c.labels
+		want := pod.DeepCopy()
+		c.want(want)
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+		got, err := stripPod(pod)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("a pod of %s (%v):\n%s", c.of, err, diff)
+		}
+	}
+
+	f := controllerFlags{leaseDuration: standardLease}
+	for kind, by := range f.manager().Cache.ByObject {
+		if _, secret := kind.(*corev1.Secret); secret && (by.Label.Matches(labels.Set{api.LabelOrigin: "rome"}) || !by.Label.Matches(labels.Set{})) {
+			t.Errorf("Secrets that match %s are kept", by.Label)
+		}
+	}
+}
