@@ -447,10 +447,23 @@ func TestPeersCannot(t *testing.T) {
 	if err := gateway.Status().Patch(t.Context(), connectionOf("gw-rome"), connected); err != nil {
 		t.Fatalf("a gateway cannot do its work: %v", err)
 	}
+	before := tenant.DeepCopy()
+	tenant.Status.Copies = 250
+	if err := p.Status().Patch(t.Context(), tenant, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "the number of copies is seen", func() bool {
+		return strings.Contains(fmt.Sprint(rome.Create(t.Context(), copied("early", asIs), client.DryRunAll)), "takes 250")
+	})
+	if err := rome.Update(t.Context(), larger); err != nil {
+		t.Fatalf("a consumer that has many copies cannot change one: %v", err)
+	}
+	p.create(t, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "providers-own"}})
 	for _, attempt := range []struct {
 		name, says string
 		try        func() error
 	}{
+		{"have copies without end", "takes 250 copied objects", func() error { return rome.Create(t.Context(), copied("one-more", asIs)) }},
 		{"make a wish of this cluster", "only make copies", func() error {
 			return rome.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
 		}},

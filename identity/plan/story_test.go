@@ -94,7 +94,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		in := plan.TenantInput{
 			Root: root, Namespace: namespaceOf(objects), Signing: story.First[*certificatesv1.CertificateSigningRequest](objects),
 			Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
-			Maps: story.Values[*offv1beta1.NamespaceMap](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
+			Maps: story.Values[*offv1beta1.NamespaceMap](objects), Renews: story.Values[*authv1beta1.Renew](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
 			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
 		}
 		in.Nonces = story.Values[*corev1.Secret](objects)
