@@ -51,9 +51,13 @@ const (
 	// AnnotationAdmitted on a pod tells what admission required of its node, so that a pod is known
 	// for which that has changed.
 	AnnotationAdmitted = "offloading.liqo.io/admitted"
-	// AnnotationFeatures announces optional additions to the contract between clusters.
+	// AnnotationFeatures announces optional additions to the contract between clusters, joined by commas.
 	AnnotationFeatures = "liqo.io/features"
 )
+
+// FeatureStandardConditions, in the list AnnotationFeatures of a copied ResourceSlice, says that its
+// consumer's schema knows Ready, Reconciling and Stalled among the provider's answers.
+const FeatureStandardConditions = "standard-conditions"
 
 // Annotations users write on what is reflected.
 const (

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,6 +169,7 @@ func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
 	cmd, o := e.noun(parent, "resourceslice NAME", map[bool]string{
 		true: "Give nothing new for one slice of a consumer; what runs stays", false: "Serve a cordoned slice again"}[cordon], "rs", "resourceslices")
 	o.needPeer(cmd, "Cluster ID of the consumer")
+	o.ownTenant = true
 	cmd.ValidArgsFunction = firstOnly(e.completion(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
 		client.MatchingLabels{api.LabelReplicated: api.True})))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -175,8 +177,8 @@ func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
 			return err
 		}
 		return o.act(cmd, func(s *script, c *cluster) error {
-			slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
-			if err := c.read(s.ctx, slice); err != nil {
+			slice, err := c.granted(s.ctx, string(o.peer), args[0])
+			if err != nil {
 				return err
 			}
 			if slice.Labels[api.LabelReplicated] != api.True {
@@ -199,4 +201,31 @@ func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
 			return nil
 		})
 	}
+}
+
+// granted reads the slice of that name in the tenant namespace of a consumer. What is not there is told
+// with what is.
+func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1beta1.ResourceSlice, err error) {
+	if c.tenant == "" {
+		if c.tenant, err = c.findTenant(ctx, consumer); err != nil {
+			return nil, err
+		}
+	}
+	if c.tenant == "" {
+		return nil, fmt.Errorf("the cluster has no consumer %q; '%s info' shows its peers", consumer, c.env.name)
+	}
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	err = c.read(ctx, slice)
+	if !apierrors.IsNotFound(err) {
+		return slice, err
+	}
+	all, listing := c.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(c.tenant), client.MatchingLabels{api.LabelReplicated: api.True})
+	if listing != nil {
+		return nil, listing
+	}
+	names := []string{}
+	for _, one := range all {
+		names = append(names, one.GetName())
+	}
+	return nil, hint(err, "%s has %s here", consumer, orDefault(someNames(names), "none"))
 }

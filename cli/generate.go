@@ -151,24 +151,36 @@ func (e *env) generateTenant(parent *cobra.Command) {
 
 // signature gets the challenge signed, or the one given earlier if it is empty.
 func (s *script) signature(c *cluster, provider, challenge string) ([]byte, error) {
-	err := c.ensureTenant(s.ctx, provider)
-	if err != nil {
-		return nil, err
-	}
-	if challenge != "" {
-		err = c.askSignature(s.ctx, provider, []byte(challenge))
-	} else {
-		stored := signedNonce(c.tenant, provider, nil)
-		if err = c.read(s.ctx, stored); apierrors.IsNotFound(err) {
-			err = fmt.Errorf("there is no nonce to sign; give the one '%s get nonce' prints at the provider with --nonce", c.env.name)
+	if challenge == "" {
+		if err := c.storedNonce(s.ctx, provider); err != nil {
+			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, err
+	} else {
+		if err := c.ensureTenant(s.ctx, provider); err != nil {
+			return nil, err
+		}
+		if err := c.askSignature(s.ctx, provider, []byte(challenge)); err != nil {
+			return nil, err
+		}
 	}
 	s.busy(nowhere, "Waiting for nonce to be signed")
 	defer s.quiet()
 	return c.awaitField(s.ctx, c.tenant, api.SignedNonceSecret, api.SignedNonceField)
+}
+
+// storedNonce looks for a nonce of the provider that was given before, and makes nothing.
+func (c *cluster) storedNonce(ctx context.Context, provider string) (err error) {
+	if c.tenant == "" {
+		if c.tenant, err = c.findTenant(ctx, provider); err != nil {
+			return err
+		}
+	}
+	if c.tenant != "" {
+		if err = c.read(ctx, signedNonce(c.tenant, provider, nil)); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("there is no nonce of %q to sign; give the one '%s get nonce' prints there with --nonce", provider, c.env.name)
 }
 
 func (e *env) generateIdentity(parent *cobra.Command) {

@@ -66,6 +66,9 @@ type peerNetwork struct {
 	Connection *connectionInfo `json:"connection,omitempty"`
 }
 
+// consuming is the action of a slice that this cluster asked for.
+const consuming = "Consuming"
+
 // sliceInfo is a slice we consume or provide.
 type sliceInfo struct {
 	Name      string              `json:"name"`
@@ -289,20 +292,25 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 	for _, s := range list.Items {
 		info := sliceInfo{Name: s.Name, Action: "Providing", Alerts: []string{}, Resources: s.Status.Resources}
 		if s.Labels[api.LabelReplication] == api.True {
-			info.Action = "Consuming"
+			info.Action = consuming
 		}
 		accepted, denied := 0, 0
 		for _, condition := range s.Status.Conditions {
+			bad := condition.Type == authv1beta1.ResourceSliceReplicated
 			switch condition.Status {
 			case authv1beta1.ResourceSliceAccepted:
 				accepted++
+				bad = condition.Reason == authv1beta1.ReasonSliceCordoned && info.Action == consuming
 			case authv1beta1.ResourceSliceDenied:
 				denied++
+				bad = true
+			}
+			if bad {
 				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
 			}
 		}
 		info.Accepted = accepted > 1
-		if accepted+denied == 0 {
+		if accepted+denied == 0 && len(info.Alerts) == 0 {
 			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+orDefault(saysOf(&s), c.eventOf(ctx, &s)), "; "))
 		}
 		if s.Annotations[api.AnnotationCordon] == api.True {
@@ -366,13 +374,12 @@ func peerBoxes(p *peerInfo) []string {
 	net.add(0, "Status", string(p.Network.Status))
 	net.addList(0, "Alerts", p.Network.Alerts)
 	if p.Network.Status != disabled {
-		net.text(0, "CIDR")
-		net.addRanges("Remote", &p.Network.CIDRs.Remote)
-		net.addRanges("Remapped", p.Network.CIDRs.Remapped)
-		net.text(0, "Gateway")
-		net.add(1, "Role", p.Network.Gateway.Role)
-		net.add(1, "Address", strings.Join(p.Network.Gateway.Address, ", "))
-		net.add(1, "Port", p.Network.Gateway.ports())
+		if remote := p.Network.CIDRs.Remote; len(remote.Pod)+len(remote.External) > 0 {
+			net.text(0, "CIDR")
+			net.addRanges("Remote", &remote)
+			net.addRanges("Remapped", p.Network.CIDRs.Remapped)
+		}
+		net.addGateway(p.Network.Gateway)
 	}
 	if connection := p.Network.Connection; connection != nil {
 		net.text(0, "Connection")
@@ -413,6 +420,17 @@ func peerBoxes(p *peerInfo) []string {
 		off.addMap(1, "Resources", amounts(v.Resources))
 	}
 	return []string{box("Peer cluster info", who), box("Network", net), box("Authentication", auth), box("Offloading", off)}
+}
+
+// addGateway adds what is known of the tunnel's server; nothing before there is one.
+func (l *lines) addGateway(g gatewayInfo) {
+	if g.Role == "" {
+		return
+	}
+	l.text(0, "Gateway")
+	l.add(1, "Role", g.Role)
+	l.add(1, "Address", strings.Join(g.Address, ", "))
+	l.add(1, "Port", g.ports())
 }
 
 func (l *lines) addRanges(key string, r *cidrPair) {

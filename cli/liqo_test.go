@@ -6,6 +6,7 @@ package cli_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 // liqo runs the controllers of identities until the story ends.
@@ -77,26 +79,25 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 		err := rome.Get(ctx, client.ObjectKeyFromObject(slice), slice)
 		return len(slice.Spec.CSR) > 0, err
 	})
-	copied := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: map[string]string{
-		api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
-	}}, Spec: slice.Spec}
+	view := translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{slice.Namespace: "liqo-tenant-rome"}}
+	copied := translate.ResourceSlice(slice, nil, view)
 	if err := asRome.Create(t.Context(), copied); err != nil && !apierrors.IsAlreadyExists(err) {
 		return " " + err.Error() + "\n"
 	}
+	ready := map[string]string{"Accepted": "True", "Denied": "False"}[wanted]
 	soon(t, name+" is "+wanted, func(ctx context.Context) (bool, error) {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
-		return len(copied.Status.Conditions) == 2 && says(copied, authv1beta1.ResourceSliceResources) == wanted, err
+		return says(copied, authv1beta1.ResourceSliceResources) == wanted && says(copied, "Ready") == ready, err
 	})
-	before := slice.DeepCopy()
-	slice.Status = copied.Status
-	if err := rome.Status().Patch(t.Context(), slice, client.MergeFrom(before)); err != nil {
+	if err := rome.Status().Patch(t.Context(), translate.ResourceSliceStatus(slice, copied, view), client.MergeFrom(slice)); err != nil {
 		t.Fatal(err)
 	}
-	var out strings.Builder
+	var out []string
 	for _, c := range copied.Status.Conditions {
-		fmt.Fprintf(&out, " %s %s: %s\n", c.Type, c.Status, c.Message)
+		out = append(out, fmt.Sprintf(" %s %s: %s\n", c.Type, c.Status, c.Message))
 	}
-	return out.String()
+	slices.Sort(out)
+	return strings.Join(out, "")
 }
 
 func says(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSliceConditionType) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -71,6 +72,9 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.possible(s.ctx, consumer, provider.id); err != nil {
+		return err
+	}
 	if err := consumer.revive(s.ctx, provider.id); err != nil {
 		return err
 	}
@@ -108,6 +112,23 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
 		return err
 	}
 	return w.report()
+}
+
+// possible refuses flags that exclude each other before anything is done: without a tunnel of this command
+// or an earlier one, nothing goes through it.
+func (o *peerOptions) possible(ctx context.Context, consumer *cluster, provider string) error {
+	if !o.noNetwork || !o.auth.inBand || o.auth.proxyURL != "" {
+		return nil
+	}
+	joined := &netv1beta1.ConfigurationList{}
+	if err := consumer.listOf(ctx, everywhere, provider, joined); err != nil {
+		return err
+	}
+	if len(joined.Items) == 0 {
+		return fmt.Errorf("--in-band goes through the tunnel, --networking-disabled makes none, and there is none to %s yet; leave one of the two out or run '%s network connect' first",
+			provider, consumer.env.name)
+	}
+	return nil
 }
 
 // revive takes back that a peer was declared gone for good: it has just answered.

@@ -346,8 +346,8 @@ func roles(t *testing.T) []byte {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 15 {
-		t.Fatalf("%d roles and policies of others, want 15", len(out))
+	if len(out) != 17 {
+		t.Fatalf("%d roles and policies of others, want 17", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }

@@ -413,8 +413,16 @@ func TestPeersCannot(t *testing.T) {
 	if err := rome.Create(t.Context(), wishes); err != nil {
 		t.Fatalf("a large map is refused: %v", err)
 	}
+	mailbox := &authv1beta1.Renew{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "mailbox", Labels: slice.Labels},
+		Spec:       authv1beta1.RenewSpec{ConsumerClusterID: "rome", IdentityType: "ControlPlane"},
+	}
+	if err := errors.Join(rome.Create(t.Context(), mailbox), merge(t, rome, mailbox, `{"spec": {"csr": "bmV3"}}`)); err != nil {
+		t.Fatalf("an honest mailbox is refused: %v", err)
+	}
 	larger := cordoned.DeepCopy()
 	larger.Spec.Class = "gold"
+	larger.Spec.ConsumerClusterID, larger.Spec.ProviderClusterID = "rome", "milan" // filled in late
 	if err := rome.Update(t.Context(), larger); err != nil {
 		t.Fatalf("an honest change is refused: %v", err)
 	}
@@ -439,10 +447,23 @@ func TestPeersCannot(t *testing.T) {
 	if err := gateway.Status().Patch(t.Context(), connectionOf("gw-rome"), connected); err != nil {
 		t.Fatalf("a gateway cannot do its work: %v", err)
 	}
+	before := tenant.DeepCopy()
+	tenant.Status.Copies = 250
+	if err := p.Status().Patch(t.Context(), tenant, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "the number of copies is seen", func() bool {
+		return strings.Contains(fmt.Sprint(rome.Create(t.Context(), copied("early", asIs), client.DryRunAll)), "takes 250")
+	})
+	if err := rome.Update(t.Context(), larger); err != nil {
+		t.Fatalf("a consumer that has many copies cannot change one: %v", err)
+	}
+	p.create(t, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "providers-own"}})
 	for _, attempt := range []struct {
 		name, says string
 		try        func() error
 	}{
+		{"have copies without end", "takes 250 copied objects", func() error { return rome.Create(t.Context(), copied("one-more", asIs)) }},
 		{"make a wish of this cluster", "only make copies", func() error {
 			return rome.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
 		}},
@@ -456,6 +477,11 @@ func TestPeersCannot(t *testing.T) {
 		{"change the cluster", "can't change the remoteClusterID label", update(func(s *authv1beta1.ResourceSlice) { s.Labels[api.LabelRemoteClusterID] = "oslo" })},
 		{"drop the cluster", "can't change the remoteClusterID label", update(func(s *authv1beta1.ResourceSlice) { delete(s.Labels, api.LabelRemoteClusterID) })},
 		{"uncordon itself", "can't change the liqo.io/cordon annotation", update(func(s *authv1beta1.ResourceSlice) { s.Annotations = nil })},
+		{"ask in another cluster's name", "who asks whom", update(func(s *authv1beta1.ResourceSlice) { s.Spec.ConsumerClusterID = "oslo" })},
+		{"ask in nobody's name", "who asks whom", update(func(s *authv1beta1.ResourceSlice) { s.Spec.ConsumerClusterID = "" })},
+		{"ask another cluster", "who asks whom", update(func(s *authv1beta1.ResourceSlice) { s.Spec.ProviderClusterID = "oslo" })},
+		{"renew as another cluster", "who asks whom", func() error { return merge(t, rome, mailbox, `{"spec": {"consumerClusterID": "oslo"}}`) }},
+		{"renew another identity", "who asks whom", func() error { return merge(t, rome, mailbox, `{"spec": {"identityType": "ResourceSlice"}}`) }},
 		{"make a map of this cluster", "only make copies", func() error {
 			return rome.Create(t.Context(), &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}})
 		}},

@@ -122,6 +122,7 @@ func TestHandshake(t *testing.T) {
 	})
 	quota := &offv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: api.ResourceSliceUserName("big", "milan")}}
 	rome.until(t, "the quota is there", quota, func() bool { return quota.Spec.Resources.Cpu().String() == "20" })
+	rome.until(t, "the copies are counted: slice and mailbox", tenant, func() bool { return tenant.Status.Copies == 2 })
 
 	// Nobody gets a certificate by labelling a request of their own.
 	stranger := strangersRequest(t, rome, tenant.Spec.CSR)

@@ -44,7 +44,7 @@ func (o Options) slices() ctl.Registrar {
 			{Kind: &corev1.Node{}, Map: ifControlPlane(all)},
 		},
 		Finalizer: finalizerSlice,
-		Stands:    func(s *authv1beta1.ResourceSlice) bool { return !plan.Replicated(s) },
+		Stands:    plan.Stands,
 		Gather:    o.gatherSlice,
 		Plan:      plan.Slice,
 	}

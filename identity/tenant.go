@@ -38,6 +38,7 @@ func (o Options) tenants() ctl.Registrar {
 			{Kind: &rbacv1.ClusterRoleBinding{}, Map: boundTenants},
 			{Kind: &authv1beta1.ResourceSlice{}, Map: labelled(api.LabelReplicated, sameNamespace)},
 			{Kind: &offv1beta1.NamespaceMap{}, Map: labelled(api.LabelReplicated, sameNamespace)},
+			{Kind: &authv1beta1.Renew{}, Map: labelled(api.LabelReplicated, sameNamespace), Concerns: never},
 			{Kind: &corev1.Node{}, Map: ifControlPlane(ctl.All(&authv1beta1.TenantList{}))},
 		},
 		Finalizer: api.FinalizerTenant,
@@ -50,11 +51,15 @@ func (o Options) tenants() ctl.Registrar {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
+
+// never: only that an object is there matters.
+func never(_, _ client.Object) bool { return false }
 
 func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1beta1.Tenant) (plan.TenantInput, error) {
 	in := plan.TenantInput{Root: root, Now: time.Now()}
@@ -70,6 +75,11 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 	if in.Slices, in.Maps, err = copies(ctx, r, root.Namespace); err != nil {
 		return in, err
 	}
+	var renews authv1beta1.RenewList
+	if err := r.List(ctx, &renews, client.InNamespace(root.Namespace)); err != nil {
+		return in, fmt.Errorf("list renews: %w", err)
+	}
+	in.Renews = renews.Items
 	if in.ControlPlaneBinding, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
 		return in, err
 	}

@@ -5,6 +5,11 @@ package offloading_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +21,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -455,6 +461,7 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	bound.Spec.NodeName = "rome"
 	waits := owned("waits")
 	k.create(t, node, bound, waits)
+	kubelets, strangers := k.servingRequests(t, vn)
 	for _, obj := range []client.Object{nso, vn} {
 		if err := k.Delete(ctx, obj); err != nil {
 			t.Fatal(err)
@@ -487,6 +494,10 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	k.create(t, fc)
 	k.until(t, "offloading", k.gone(nso))
 	k.until(t, "virtual node", k.gone(vn))
+	k.until(t, "the kubelet's request for a certificate", k.gone(kubelets))
+	if err := k.Get(ctx, client.ObjectKeyFromObject(strangers), strangers); err != nil {
+		t.Errorf("somebody else's request is gone too: %v", err)
+	}
 	k.until(t, "node", k.gone(node))
 	k.until(t, "deployment", k.gone(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "vk-rome", Namespace: "tenant-rome"}}))
 	k.until(t, "rights", k.gone(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-rome"}}))
@@ -495,6 +506,44 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	if err := k.Get(ctx, key("", "demo"), ns); err != nil || ns.Labels[api.LabelSchedulingEnabled] != "" {
 		t.Errorf("namespace keeps labels %v (%v)", ns.Labels, err)
 	}
+}
+
+// servingRequests makes a request for the serving certificate of a virtual node as its kubelet does, and
+// another one as somebody who says the same.
+func (k cluster) servingRequests(t *testing.T, vn client.Object) (kubelets, strangers *certificatesv1.CertificateSigningRequest) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := pkix.Name{CommonName: plan.NodeUser(vn.GetName()), Organization: []string{plan.NodesGroup}}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject, IPAddresses: []net.IP{{192, 0, 2, 1}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func() *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-kubelet-", Labels: map[string]string{
+				api.LabelManaged: api.True, api.LabelVirtualNode: vn.GetName(),
+			}},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+				SignerName: certificatesv1.KubeletServingSignerName,
+				Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+			},
+		}
+	}
+	user := "system:serviceaccount:" + vn.GetNamespace() + ":" + api.VirtualKubeletName(vn.GetName())
+	as, err := client.New(k.server.ConfigFor(user, "system:masters"), client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelets, strangers = request(), request()
+	if err := as.Create(t.Context(), kubelets); err != nil {
+		t.Fatal(err)
+	}
+	k.create(t, strangers)
+	return kubelets, strangers
 }
 
 // TestProvider: a consumer's map becomes a namespace, its ShadowPods become pods within its

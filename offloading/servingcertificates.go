@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -46,34 +48,62 @@ func (servingCertificates) Register(mgr manager.Manager) error {
 	r := &servingCertificateReconciler{client: mgr.GetClient()}
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		csr, ok := obj.(*certificatesv1.CertificateSigningRequest)
-		return ok && csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
+		return ok && looksOurs(csr)
 	})
+	gone := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
 	return builder.ControllerManagedBy(mgr).Named("serving-certificates").WithOptions(controller.Options{SkipNameValidation: new(true)}).
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(ours)).Complete(r)
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(ours)).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.requestsOf), builder.WithPredicates(gone)).
+		Complete(r)
+}
+
+func looksOurs(csr *certificatesv1.CertificateSigningRequest) bool {
+	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
+}
+
+// requestsOf are the requests for the node of a virtual node.
+func (r *servingCertificateReconciler) requestsOf(ctx context.Context, vn client.Object) []reconcile.Request {
+	var found certificatesv1.CertificateSigningRequestList
+	if err := r.client.List(ctx, &found, client.MatchingLabels{api.LabelVirtualNode: vn.GetName()}); err != nil {
+		log.FromContext(ctx).Error(err, "list the requests of a virtual node", "node", vn.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range found.Items {
+		if looksOurs(&found.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
+		}
+	}
+	return requests
 }
 
 type servingCertificateReconciler struct {
 	client client.Client
 }
 
-// Reconcile approves one request, or removes it once its certificate could be read.
+// Reconcile approves one request, or removes it once its certificate could be read or nobody is left to.
 func (r *servingCertificateReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	csr, err := ctl.Optional(ctx, r.client, req.NamespacedName, &certificatesv1.CertificateSigningRequest{})
 	if err != nil || csr == nil {
 		return reconcile.Result{}, err
 	}
+	in, err := r.gather(ctx, csr)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if plan.ServingCertificateOrphaned(in) {
+		return reconcile.Result{}, r.remove(ctx, csr)
+	}
 	if age := time.Since(csr.CreationTimestamp.Time); len(csr.Status.Certificate) > 0 {
 		if age < fetchTime {
 			return reconcile.Result{RequeueAfter: fetchTime - age}, nil
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(r.client.Delete(ctx, csr))
+		return reconcile.Result{}, r.remove(ctx, csr)
 	}
 	if len(csr.Status.Conditions) > 0 {
 		return reconcile.Result{}, nil
-	}
-	in, err := r.gather(ctx, csr)
-	if err != nil {
-		return reconcile.Result{}, err
 	}
 	if reason := plan.ServingCertificateRefusal(in); reason != "" {
 		return r.again(ctx, csr, reason), nil
@@ -86,6 +116,13 @@ func (r *servingCertificateReconciler) Reconcile(ctx context.Context, req reconc
 		return reconcile.Result{}, fmt.Errorf("approve %s: %w", csr.Name, err)
 	}
 	return reconcile.Result{RequeueAfter: fetchTime}, nil
+}
+
+func (r *servingCertificateReconciler) remove(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	if err := r.client.Delete(ctx, csr); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", csr.Name, err)
+	}
+	return nil
 }
 
 // again looks once more a little later: the request may be ahead of the caches. The reason is

@@ -57,6 +57,9 @@ type Kind struct {
 	// Strategic writes the status as a strategic merge patch, for kinds of Kubernetes whose
 	// status has several writers.
 	Strategic bool
+	// Shared: others write lists in the status too, which a patch holds whole. It is sent only for the state
+	// it was made of.
+	Shared bool
 
 	// Events is what the reasons of events end in; empty = "Reflection".
 	Events string

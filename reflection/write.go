@@ -114,9 +114,13 @@ func (w *worker) patchRemote(ctx context.Context, key types.NamespacedName, remo
 // patchStatus sends what differs in the status of a home object, and its labels and
 // annotations with it.
 func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
-	patch, kind := client.MergeFrom(withoutUID(home)), types.MergePatchType
+	base := withoutUID(home)
+	if w.Shared {
+		base.SetResourceVersion("") // what differs from it names the version, likewise
+	}
+	patch, kind := client.MergeFrom(base), types.MergePatchType
 	if w.Strategic {
-		patch, kind = client.StrategicMergeFrom(withoutUID(home)), types.StrategicMergePatchType
+		patch, kind = client.StrategicMergeFrom(base), types.StrategicMergePatchType
 	}
 	data, err := patch.Data(want)
 	if err != nil {
@@ -130,7 +134,7 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data), client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
 		w.ledger.drop(s)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || w.Shared && apierrors.IsConflict(err) {
 			return nil // the event tells
 		}
 		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))

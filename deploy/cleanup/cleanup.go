@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,7 @@ const (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips;networks,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes;internalfabrics,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients,verbs=list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;identities;resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes,verbs=list;watch
 
@@ -114,6 +116,10 @@ func (c *cleaner) run(ctx context.Context) error {
 			return err
 		}
 	}
+	ours := client.MatchingLabels{api.LabelManaged: api.True}
+	if err := c.clear(ctx, &certificatesv1.CertificateSigningRequestList{}, ours); err != nil {
+		return err
+	}
 	fmt.Fprintln(c.out, "nothing is left")
 	return nil
 }
@@ -131,9 +137,9 @@ func (c *cleaner) mark(ctx context.Context) error {
 	return nil
 }
 
-// clear deletes all objects of a kind and, after the grace, what holds them.
-func (c *cleaner) clear(ctx context.Context, list client.ObjectList) error {
-	objects, err := c.list(ctx, list)
+// clear deletes the objects of a list and, after the grace, what holds them.
+func (c *cleaner) clear(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	objects, err := c.list(ctx, list, opts...)
 	if err != nil || len(objects) == 0 {
 		return err
 	}
@@ -145,10 +151,10 @@ func (c *cleaner) clear(ctx context.Context, list client.ObjectList) error {
 	}
 	short, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := c.awaitNone(short, list); err == nil || ctx.Err() != nil {
+	if err := c.awaitNone(short, list, opts...); err == nil || ctx.Err() != nil {
 		return err
 	}
-	if objects, err = c.list(ctx, list); err != nil {
+	if objects, err = c.list(ctx, list, opts...); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -157,7 +163,7 @@ func (c *cleaner) clear(ctx context.Context, list client.ObjectList) error {
 			return fmt.Errorf("free %s/%s of its finalizers: %w", object.GetNamespace(), object.GetName(), err)
 		}
 	}
-	return c.awaitNone(ctx, list)
+	return c.awaitNone(ctx, list, opts...)
 }
 
 func (c *cleaner) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {

@@ -6,12 +6,17 @@ package cleanup_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +46,7 @@ func TestCleanup(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}}, controller(inLiqo(api.ControllerManagerName)), offloaded, network,
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&ipamv1alpha1.IP{ObjectMeta: inLiqo(api.IPAPIServer), Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.1"}},
+		request(t, "liqo-kubelet-1", map[string]string{api.LabelManaged: api.True}), request(t, "somebody-elses", nil),
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -65,10 +71,35 @@ func TestCleanup(t *testing.T) {
 			t.Errorf("%T: %d left, %v", list, meta.LenList(list), err)
 		}
 	}
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := c.List(t.Context(), requests); err != nil || len(requests.Items) != 1 || requests.Items[0].Name != "somebody-elses" {
+		t.Errorf("certificate requests left: %v, %v", requests.Items, err)
+	}
 	marked := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: api.Namespace, Name: api.ControllerManagerName}, marked); err != nil ||
 		marked.Annotations[api.AnnotationUninstalling] != api.True {
 		t.Errorf("the controller is not marked: %v", err)
+	}
+}
+
+// request is one for a kubelet's serving certificate.
+func request(t *testing.T, name string, labels map[string]string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth},
+		},
 	}
 }
 

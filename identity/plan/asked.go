@@ -58,7 +58,22 @@ func (in AskedSlice) plan() ctl.Plan {
 		plan.Fill = filled
 		return plan
 	}
-	return in.use()
+	return in.refused(in.use())
+}
+
+// refused tells of a plan that the provider refuses the slice, whatever it answered before.
+func (in AskedSlice) refused(plan ctl.Plan) ctl.Plan {
+	c := answer(in.Root, authv1beta1.ResourceSliceReplicated)
+	if c.Status != authv1beta1.ResourceSliceFalse {
+		return plan
+	}
+	told := ctl.Wait(c.Reason, "%s", c.Message).Verdict
+	if plan.State == ctl.Ready {
+		plan.Lacks = told
+	} else {
+		plan.Verdict = told
+	}
+	return plan
 }
 
 // release keeps the identity until the virtual node has let go of what runs at the provider.

@@ -89,7 +89,29 @@ func (in GrantedSlice) plan() ctl.Plan {
 	if filled := in.markCordon(); filled != nil {
 		plan.Fill = filled
 	}
+	if plan.State == ctl.Ready {
+		plan.Lacks = in.lacks(plan.Status.(*authv1beta1.ResourceSlice))
+	}
 	return plan
+}
+
+// lacks is what keeps the slice from serving, by the same rule as at the consumer: both questions are
+// to be accepted. The answer of another class is its controller's, and stands in Root.
+func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) ctl.Verdict {
+	if !defaultClass(in.Root) {
+		answered = answered.DeepCopy()
+		answered.Status.Conditions = append(answered.Status.Conditions, answer(in.Root, authv1beta1.ResourceSliceResources))
+	}
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+		switch c := answer(answered, t); c.Status {
+		case authv1beta1.ResourceSliceAccepted:
+		case authv1beta1.ResourceSliceDenied:
+			return ctl.Wait(cmp.Or(c.Reason, sliceResourcesDenied), "%s", c.Message).Verdict
+		default:
+			return ctl.Wait(ReasonProviderPending, "nobody here has answered about class %q; run the controller that serves it", in.Root.Spec.Class).Verdict
+		}
+	}
+	return ctl.Verdict{}
 }
 
 // slicesPerTenant bounds the certificates, Secrets and Quotas that a consumer can have made here. Each
@@ -210,8 +232,12 @@ func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
 	answer.IngressClasses = in.Offer.IngressClasses
 	answer.LoadBalancerClasses = in.Offer.LoadBalancerClasses
 	answer.NodeLabels = in.Offer.NodeLabels
+	reason, message := sliceResourcesAccepted, "ResourceSlice resources accepted"
+	if in.cordoned() {
+		reason, message = authv1beta1.ReasonSliceCordoned, "what runs stays, nothing new is taken: "+in.cordonText()
+	}
 	answer.Conditions = append(answer.Conditions, in.condition(authv1beta1.ResourceSliceResources,
-		authv1beta1.ResourceSliceAccepted, sliceResourcesAccepted, "ResourceSlice resources accepted"))
+		authv1beta1.ResourceSliceAccepted, reason, message))
 }
 
 // refusal says why nothing new is granted; empty when it is.

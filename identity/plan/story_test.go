@@ -94,7 +94,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		in := plan.TenantInput{
 			Root: root, Namespace: namespaceOf(objects), Signing: story.First[*certificatesv1.CertificateSigningRequest](objects),
 			Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
-			Maps: story.Values[*offv1beta1.NamespaceMap](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
+			Maps: story.Values[*offv1beta1.NamespaceMap](objects), Renews: story.Values[*authv1beta1.Renew](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
 			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
 		}
 		in.Nonces = story.Values[*corev1.Secret](objects)
@@ -281,6 +281,7 @@ func pemOf(kind string, der []byte) []byte {
 // told is a plan as a story shows it.
 type told struct {
 	Verdict string           `json:"verdict"`
+	Lacks   string           `json:"lacks,omitempty"`
 	After   string           `json:"after,omitempty"`
 	Fill    any              `json:"fill,omitempty"`
 	Status  any              `json:"status,omitempty"`
@@ -293,9 +294,9 @@ var requestName = regexp.MustCompile(api.CSRGenerateName + "[0-9a-f]{16}")
 // tell prints a plan; what the story made appears as the call that made it.
 func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
 	t.Helper()
-	out := told{Verdict: []string{"Ready", "Waiting", "Blocked"}[p.State], Delete: names(p.Delete)}
-	if p.Reason != "" {
-		out.Verdict += " " + p.Reason + ": " + p.Message
+	out := told{Verdict: verdict(p.Verdict), Delete: names(p.Delete)}
+	if p.Lacks.State != ctl.Ready {
+		out.Lacks = verdict(p.Lacks)
 	}
 	if p.After != 0 {
 		out.After = p.After.String()
@@ -319,6 +320,14 @@ func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
 		text = strings.ReplaceAll(text, data, k[data])
 	}
 	return requestName.ReplaceAllString(text, api.CSRGenerateName+"<hash>")
+}
+
+func verdict(v ctl.Verdict) string {
+	text := []string{"Ready", "Waiting", "Blocked"}[v.State]
+	if v.Reason != "" {
+		text += " " + v.Reason + ": " + v.Message
+	}
+	return text
 }
 
 // readable decodes the values of a Secret that the story did not make.

@@ -36,9 +36,10 @@ type TenantInput struct {
 	ControlPlaneBinding *rbacv1.RoleBinding
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
-	// Slices and Maps are what the consumer replicated into Root's namespace.
+	// Slices, Maps and Renews are those of Root's namespace, what the consumer replicated among them.
 	Slices []authv1beta1.ResourceSlice
 	Maps   []offv1beta1.NamespaceMap
+	Renews []authv1beta1.Renew
 	// APIServer is handed to the consumer.
 	APIServer APIServer
 	Now       time.Time
@@ -53,12 +54,34 @@ func Tenant(in TenantInput) ctl.Plan {
 		return ctl.Plan{Delete: append(in.replicated(), in.signed()...)}
 	}
 	if v := in.place(); v.State != ctl.Ready {
-		return ctl.Plan{Verdict: v}
+		return in.counted(ctl.Plan{Verdict: v})
 	}
 	if root.Spec.TenantCondition == authv1beta1.TenantDrained {
-		return in.drained(in.admitted())
+		return in.counted(in.drained(in.admitted()))
 	}
-	return in.admitted()
+	return in.counted(in.admitted())
+}
+
+// counted tells in the status how much the consumer has copied here, which an admission policy bounds. A
+// consumer that spoils its Tenant, and keeps what it was granted, is counted all the same.
+func (in TenantInput) counted(plan ctl.Plan) ctl.Plan {
+	status := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
+		TenantNamespace: in.Root.Status.TenantNamespace, AuthParams: in.Root.Status.AuthParams,
+	}}
+	switch granted, ok := plan.Status.(*authv1beta1.Tenant); {
+	case ok:
+		status = granted
+	case in.Root.Status.TenantNamespace == "":
+		return plan
+	}
+	status.Status.Copies = int32(len(in.replicated()))
+	for i := range in.Renews {
+		if Replicated(&in.Renews[i]) {
+			status.Status.Copies++
+		}
+	}
+	plan.Status = status
+	return plan
 }
 
 // admitted is what a Tenant in its place gets.

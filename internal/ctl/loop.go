@@ -157,7 +157,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		}
 	}
 	err := errors.Join(errs...)
-	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Verdict, err))
+	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
 }
 
 // apply applies one desired object after marking it as the root's.

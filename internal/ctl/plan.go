@@ -35,6 +35,9 @@ type Verdict struct {
 // Plan is everything one root wants to be true.
 type Plan struct {
 	Verdict
+	// Lacks is what a user must know of a complete plan: it is told instead of the verdict, which goes
+	// on to rule what is pruned. The zero value is nothing.
+	Lacks Verdict
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
 	Objects []client.Object
 	// Status is of the root's type; the fields set in its status are applied and owned by the
@@ -50,6 +53,14 @@ type Plan struct {
 	Delete []client.Object
 	// After is when to look again without an event; 0 waits for one.
 	After time.Duration
+}
+
+// told is what the user is told of a plan.
+func (p Plan) told() Verdict {
+	if p.State == Ready && p.Lacks.State != Ready {
+		return p.Lacks
+	}
+	return p.Verdict
 }
 
 // Part is an object that exists, as a subresource of it is to make it. It is written only if nobody has

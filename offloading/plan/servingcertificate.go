@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,14 @@ func ServingCertificateRefusal(in ServingCertificateInput) string {
 		}
 	}
 	return ""
+}
+
+// ServingCertificateOrphaned tells that the virtual node whose kubelet made a request is gone. A request of
+// anybody else is not, whatever its labels say.
+func ServingCertificateOrphaned(in ServingCertificateInput) bool {
+	kubelet := ":" + api.VirtualKubeletName(in.Request.Labels[api.LabelVirtualNode])
+	user := in.Request.Spec.Username
+	return strings.HasPrefix(user, "system:serviceaccount:") && strings.HasSuffix(user, kubelet) && requester(in) == nil
 }
 
 func requester(in ServingCertificateInput) *offloadingv1beta1.VirtualNode {

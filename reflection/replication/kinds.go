@@ -31,7 +31,7 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 			Push: reflection.Push(translate.NamespaceMap), Pull: reflection.Pull(translate.NamespaceMapStatus),
 		}, {
 			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
-			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.Pull(translate.ResourceSliceStatus),
+			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.Pull(translate.ResourceSliceStatus), Shared: true,
 		}, {
 			Name: "Renew", Home: &authv1beta1.Renew{}, Remote: &authv1beta1.Renew{},
 			Push: reflection.Push(translate.Renew), Pull: reflection.Pull(translate.RenewStatus),

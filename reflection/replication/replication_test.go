@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -158,6 +160,94 @@ func TestSlicesAreReplicated(t *testing.T) {
 	must(t, home.Get(ctx, key(tenant, "left"), slice))
 	if len(slice.Finalizers) != 0 {
 		t.Errorf("finalizers of the slice left: %v", slice.Finalizers)
+	}
+}
+
+// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
+// taken the copy and the rights in a drain, or bound their number as here.
+func TestSliceThatIsRefusedSaysSo(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	run(t, rome.Config, &lines{})
+	slice := sliceTo("milan", "mypool")
+	create(t, home, slice)
+	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
+	var copied authv1beta1.ResourceSlice
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
+	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
+	must(t, remote.Status().Update(ctx, &copied))
+	told := func(want string) {
+		t.Helper()
+		eventually(t, func() error {
+			must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+			var told []string
+			for _, c := range slice.Status.Conditions {
+				told = append(told, fmt.Sprintf("%s=%s", c.Type, c.Status))
+			}
+			if got := strings.Join(told, " "); got != want {
+				return fmt.Errorf("conditions are %s, want %s", got, want)
+			}
+			return nil
+		})
+	}
+	told("Resources=Accepted")
+	none := corev1.ResourceList{"count/resourceslices.authentication.liqo.io": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: remoteTenant, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
+	create(t, remote, quota)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // no controller manager runs
+	must(t, remote.Status().Update(ctx, quota))
+	eventually(t, func() error {
+		probe := sliceTo("milan", "probe")
+		probe.Namespace = remoteTenant
+		if err := remote.Create(ctx, probe, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the quota does not bind yet (%v)", err)
+		}
+		return nil
+	})
+	must(t, remote.Delete(ctx, &copied))
+	told("Resources=Accepted Replicated=False")
+	must(t, remote.Delete(ctx, quota))
+	told("Resources=Accepted")
+}
+
+// TestOthersConditionsStayTheirs: the answer of the peer and what this cluster says of a slice come at the
+// same time and lie in one list; what its controller takes back does not come back with an answer.
+func TestOthersConditionsStayTheirs(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	run(t, rome.Config, &lines{})
+	slice := sliceTo("milan", "mypool")
+	create(t, home, slice)
+	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
+	var copied authv1beta1.ResourceSlice
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
+	says := func(conditions ...any) {
+		t.Helper()
+		told := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": append([]any{}, conditions...)}}}
+		told.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("ResourceSlice"))
+		told.SetNamespace(tenant)
+		told.SetName("mypool")
+		must(t, home.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(told), client.FieldOwner("controller"), client.ForceOwnership))
+	}
+	for i := range 40 {
+		says(map[string]any{"type": "Reconciling", "status": "True"})
+		answer := fmt.Sprint("answer ", i)
+		copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, Message: answer}}
+		must(t, remote.Status().Update(ctx, &copied))
+		says()
+		eventually(t, func() error {
+			must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+			if c := slice.Status.Conditions; len(c) != 1 || c[0].Message != answer {
+				return fmt.Errorf("conditions are %+v, want %q alone", c, answer)
+			}
+			return nil
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,26 +45,34 @@ func ResourceSlice(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1
 		remote.DeepCopyInto(out)
 	}
 	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
+	if remote == nil {
+		out.Annotations[api.AnnotationFeatures] = api.FeatureStandardConditions
+	}
 	home.Spec.DeepCopyInto(&out.Spec)
 	return out
 }
 
-// ResourceSliceStatus pulls the answer. A copy the peer has not answered yet (just made anew)
-// does not take back an earlier answer.
-func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, _ View) *authv1beta1.ResourceSlice {
-	if remote == nil || len(remote.Status.Conditions) == 0 {
-		return home
-	}
+// ResourceSliceStatus pulls the answer, or that the peer refuses the slice. A copy the peer has not answered
+// yet (just made anew) does not take back an earlier answer.
+func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1.ResourceSlice {
 	out := home.DeepCopy()
-	remote.Status.DeepCopyInto(&out.Status)
-	out.Status.Conditions = answered(home.Status.Conditions, remote.Status.Conditions)
+	if remote != nil && slices.ContainsFunc(remote.Status.Conditions, isAnswer) {
+		remote.Status.DeepCopyInto(&out.Status)
+		out.Status.Conditions = answered(home.Status.Conditions, remote.Status.Conditions)
+	}
+	out.Status.Conditions = v.replicated(out.Status.Conditions)
 	return out
 }
+
+// answers are the conditions that a provider writes.
+var answers = []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources}
+
+func isAnswer(c authv1beta1.ResourceSliceCondition) bool { return slices.Contains(answers, c.Type) }
 
 // answered lays the peer's answers over the conditions of a slice. The others are what this cluster says.
 func answered(home, remote []authv1beta1.ResourceSliceCondition) []authv1beta1.ResourceSliceCondition {
 	out := slices.Clone(home)
-	for _, answer := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+	for _, answer := range answers {
 		is := func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == answer }
 		at, from := slices.IndexFunc(out, is), slices.IndexFunc(remote, is)
 		switch {
@@ -76,6 +85,32 @@ func answered(home, remote []authv1beta1.ResourceSliceCondition) []authv1beta1.R
 		}
 	}
 	return out
+}
+
+// replicated says in the conditions of a slice that the peer refuses it, or no longer says so.
+func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []authv1beta1.ResourceSliceCondition {
+	at := slices.IndexFunc(conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceReplicated
+	})
+	if v.Refusal == nil {
+		if at >= 0 {
+			conditions = slices.Delete(slices.Clone(conditions), at, at+1)
+		}
+		return conditions
+	}
+	told := authv1beta1.ResourceSliceCondition{
+		Type: authv1beta1.ResourceSliceReplicated, Status: authv1beta1.ResourceSliceFalse,
+		Reason: authv1beta1.ReasonProviderRefuses, LastTransitionTime: v.Refusal.LastTransitionTime,
+		Message: fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
+			v.Provider, v.Refusal.Message, v.Consumer),
+	}
+	if at < 0 {
+		return append(slices.Clone(conditions), told)
+	}
+	told.LastTransitionTime = conditions[at].LastTransitionTime
+	conditions = slices.Clone(conditions)
+	conditions[at] = told
+	return conditions
 }
 
 // Renew pushes the request of a renewal.

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSliceConditionType is one of the two answers of a provider, or at the consumer a standard condition.
-// +kubebuilder:validation:Enum=Authentication;Resources;Ready;Reconciling;Stalled
+// ResourceSliceConditionType is one of the two answers of a provider, Replicated, or a standard condition.
+// +kubebuilder:validation:Enum=Authentication;Resources;Replicated;Ready;Reconciling;Stalled
 type ResourceSliceConditionType string
 
 // Answers of a provider.
@@ -20,6 +20,20 @@ const (
 	ResourceSliceResources ResourceSliceConditionType = "Resources"
 )
 
+// ResourceSliceReplicated is False, and only then present, at a consumer whose provider refuses the slice
+// or a change of it: one that has drained this cluster, for example. The last answers stand beside it.
+const ResourceSliceReplicated ResourceSliceConditionType = "Replicated"
+
+// Reasons of conditions that other rooms read.
+const (
+	// ReasonSliceCordoned on an accepted Resources: the provider takes nothing new, of this slice or of its
+	// consumer; its administrator undoes it, as the message says.
+	ReasonSliceCordoned = "ResourceSliceCordoned"
+	// ReasonProviderRefuses on Replicated and Ready: the provider's API server refuses the slice. The
+	// message says why; its administrator can help.
+	ReasonProviderRefuses = "ProviderRefuses"
+)
+
 // ResourceSliceConditionStatus is the value of an answer, True or False of a standard condition.
 // +kubebuilder:validation:Enum=Accepted;Denied;True;False
 type ResourceSliceConditionStatus string
@@ -28,6 +42,8 @@ type ResourceSliceConditionStatus string
 const (
 	ResourceSliceAccepted ResourceSliceConditionStatus = "Accepted"
 	ResourceSliceDenied   ResourceSliceConditionStatus = "Denied"
+	// ResourceSliceFalse is a value of Replicated and of standard conditions.
+	ResourceSliceFalse ResourceSliceConditionStatus = "False"
 )
 
 // ResourceSliceCondition is one answer of the provider, or a standard condition.
@@ -104,8 +120,9 @@ type ResourceSliceSpec struct {
 
 // ResourceSliceStatus is the answer; written by the provider.
 type ResourceSliceStatus struct {
-	// Conditions are the answers, Authentication and Resources, and at the consumer the standard ones,
-	// which its own controller writes: Ready when the virtual node is.
+	// Conditions are the answers, Authentication and Resources, and the standard ones, which each side writes
+	// for itself: Ready at the consumer when the virtual node is, at the provider when both answers are
+	// Accepted. Replicated is there while the provider refuses the slice.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -69,6 +69,10 @@ type TenantStatus struct {
 	// AuthParams are the credentials for the consumer's control plane.
 	// +optional
 	AuthParams *AuthParams `json:"authParams,omitempty"`
+	// Copies is how many objects the consumer has copied into the tenant namespace: ResourceSlices, Renews
+	// and NamespaceMaps. The API server refuses further ones beyond the value authentication.maxCopies.
+	// +optional
+	Copies int32 `json:"copies,omitempty"`
 	// Conditions say whether the tenant is admitted and, if not, why.
 	// +optional
 	// +listType=map

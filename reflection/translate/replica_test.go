@@ -1,0 +1,65 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// TestAnswersOfSlices: the answers come back, and nothing else that the provider says of its copy; that it
+// refuses the slice is said until it no longer does.
+func TestAnswersOfSlices(t *testing.T) {
+	type conditions = []authv1beta1.ResourceSliceCondition
+	authenticated := authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted}
+	ready := authv1beta1.ResourceSliceCondition{Type: "Ready", Status: "True"}
+	unready := authv1beta1.ResourceSliceCondition{Type: "Ready", Status: "False", Reason: "TenantNotFound"}
+	refused := authv1beta1.ResourceSliceCondition{
+		Type: authv1beta1.ResourceSliceReplicated, Status: "False", Reason: "ProviderRefuses",
+		Message: "milan refuses it: forbidden; its administrator can change that, a drain with 'liqoctl activate tenant rome'",
+	}
+	for _, test := range []struct {
+		name               string
+		home, remote, want conditions
+		refusal            *metav1.Condition
+	}{
+		{name: "answered", home: conditions{ready}, remote: conditions{unready, authenticated}, want: conditions{ready, authenticated}},
+		{name: "made anew", home: conditions{ready, authenticated}, remote: conditions{unready}, want: conditions{ready, authenticated}},
+		{name: "drained", home: conditions{ready, authenticated}, want: conditions{ready, authenticated, refused}, refusal: &metav1.Condition{Message: "forbidden"}},
+		{name: "activated", home: conditions{ready, refused}, remote: conditions{authenticated}, want: conditions{ready, authenticated}},
+	} {
+		home, remote := &authv1beta1.ResourceSlice{}, &authv1beta1.ResourceSlice{}
+		home.Status.Conditions, remote.Status.Conditions = test.home, test.remote
+		home.Status.AuthParams = &authv1beta1.AuthParams{APIServer: "https://milan"}
+		remote.Status.AuthParams = home.Status.AuthParams
+		if len(test.remote) == 1 && test.remote[0].Type == "Ready" {
+			remote.Status.AuthParams = nil
+		}
+		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal}
+		got := translate.ResourceSliceStatus(home, remote, view)
+		if diff := cmp.Diff(test.want, got.Status.Conditions); diff != "" || got.Status.AuthParams == nil {
+			t.Errorf("%s: credentials %v, conditions (-want +got):\n%s", test.name, got.Status.AuthParams, diff)
+		}
+	}
+}
+
+// TestCopyOfASliceAnnouncesWhatItsConsumerKnows when it is made; later its annotations are the provider's.
+func TestCopyOfASliceAnnouncesWhatItsConsumerKnows(t *testing.T) {
+	home := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "big", Namespace: "here"}}
+	view := translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"here": "there"}}
+	made := translate.ResourceSlice(home, nil, view)
+	if got := made.Annotations[api.AnnotationFeatures]; got != api.FeatureStandardConditions {
+		t.Errorf("features %q", got)
+	}
+	made.Annotations = nil
+	if again := translate.ResourceSlice(home, made, view); again.Annotations != nil {
+		t.Errorf("annotations are written again: %v", again.Annotations)
+	}
+}
