@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -68,17 +69,19 @@ func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapp
 // contents say what a cache holds, by kind.
 type contents map[client.Object]content
 
-// content is what a cache holds of one kind: the objects that marks select, and of them what trim leaves.
+// content is what a cache holds of one kind: the objects that marks and fields select, and of them what
+// trim leaves; nil is everything.
 type content struct {
-	marks labels.Selector
-	trim  func(client.Object)
+	marks  labels.Selector
+	fields fields.Selector
+	trim   func(client.Object)
 }
 
 // cache makes a cache of one namespace. Its objects are shared: whoever reads must not change them.
 func (c *Cluster) cache(namespace string, kinds contents) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for kind, content := range kinds {
-		byObject[kind] = cache.ByObject{Label: content.marks, Transform: c.trimming(content.trim)}
+		byObject[kind] = cache.ByObject{Label: content.marks, Field: content.fields, Transform: c.trimming(content.trim)}
 	}
 	out, err := cache.New(c.config, cache.Options{
 		HTTPClient:                   c.http,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,9 +77,11 @@ type Kind struct {
 	// Ends: a home object being deleted is removed by us once nothing is left of it at the
 	// peer, as a kubelet does with pods.
 	Ends bool
+	// HomeFields select the home objects that are read at all, where there is no HomeCache; nil = all.
+	HomeFields fields.Selector
 	// TrimRemote and TrimReport remove from the objects in caches what is not read; nil = nothing. Of home
-	// objects whoever makes HomeCache does, and TrimHome where there is none.
-	TrimHome, TrimRemote, TrimReport func(client.Object)
+	// objects whoever makes HomeCache does.
+	TrimRemote, TrimReport func(client.Object)
 	// InPart says whether an object of which a part was removed is to be read whole before it, or what is
 	// made of it, is written to the peer; nil = never.
 	InPart func(client.Object) bool

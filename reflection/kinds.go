@@ -139,18 +139,17 @@ func eventKinds(o Options, origins ...origin) []Kind {
 	o.Consumer, o.Provider = o.Provider, o.Consumer
 	tuning := o.Reflectors[ReflectEvent]
 	return []Kind{{
-		Name:      "Event",
-		Workers:   tuning.Workers,
-		AllowList: tuning.AllowList,
-		Home:      &corev1.Event{},
-		Mine:      func(home client.Object) bool { return !translate.Routine(home.(*corev1.Event)) },
-		TrimHome:  Trim(translate.TrimEvent),
-		Remote:    &corev1.Event{},
-		Marks:     marks(o),
-		Gather:    gatherInvolved(origins),
-		Push:      Push(translate.Event),
-		Quiet:     true,
-		Keeps:     true,
+		Name:       "Event",
+		Workers:    tuning.Workers,
+		AllowList:  tuning.AllowList,
+		Home:       &corev1.Event{},
+		HomeFields: translate.ShownEvents(),
+		Remote:     &corev1.Event{},
+		Marks:      marks(o),
+		Gather:     gatherInvolved(origins),
+		Push:       Push(translate.Event),
+		Quiet:      true,
+		Keeps:      true,
 	}}
 }
 

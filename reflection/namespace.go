@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,12 +63,12 @@ func (e *Engine) open(ctx context.Context, home, remote string) (*namespace, err
 func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err error) {
 	atHome, atPeer := contents{}, contents{}
 	for _, w := range e.kinds {
-		atPeer[w.Remote] = content{w.Marks, w.TrimRemote}
+		atPeer[w.Remote] = content{marks: w.Marks, trim: w.TrimRemote}
 		if w.Report != nil {
-			atPeer[w.Report] = content{w.ReportMarks, w.TrimReport}
+			atPeer[w.Report] = content{marks: w.ReportMarks, trim: w.TrimReport}
 		}
 		if w.HomeCache == nil {
-			atHome[w.Home] = content{labels.Everything(), w.TrimHome}
+			atHome[w.Home] = content{fields: w.HomeFields}
 		}
 	}
 	if ns.home, err = e.Home.cache(home, atHome); err != nil {

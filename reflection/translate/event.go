@@ -4,7 +4,10 @@
 package translate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // remoteSuffix marks messages that come from the provider.
@@ -13,11 +16,8 @@ const remoteSuffix = " (remote)"
 // Event shows what the provider says about a reflected object on the home object. It flows from
 // the provider to home, so here the View is the provider's: origin is the provider's event, shown
 // the one at home.
-//
-// Of the five events every pod causes when all is well none is shown: the status says the same,
-// and a pod should not cost five writes more.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
-	if v.Involved == nil || Routine(origin) || !reflects(origin.Annotations, v.AllowList) {
+	if v.Involved == nil || slices.Contains(routine, origin.Reason) || !reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
 	out := &corev1.Event{}
@@ -35,14 +35,15 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	return out
 }
 
-// Routine reports whether an event is one of those every pod causes when all is well.
-func Routine(e *corev1.Event) bool {
-	if e.Type != corev1.EventTypeNormal {
-		return false
+// routine are the reasons of the events that every pod causes when all is well. None of them is shown: the
+// status says the same, and a pod should not cost that many writes more. Nothing that is wrong has one of them.
+var routine = []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing"}
+
+// ShownEvents selects at the provider the events that may be shown; the others are not even read.
+func ShownEvents() fields.Selector {
+	all := make([]fields.Selector, len(routine))
+	for i, reason := range routine {
+		all[i] = fields.OneTermNotEqualSelector("reason", reason)
 	}
-	switch e.Reason {
-	case "Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing":
-		return true
-	}
-	return false
+	return fields.AndSelectors(all...)
 }

@@ -22,7 +22,6 @@ import (
 //	ShadowPod          its status; of its spec the resources of containers
 //	remote pod         its status; of the rest whose it is, where it runs and the resources of containers
 //	Secret of tokens   its keys
-//	routine event      that it is one
 //
 // What is kept in part must not be written back: InPart tells.
 
@@ -127,19 +126,6 @@ func TrimTokens(s *corev1.Secret) {
 	s.OwnerReferences = nil
 	for key := range s.Data {
 		s.Data[key] = nil
-	}
-}
-
-// TrimEvent leaves of an event that is not shown what tells so.
-func TrimEvent(e *corev1.Event) {
-	e.ManagedFields = nil
-	if !Routine(e) {
-		return
-	}
-	*e = corev1.Event{
-		TypeMeta:   e.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace, UID: e.UID, ResourceVersion: e.ResourceVersion},
-		Type:       e.Type, Reason: e.Reason,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -118,17 +119,17 @@ func TestOwnKeysTellWhatCameFromHome(t *testing.T) {
 	alike(t, "twice", part.ManagedFields, translate.OwnKeys(part.ManagedFields))
 }
 
-// TestRoutineEventsStayHidden: an event that is not shown is kept as one, the others whole.
-func TestRoutineEventsStayHidden(t *testing.T) {
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop-rome"}, Type: corev1.EventTypeNormal, Reason: "Scheduled", Message: "to n1",
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"},
+// TestEventsThatAreReadAreShown: no event is left out at the provider that would be shown at home, and none
+// comes that would not.
+func TestEventsThatAreReadAreShown(t *testing.T) {
+	v := translate.View{Involved: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}
+	for _, reason := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "FailedScheduling", ""} {
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop-rome"}, Type: corev1.EventTypeNormal, Reason: reason}
+		shown := translate.Event(event, nil, v) != nil
+		if read := translate.ShownEvents().Matches(fields.Set{"reason": reason}); read != shown {
+			t.Errorf("event with reason %q: read %t, shown %t", reason, read, shown)
+		}
 	}
-	if part := trimmed(event, translate.TrimEvent); !translate.Routine(part) || part.Message != "" {
-		t.Errorf("kept of a routine event: %+v", part)
-	}
-	event.Type = corev1.EventTypeWarning
-	alike(t, "a warning", event, trimmed(event, translate.TrimEvent))
 }
 
 // trimmed is a copy that was trimmed; nil stays nil.
