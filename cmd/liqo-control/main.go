@@ -23,6 +23,7 @@ func main() {
 	log.SetLogger(logger)
 	ctx, stop := signal.NotifyContext(log.IntoContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	go returnMemory(ctx, calmCheck)
 	if err := root().ExecuteContext(ctx); err != nil {
 		logger.Error(err, "stopped")
 		os.Exit(1)

@@ -1,0 +1,54 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// TestMemoryComesBack: what a burst took is the machine's again soon after it, though nothing more is allocated.
+func TestMemoryComesBack(t *testing.T) {
+	const burst = 200 // MB
+	go returnMemory(t.Context(), 100*time.Millisecond)
+	before := resident(t)
+	pages := make([]byte, burst<<20)
+	for i := 0; i < len(pages); i += 4096 {
+		pages[i] = 1
+	}
+	if grown := resident(t) - before; grown < burst/2 {
+		t.Fatalf("%d MB took %d", burst, grown)
+	}
+	pages = nil
+	_ = pages
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return resident(t)-before < burst/4, nil
+	})
+	if err != nil {
+		t.Errorf("%d MB more than before are resident", resident(t)-before)
+	}
+}
+
+// resident is the memory of this process, in MB.
+func resident(t *testing.T) (mb int) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte("RssAnon:")); ok {
+			if _, err := fmt.Sscan(string(rest), &mb); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return mb >> 10
+}
