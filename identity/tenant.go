@@ -72,7 +72,11 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 		return in, fmt.Errorf("list tenants: %w", err)
 	}
 	in.Tenants = tenants.Items
-	if in.Slices, in.Maps, err = copies(ctx, r, root.Namespace); err != nil {
+	there := r
+	if root.DeletionTimestamp != nil {
+		there.Reader = r.Live // a copy made while its rights went is seen too: nobody looks after this
+	}
+	if in.Slices, in.Maps, err = copies(ctx, there, root.Namespace); err != nil {
 		return in, err
 	}
 	var renews authv1beta1.RenewList
