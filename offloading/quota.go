@@ -125,8 +125,9 @@ func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { tell(obj, false) },
 		UpdateFunc: func(before, obj any) {
-			if b, ok := before.(client.Object); ok && b.GetUID() != obj.(client.Object).GetUID() {
-				tell(before, true) // a watch that began anew tells of both at once
+			from, to := before.(client.Object), obj.(client.Object)
+			if from.GetUID() != to.GetUID() || entryOf(from) != entryOf(to) {
+				tell(before, true) // a watch that began anew tells of both at once; or it is another user's now
 			}
 			tell(obj, false)
 		},
