@@ -5,10 +5,12 @@ package network
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
@@ -24,8 +26,9 @@ import (
 func (o Options) internalNode() ctl.Registrar {
 	nodes := ctl.All(&corev1.NodeList{})
 	return ctl.Controller[*corev1.Node, plan.NodeInput]{
-		Name: "internal-node",
-		Owns: []client.Object{&netv1beta1.InternalNode{}},
+		Name:  "internal-node",
+		Owns:  []client.Object{&netv1beta1.InternalNode{}},
+		Heeds: otherNode,
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
 			{Kind: &corev1.Pod{}, Map: nodesOfPod},
@@ -52,6 +55,14 @@ func (o Options) internalNode() ctl.Registrar {
 		},
 		Plan: plan.InternalNode,
 	}
+}
+
+// otherNode tells whether a node has become another one to its plan: kubelets say every now and then that
+// theirs is well, and each look reads all pods.
+func otherNode(before, after client.Object) bool {
+	a, b := before.(*corev1.Node), after.(*corev1.Node)
+	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) || a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
+		a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
 }
 
 // overlay reads who has which address in the overlay: from the API server only when self is to be

@@ -57,6 +57,9 @@ type Controller[R client.Object, In any] struct {
 	// Only tells which objects of the root's kind are roots; nil means all. The others are left
 	// alone, without finalizer, conditions or plan.
 	Only func(root R) bool
+	// Heeds tells whether an update of a root may mean something to its plan; nil means that every one
+	// may. It is for kinds that are written all the time.
+	Heeds func(before, after client.Object) bool
 	// Finalizer holds the root until its effects are pruned. Needed only where effects leave
 	// the root's namespace or the cluster; empty means none.
 	Finalizer string
@@ -122,7 +125,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		verdicts:   map[types.NamespacedName]Verdict{},
 		refused:    map[types.NamespacedName]time.Time{},
 	}
-	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R]()).
+	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R](), concerning(c.Heeds)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true),
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -147,7 +150,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
 // concerning lets pass the updates that concern a root; nil lets all pass.
-func concerning(concerns func(before, after client.Object) bool) builder.WatchesOption {
+func concerning(concerns func(before, after client.Object) bool) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return concerns == nil || concerns(e.ObjectOld, e.ObjectNew)
 	}})
