@@ -163,22 +163,28 @@ func TestSlicesAreReplicated(t *testing.T) {
 	}
 }
 
-// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
-// taken the copy and the rights in a drain, or bound their number as here.
-func TestSliceThatIsRefusedSaysSo(t *testing.T) {
+// replicated is a slice at home and its copy at the peer, between which a replicator runs.
+func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1beta1.ResourceSlice) {
+	t.Helper()
 	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
-	ctx := t.Context()
+	home, remote = clientOf(t, rome.Config), clientOf(t, milan.Config)
 	create(t, home, tenantNamespace(tenant, "milan"))
 	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	run(t, rome.Config, &lines{})
-	slice := sliceTo("milan", "mypool")
+	slice, copied = sliceTo("milan", "mypool"), &authv1beta1.ResourceSlice{}
 	create(t, home, slice)
 	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
-	var copied authv1beta1.ResourceSlice
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
+	eventually(t, func() error { return remote.Get(t.Context(), key(remoteTenant, "mypool"), copied) })
+	return home, remote, slice, copied
+}
+
+// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
+// taken the copy and the rights in a drain, or bound their number as here.
+func TestSliceThatIsRefusedSaysSo(t *testing.T) {
+	home, remote, slice, copied := replicated(t)
+	ctx := t.Context()
 	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
-	must(t, remote.Status().Update(ctx, &copied))
+	must(t, remote.Status().Update(ctx, copied))
 	told := func(want string) {
 		t.Helper()
 		eventually(t, func() error {
@@ -207,7 +213,7 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, remote.Delete(ctx, &copied))
+	must(t, remote.Delete(ctx, copied))
 	told("Resources=Accepted Replicated=False")
 	must(t, remote.Delete(ctx, quota))
 	told("Resources=Accepted")
@@ -216,17 +222,8 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 // TestOthersConditionsStayTheirs: the answer of the peer and what this cluster says of a slice come at the
 // same time and lie in one list; what its controller takes back does not come back with an answer.
 func TestOthersConditionsStayTheirs(t *testing.T) {
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	home, remote, slice, copied := replicated(t)
 	ctx := t.Context()
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
-	run(t, rome.Config, &lines{})
-	slice := sliceTo("milan", "mypool")
-	create(t, home, slice)
-	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
-	var copied authv1beta1.ResourceSlice
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
 	says := func(conditions ...any) {
 		t.Helper()
 		told := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": append([]any{}, conditions...)}}}
@@ -239,7 +236,7 @@ func TestOthersConditionsStayTheirs(t *testing.T) {
 		says(map[string]any{"type": "Reconciling", "status": "True"})
 		answer := fmt.Sprint("answer ", i)
 		copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, Message: answer}}
-		must(t, remote.Status().Update(ctx, &copied))
+		must(t, remote.Status().Update(ctx, copied))
 		says()
 		eventually(t, func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
