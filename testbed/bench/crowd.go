@@ -84,17 +84,7 @@ func (b *bed) crowdAndQuiet(ctx context.Context) error {
 
 // reportSteady is about the crowd when nothing happens to it any more.
 func (b *bed) reportSteady(ctx context.Context, before map[string][]process) error {
-	if err := pause(ctx, crowdSettle); err != nil {
-		return err
-	}
-	began, err := b.look(ctx)
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, steadyTime); err != nil {
-		return err
-	}
-	after, err := b.look(ctx)
+	began, after, err := b.lookTwice(ctx, crowdSettle, steadyTime)
 	if err != nil {
 		return err
 	}

@@ -173,19 +173,24 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// lookTwice looks when all has settled and again after a time.
+func (b *bed) lookTwice(ctx context.Context, settle, between time.Duration) (before, after map[string][]process, err error) {
+	if err = pause(ctx, settle); err != nil {
+		return nil, nil, err
+	}
+	if before, err = b.look(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err = pause(ctx, between); err != nil {
+		return nil, nil, err
+	}
+	after, err = b.look(ctx)
+	return before, after, err
+}
+
 // measureIdle is about a peering that nobody uses.
 func measureIdle(ctx context.Context, b *bed) error {
-	if err := pause(ctx, settleTime); err != nil {
-		return err
-	}
-	before, err := b.look(ctx)
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, idleTime); err != nil {
-		return err
-	}
-	after, err := b.look(ctx)
+	before, after, err := b.lookTwice(ctx, settleTime, idleTime)
 	if err != nil {
 		return err
 	}
