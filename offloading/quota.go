@@ -110,7 +110,8 @@ func (a *accounts) Register(mgr manager.Manager) error {
 }
 
 func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
-	informer, err := c.GetInformer(context.Background(), kind)
+	// The cache is not running yet, so nothing is waited for; admit does.
+	informer, err := c.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch %T: %w", kind, err)
 	}
