@@ -94,7 +94,7 @@ func (t *tunnels) start(ctx context.Context, program string, e tunnelEnd, key, p
 // port, as the gateways' does, and is what WireGuard costs there without Liqo.
 type podTunnel struct {
 	program string
-	pods    [2]pod // rome's, milan's
+	like    peeringWay
 	milan   api
 	tunnels
 }
@@ -108,22 +108,15 @@ const (
 )
 
 func (t *podTunnel) up(ctx context.Context) (ends, error) {
-	from, err := enterPod(t.pods[0])
-	if err != nil {
-		return ends{}, err
-	}
-	to, err := enterPod(t.pods[1])
-	if err != nil {
-		return ends{}, err
-	}
 	node, err := t.expose(ctx)
 	if err != nil {
 		return ends{}, err
 	}
+	a, b := enter(t.like.processes[0]).beside(t.like.tunnels[0]), enter(t.like.processes[1]).beside(t.like.tunnels[1])
 	err = t.connect(ctx, t.program,
-		tunnelEnd{from, "podA", fmt.Sprintf("%s:%d", node, podTunnelPort), []string{"ip address add 192.0.2.1/30 dev podA"}},
-		tunnelEnd{to, "podB", "", []string{"ip address add 192.0.2.2/30 dev podB"}})
-	return ends{from, to, "192.0.2.2", t.pids}, err
+		tunnelEnd{a, "podA", fmt.Sprintf("%s:%d", node, podTunnelPort), []string{"ip address add 192.0.2.1/30 dev podA"}},
+		tunnelEnd{b, "podB", "", []string{"ip address add 192.0.2.2/30 dev podB"}})
+	return ends{t.like.from, t.like.to, "192.0.2.2", t.pids}, err
 }
 
 // expose makes the Service, without a selector as the pod has no label, and returns the address of the
@@ -132,17 +125,17 @@ func (t *podTunnel) expose(ctx context.Context) (node string, err error) {
 	var n struct {
 		Status struct{ Addresses []struct{ Address string } }
 	}
-	if err := t.milan.get(ctx, "/api/v1/nodes/"+t.pods[1].Spec.NodeName, &n); err != nil {
+	if err := t.milan.get(ctx, "/api/v1/nodes/"+t.like.pods[1].Spec.NodeName, &n); err != nil {
 		return "", err
 	}
 	if len(n.Status.Addresses) == 0 {
-		return "", fmt.Errorf("node %s has no address", t.pods[1].Spec.NodeName)
+		return "", fmt.Errorf("node %s has no address", t.like.pods[1].Spec.NodeName)
 	}
 	type object = map[string]any
 	port := object{"name": "wireguard", "protocol": "UDP", "port": 51820}
 	slice := object{
 		"metadata":    object{"name": podTunnelName, "labels": object{"kubernetes.io/service-name": podTunnelName}},
-		"addressType": "IPv4", "ports": []any{port}, "endpoints": []any{object{"addresses": []string{t.pods[1].Status.PodIP}}},
+		"addressType": "IPv4", "ports": []any{port}, "endpoints": []any{object{"addresses": []string{t.like.pods[1].Status.PodIP}}},
 	}
 	service := object{"metadata": object{"name": podTunnelName}, "spec": object{"type": "NodePort", "ports": []any{
 		object{"name": "wireguard", "protocol": "UDP", "port": 51820, "nodePort": podTunnelPort}}}}
