@@ -113,7 +113,7 @@ func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State,
 		return s, err
 	}
 	d.pretend(&s)
-	return s.Sorted(), nil
+	return s, nil
 }
 
 // Apply makes changes. What leads to a thing goes before it and comes after it, and the rules of

@@ -82,5 +82,5 @@ func (s State) With(contents []Content) State {
 		s.Rules = append(s.Rules, c.Rules...)
 		s.Routes = append(s.Routes, c.Routes...)
 	}
-	return s.Sorted()
+	return s
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -62,7 +63,7 @@ func Diff(have, want State) Changes {
 }
 
 // Empty reports whether nothing has to change.
-func (c Changes) Empty() bool { return c.String() == "" }
+func (c Changes) Empty() bool { return reflect.ValueOf(c).IsZero() }
 
 // String prints one line per thing: "-" what goes, "+" what comes, both for what becomes another.
 func (c Changes) String() string {
@@ -103,15 +104,15 @@ func diff[T item](have, want []T) []Change[T] {
 		switch {
 		case !ok:
 			changes = append(changes, Change[T]{New: &want[i]})
-		case (*old).String() != want[i].String():
+		case !reflect.DeepEqual(*old, want[i]):
 			changes = append(changes, Change[T]{Old: old, New: &want[i]})
 		}
 	}
 	return changes
 }
 
-func keyed[T item](list []T) map[string]*T {
-	m := make(map[string]*T, len(list))
+func keyed[T item](list []T) map[any]*T {
+	m := make(map[any]*T, len(list))
 	for i := range list {
 		m[list[i].key()] = &list[i]
 	}

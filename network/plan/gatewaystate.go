@@ -111,7 +111,7 @@ func GatewayState(in GatewayStateInput) State {
 	s.Rules = append(rulesFor(s.Routes, RulePriority, true), in.spreadRules()...)
 	s.Quotes = in.quotes()
 	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(s.Tunnels[0].MTU), in.input())
-	return s.Sorted()
+	return s
 }
 
 // members are the nodes and gateways at the other ends of the overlay.

@@ -53,7 +53,7 @@ func NodeState(in NodeStateInput) State {
 		s.Rules[i].Unmarked = transportMark
 	}
 	s.Table = table(in.arriving(), in.frames(), in.outer(), unmarked(), in.leaving(s.Addresses))
-	return s.Sorted()
+	return s
 }
 
 // arriving keeps peers from the node. What comes out of the overlay for an address of the node is an

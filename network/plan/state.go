@@ -169,24 +169,28 @@ type Quote struct {
 	From, To netip.Prefix
 }
 
-// item is one thing of a State. Two items with the same key are the same thing, equal when they
-// print the same.
+// item is one thing of a State. Two items with the same key, which can be one of a map, are the same thing,
+// and equal when all they say is. A namespace with 100 peers has hundreds, compared at every look, so
+// nothing of them is written for that.
 type item interface {
-	key() string
+	key() any
 	fmt.Stringer
 }
 
-func (o Overlay) key() string  { return o.Name }
-func (t Tunnel) key() string   { return t.Name }
-func (s Setting) key() string  { return s.Device + " " + s.Name }
-func (a Address) key() string  { return a.String() }
-func (f Forward) key() string  { return f.Device + " " + f.MAC }
-func (n Neighbor) key() string { return n.Device + " " + n.Addr.String() }
-func (p Peer) key() string     { return p.Device + " " + p.PublicKey }
-func (r Route) key() string    { return fmt.Sprint(r.Table, " ", r.To) }
-func (r Rule) key() string     { return r.String() }
-func (q Quote) key() string    { return q.String() }
-func (t Table) key() string    { return t.Family + " " + t.Name }
+// pair is the key of what has a name on a device.
+type pair [2]string
+
+func (o Overlay) key() any  { return o.Name }
+func (t Tunnel) key() any   { return t.Name }
+func (s Setting) key() any  { return pair{s.Device, s.Name} }
+func (a Address) key() any  { return a }
+func (f Forward) key() any  { return pair{f.Device, f.MAC} }
+func (n Neighbor) key() any { return Neighbor{Device: n.Device, Addr: n.Addr} }
+func (p Peer) key() any     { return pair{p.Device, p.PublicKey} }
+func (r Route) key() any    { return Route{Table: r.Table, To: r.To} }
+func (r Rule) key() any     { return r }
+func (q Quote) key() any    { return q }
+func (t Table) key() any    { return pair{t.Family, t.Name} }
 
 func (o Overlay) String() string {
 	return fmt.Sprintf("link %s vxlan id %d dstport %d local %s address %s mtu %d%s", o.Name, o.VNI, o.Port, o.Local, o.MAC, o.MTU, down(o.Down))
@@ -327,7 +331,8 @@ func ParseQuote(text string) (Quote, error) {
 	return Quote{Device: words[2], Inbound: words[1] == "from", From: from, To: to}, err
 }
 
-// String prints the state as ip, wg and nft would, one thing per line.
+// String prints the state as ip, wg and nft would, one thing per line, each kind in the order of its lines:
+// two equal states print the same.
 func (s State) String() string {
 	var b strings.Builder
 	write(&b, s.Overlays)
@@ -341,50 +346,26 @@ func (s State) String() string {
 	write(&b, s.Rules)
 	b.WriteString(s.Table)
 	write(&b, s.Quotes)
-	for _, t := range s.Tables {
-		b.WriteString(t.Text)
+	for _, text := range lines(s.Tables) {
+		b.WriteString(text)
 	}
 	return b.String()
 }
 
-// Sorted orders every list, so that two equal states print the same.
-func (s State) Sorted() State {
-	s.Overlays = sorted(s.Overlays)
-	s.Tunnels = sorted(s.Tunnels)
-	s.Settings = sorted(s.Settings)
-	s.Addresses = sorted(s.Addresses)
-	s.Forwards = sorted(s.Forwards)
-	s.Neighbors = sorted(s.Neighbors)
-	s.Peers = sorted(s.Peers)
-	s.Routes = sorted(s.Routes)
-	s.Rules = sorted(s.Rules)
-	s.Tables = sorted(s.Tables)
-	s.Quotes = sorted(s.Quotes)
-	return s
-}
-
-// sorted writes each thing once: to compare hundreds of routes would write each many times.
-func sorted[T item](list []T) []T {
-	type written struct {
-		text string
-		item T
-	}
-	var all []written
-	for _, x := range list {
-		all = append(all, written{x.String(), x})
-	}
-	slices.SortFunc(all, func(a, b written) int { return strings.Compare(a.text, b.text) })
-	var out []T
-	for _, w := range all {
-		out = append(out, w.item)
-	}
-	return out
-}
-
 func write[T item](b *strings.Builder, list []T) {
-	for _, x := range list {
-		fmt.Fprintln(b, x)
+	for _, line := range lines(list) {
+		fmt.Fprintln(b, line)
 	}
+}
+
+// lines are what things print, in order.
+func lines[T item](list []T) []string {
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = x.String()
+	}
+	slices.Sort(out)
+	return out
 }
 
 func joined[T fmt.Stringer](list []T) string {

@@ -191,7 +191,7 @@ func TestChangesLeadToWhatIsWanted(t *testing.T) {
 
 // changed is a list after changes.
 func changed[T item](list []T, changes []Change[T]) []T {
-	m := map[string]T{}
+	m := map[any]T{}
 	for _, x := range list {
 		m[x.key()] = x
 	}
@@ -207,7 +207,7 @@ func changed[T item](list []T, changes []Change[T]) []T {
 	for _, x := range m {
 		out = append(out, x)
 	}
-	return sorted(out)
+	return out
 }
 
 // randomState is that of a random gateway or node.
