@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,12 @@ const (
 	// retryFirst and retryLast are the shortest and longest pause after a look that failed; they
 	// double in between. Our own half-made change wakes us, hence there is a pause at all.
 	retryFirst, retryLast = 50 * time.Millisecond, 2 * time.Second
-	// passes is how often a difference may come back before it is an error: one pass makes
-	// things, another what the kernel dropped with a device that was made anew.
+	// passes is how many looks in a row may find a difference to the same thing before that is an error: one
+	// makes things, another what the kernel dropped with a device that was made anew.
 	passes = 3
+	// echo is between a look that changed something and the next, so that what the kernel tells of the
+	// change leads to that one only.
+	echo = 5 * time.Millisecond
 )
 
 // Task is something a role does beside, until the context ends.
@@ -71,6 +75,8 @@ type Daemon struct {
 	mu      sync.Mutex // guards plane and desired
 	plane   *dataplane.Dataplane
 	desired plan.State
+	// changed is how many looks in a row found a difference to desired.
+	changed int
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
@@ -156,7 +162,12 @@ func (d *Daemon) keep(ctx context.Context) error {
 		case <-d.looks:
 		case <-time.After(resync):
 		}
-		err := d.look(ctx)
+		changed, err := d.look(ctx)
+		if changed && err == nil {
+			pause(ctx, echo)
+			d.Look()
+			continue
+		}
 		if err == nil {
 			retry = retryFirst
 			d.failure.Store(nil)
@@ -185,24 +196,26 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (d *Daemon) look(ctx context.Context) error {
+// look compares the kernel with what is wanted and changes what differs. The next look finds whether the
+// kernel keeps it.
+func (d *Daemon) look(ctx context.Context) (changed bool, err error) {
 	if !d.complete() {
-		return nil
+		return false, nil
 	}
 	want, ready, err := d.Want(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ready {
 		contents := d.Contents.wanted()
-		if err := d.settle(ctx, want.With(contents)); err != nil {
-			return err
+		if changed, err = d.settle(ctx, want.With(contents)); changed || err != nil {
+			return changed, err
 		}
 		d.With(func(p *dataplane.Dataplane) { d.Contents.found(contents, p) })
 	}
 	d.settled.Store(true)
 	d.counts.last.Store(time.Now().Unix())
-	return nil
+	return false, nil
 }
 
 // complete tells whether all objects are known: a part of them would take away what stands.
@@ -210,28 +223,30 @@ func (d *Daemon) complete() bool {
 	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
-// settle changes the kernel until it is as wanted.
-func (d *Daemon) settle(ctx context.Context, want plan.State) error {
+// settle changes in the kernel what is not as wanted.
+func (d *Daemon) settle(ctx context.Context, want plan.State) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.desired = want
-	var changes plan.Changes
-	for range passes {
-		have, err := d.plane.Observe(ctx, devices(want)...)
-		if err != nil {
-			return err
-		}
-		changes = plan.Diff(have, want)
-		if changes.Empty() {
-			return nil
-		}
-		klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
-		d.counts.changes.Add(1)
-		if err := d.plane.Apply(ctx, changes); err != nil {
-			return err
-		}
+	have, err := d.plane.Observe(ctx, devices(want)...)
+	if err != nil {
+		return false, err
 	}
-	return fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
+	changes := plan.Diff(have, want)
+	if changes.Empty() || !reflect.DeepEqual(want, d.desired) {
+		d.changed = 0
+	}
+	d.desired = want
+	if changes.Empty() {
+		return false, nil
+	}
+	if d.changed == passes {
+		d.changed = 0
+		return false, fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
+	}
+	d.changed++
+	klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
+	d.counts.changes.Add(1)
+	return true, d.plane.Apply(ctx, changes)
 }
 
 // devices are those whose settings matter.
