@@ -95,7 +95,7 @@ func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Add
 // networksWithoutGrant are those a change of another Network may help.
 func networksWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
 	var networks ipamv1alpha1.NetworkList
-	if err := list(ctx, r, &networks); err != nil {
+	if err := list(ctx, r, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "find Networks without a grant")
 	}
 	var requests []reconcile.Request
@@ -145,7 +145,7 @@ func (o Options) ip() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var networks ipamv1alpha1.NetworkList
-			if err := list(ctx, r, &networks); err != nil {
+			if err := list(ctx, r, &networks, client.UnsafeDisableDeepCopy); err != nil {
 				return in, err
 			}
 			in.Networks = networks.Items

@@ -37,7 +37,7 @@ func (o Options) internalNode() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
 			in := plan.NodeInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var networks ipamv1alpha1.NetworkList
-			if err := list(ctx, r, &networks); err != nil {
+			if err := list(ctx, r, &networks, client.UnsafeDisableDeepCopy); err != nil {
 				return in, err
 			}
 			in.Networks = networks.Items
@@ -77,11 +77,11 @@ func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectRe
 
 func readOverlay(ctx context.Context, r client.Reader) (plan.Overlay, error) {
 	var fabrics netv1beta1.InternalFabricList
-	if err := list(ctx, r, &fabrics); err != nil {
+	if err := list(ctx, r, &fabrics, client.UnsafeDisableDeepCopy); err != nil {
 		return plan.Overlay{}, err
 	}
 	var nodes netv1beta1.InternalNodeList
-	err := list(ctx, r, &nodes)
+	err := list(ctx, r, &nodes, client.UnsafeDisableDeepCopy)
 	return plan.Overlay{Fabrics: fabrics.Items, Nodes: nodes.Items}, err
 }
 
