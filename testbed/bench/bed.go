@@ -35,13 +35,14 @@ type bed struct {
 	bin         string // what the repository built, and bench.json
 	dir         string // state of the clusters, removed with them
 	cache       string // what the testbed built
+	cni         string // shape of the pod network
 	rome, milan cluster
 	before      map[string]pod // the pods on real nodes, by cluster/node
 	fakes       *fakes         // nil until fake nodes are asked for
 	report      report
 }
 
-func newBed(ctx context.Context) (*bed, error) {
+func newBed(ctx context.Context, cni string) (*bed, error) {
 	repo, err := output(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqo-go/liqo"))
 	if err != nil {
 		return nil, fmt.Errorf("%w; run this inside the repository", err)
@@ -51,7 +52,7 @@ func newBed(ctx context.Context) (*bed, error) {
 		return nil, err
 	}
 	bin := filepath.Join(strings.TrimSpace(repo), "bin")
-	return &bed{bin: bin, dir: filepath.Join(bin, "bench"), cache: filepath.Join(cache, "liqo-testbed")}, nil
+	return &bed{cni: cni, bin: bin, dir: filepath.Join(bin, "bench"), cache: filepath.Join(cache, "liqo-testbed")}, nil
 }
 
 func (b *bed) clusters() []cluster { return []cluster{b.rome, b.milan} }
@@ -65,7 +66,7 @@ func (b *bed) up(ctx context.Context) error {
 	if err := b.buildTools(ctx); err != nil {
 		return err
 	}
-	if err := b.testbed(ctx, "up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--image", image); err != nil {
+	if err := b.testbed(ctx, "up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--cni", b.cni, "--image", image); err != nil {
 		return err
 	}
 	for c, name := range map[*cluster]string{&b.rome: "rome", &b.milan: "milan"} {

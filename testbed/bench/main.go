@@ -51,6 +51,7 @@ func phases() []phase {
 
 func main() {
 	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers (default: all)")
+	cni := flag.String("cni", "bridge", "shape of the pod network of new clusters: bridge, or pool, where each pod has a routed link as in the bare tunnel")
 	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -61,7 +62,7 @@ func main() {
 	case askVerb:
 		err = ask(ctx, flag.Arg(1))
 	default:
-		err = run(ctx, *only, *keep)
+		err = run(ctx, *only, *cni, *keep)
 	}
 	stop()
 	if err != nil {
@@ -72,7 +73,7 @@ func main() {
 
 // run removes the clusters however it ends. What was measured before a failure is
 // printed all the same.
-func run(ctx context.Context, only string, keep bool) (err error) {
+func run(ctx context.Context, only, cni string, keep bool) (err error) {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func run(ctx context.Context, only string, keep bool) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not done within %s", longest))
 	defer cancel()
-	b, err := newBed(ctx)
+	b, err := newBed(ctx, cni)
 	if err != nil {
 		return err
 	}
