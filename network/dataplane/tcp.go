@@ -137,6 +137,18 @@ func (b *tcpBind) Close() error {
 	return nil
 }
 
+// hangUp ends the connections made to us.
+func (b *tcpBind) hangUp() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session == nil {
+		return
+	}
+	for _, x := range b.session.streams {
+		x.close()
+	}
+}
+
 // wait waits for the end of all goroutines after Close.
 func (b *tcpBind) wait() { b.running.Wait() }
 

@@ -79,6 +79,15 @@ func (d *Dataplane) Redial(device, publicKey string) error {
 	return d.writePeer(&peer, nil)
 }
 
+// HangUp ends the connections that were made to tunnels over TCP; whoever made them makes others.
+func (d *Dataplane) HangUp() {
+	for _, t := range d.tunnels {
+		if u, ok := t.(userspaceTunnel); ok && u.tcp() {
+			u.stream.hangUp()
+		}
+	}
+}
+
 // tunnelOf finds a device: what does not run in this process is the kernel's.
 func (d *Dataplane) tunnelOf(device string) tunnel {
 	if t, ok := d.tunnels[device]; ok {

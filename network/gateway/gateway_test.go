@@ -553,7 +553,8 @@ func (w *world) lead(t *testing.T, addr string) {
 
 // publish does kube-proxy's part of it.
 func (w *world) publish(addr string) {
-	w.Node.NFT("flush chain ip cni in\nadd rule ip cni in fib daddr type local udp dport 51840 dnat to " + addr)
+	w.Node.NFT("flush chain ip cni in\nadd rule ip cni in fib daddr type local udp dport 51840 dnat to " + addr +
+		"\nadd rule ip cni in fib daddr type local tcp dport 51840 dnat to " + addr)
 }
 
 // name does the controller's.
@@ -705,6 +706,43 @@ func TestGatewaysAreReplaced(t *testing.T) {
 	}
 	servers[2].tell()
 	servers[2].ended(t, 2*time.Second)
+}
+
+// TestServersOverTCPHandOver: also then a server that is told to end keeps its client until its successor has
+// it, wherever kube-proxy leads meanwhile.
+func TestServersOverTCPHandOver(t *testing.T) {
+	_, a, b := worlds(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	b.trust(t, a)
+	a.trust(t, b)
+	tcp := func(o *gateway.Options) { o.TCP = true }
+	servers := []process{a.startGatewayPod(t, a.Gateway, "gw", b, true, tcp)}
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, tcp)
+	b.waitFor(t, netv1beta1.Connected)
+	b.Pod.Serve("10.10.1.2:80")
+	const to = "10.71.1.2:80"
+	space.Eventually(t, "pod to pod", func() error { _, err := a.Pod.Asks("udp", "", to, 10); return err })
+	second := space.New(t, "A gateway 2")
+	a.Plug(second, "10.10.1.7")
+	servers = append(servers, a.startGatewayPod(t, second, "gw2", b, true, tcp))
+	ready(t, second)
+	if gap := a.passes(t, to, "the server is told to end", func() {
+		servers[0].tell()
+		a.name(t, "10.10.1.7")
+		space.Eventually(t, "pod to pod by the new server, before kube-proxy leads to it", func() error {
+			if led := a.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); !strings.Contains(led, "dst 10.10.1.7") {
+				return fmt.Errorf("nodes are led elsewhere: %s", led)
+			}
+			_, err := a.Pod.Asks("udp", "", to, 10)
+			return err
+		})
+		a.publish("10.10.1.7")
+	}); gap > planned {
+		t.Errorf("the longest gap is %v, more than %v", gap, planned)
+	}
+	servers[0].ended(t, 5*time.Second)
+	b.waitFor(t, netv1beta1.Connected)
 }
 
 // ready waits until the gateway in a pod says so to the kubelet.

@@ -8,6 +8,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -29,32 +30,93 @@ const (
 // kube-proxy may lead the client here for up to 1 s after nodes were led to our successor.
 func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
 	var all sync.WaitGroup
-	var open []*net.UDPConn
+	var open []io.Closer
 	var relays []plan.Relay
 	for _, port := range append([]int{g.ListenPort}, g.MoreListenPorts...) {
-		conn, err := net.ListenUDP("udp", nil)
+		in, own, pass, err := g.listen(netip.AddrPortFrom(to, uint16(port)))
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the client sends anew cannot be relayed")
 			continue
 		}
-		open = append(open, conn)
-		relays = append(relays, plan.Relay{Port: port, To: conn.LocalAddr().(*net.UDPAddr).Port})
-		all.Go(func() { relayTo(conn, netip.AddrPortFrom(to, uint16(port))) })
+		open, relays = append(open, in), append(relays, plan.Relay{Port: port, To: own})
+		all.Go(pass)
 	}
 	g.relays.Store(&relays)
 	g.Look()
 	return func() {
 		g.relays.Store(nil)
-		for _, conn := range open {
-			conn.Close()
+		for _, in := range open {
+			in.Close()
 		}
 		all.Wait()
 		g.Look()
 	}
 }
 
-// relayTo passes datagrams on and answers back until the socket is closed.
-func relayTo(in *net.UDPConn, to netip.AddrPort) {
+// listen opens a port of ours, whichever is free; pass relays what comes there until it is closed.
+func (g *gateway) listen(to netip.AddrPort) (in io.Closer, own int, pass func(), err error) {
+	if g.TCP {
+		in, err := net.ListenTCP("tcp", nil)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		return in, in.Addr().(*net.TCPAddr).Port, func() { relayStreams(in, to) }, nil
+	}
+	conn, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return conn, conn.LocalAddr().(*net.UDPAddr).Port, func() { relayDatagrams(conn, to) }, nil
+}
+
+// relayStreams passes connections on until the listener is closed, and ends them then: the client makes
+// another, which kube-proxy leads to the successor by now.
+func relayStreams(in *net.TCPListener, to netip.AddrPort) {
+	ctx, end := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	free := make(chan struct{}, relayLimit)
+	for {
+		from, err := in.Accept()
+		if err != nil {
+			break
+		}
+		select {
+		case free <- struct{}{}:
+			all.Go(func() {
+				relayStream(ctx, from, to)
+				<-free
+			})
+		default:
+			from.Close()
+		}
+	}
+	end()
+	all.Wait()
+}
+
+// relayStream passes one connection on until either side or the context ends.
+func relayStream(ctx context.Context, from net.Conn, to netip.AddrPort) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer from.Close()
+	out, err := (&net.Dialer{Timeout: moveFor}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return // the client tries again
+	}
+	defer out.Close()
+	go func() {
+		defer end()
+		io.Copy(out, from)
+	}()
+	go func() {
+		defer end()
+		io.Copy(from, out)
+	}()
+	<-ctx.Done()
+}
+
+// relayDatagrams passes datagrams on and answers back until the socket is closed.
+func relayDatagrams(in *net.UDPConn, to netip.AddrPort) {
 	var answers sync.WaitGroup
 	flows := map[netip.AddrPort]*net.UDPConn{}
 	defer func() {

@@ -99,15 +99,19 @@ func (g *gateway) keepHandingOver(ctx context.Context) error {
 	}
 }
 
-// handOver ends what a server that was superseded has with its client: it asks it to dial anew, and
-// then forgets where it was, for WireGuard would look for it there and take the tunnel back. What
-// still arrives until then is carried, and what comes new is relayed to the successor.
+// handOver ends what a server that was superseded has with its client: it asks it to dial anew, over TCP by
+// ending the connection, and then forgets where it was, for WireGuard would look for it there and take the
+// tunnel back. What still arrives until then is carried, and what comes new is relayed to the successor.
 func (g *gateway) handOver(ctx context.Context) {
-	if to := g.other.Load(); to != nil && !g.TCP {
+	if to := g.other.Load(); to != nil {
 		stop := g.relay(ctx, *to)
 		defer stop()
 	}
 	for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
+		if g.TCP {
+			g.With(func(d *dataplane.Dataplane) { d.HangUp() })
+			continue
+		}
 		g.pinger.say(move, time.Now())
 	}
 	if !g.leads.Load() {
@@ -116,10 +120,10 @@ func (g *gateway) handOver(ctx context.Context) {
 }
 
 // fetch makes a client that comes through the server before us come by itself: it is asked to dial anew
-// until it does, for as long as the other may relay.
+// until it does, for as long as the other may relay. Over TCP it does when the other ends its connection.
 func (g *gateway) fetch(ctx context.Context) {
 	for end := time.Now().Add(2 * moveFor); g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, fetchEvery) {
-		if other := g.other.Load(); other != nil && g.traffic().Endpoint.Addr().Unmap() == *other {
+		if other := g.other.Load(); !g.TCP && other != nil && g.traffic().Endpoint.Addr().Unmap() == *other {
 			g.pinger.say(move, time.Now())
 		}
 	}

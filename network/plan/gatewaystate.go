@@ -35,7 +35,7 @@ type GatewayStateInput struct {
 	Relays []Relay
 }
 
-// Relay leads what comes new for a UDP port of this pod to another port of it.
+// Relay leads what comes new for a port of a tunnel to another port of this pod.
 type Relay struct{ Port, To int }
 
 // Remap is one CIDR of the peer: as the peer uses it and as this cluster sees it, equally long.
@@ -389,8 +389,12 @@ func (in GatewayStateInput) exposed() chain {
 // relayed is what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.
 func (in GatewayStateInput) relayed() chain {
 	c := chain{name: "relayed", base: "nat hook prerouting priority dstnat - 1"}
+	transport := "udp"
+	if in.Tunnel.TCP {
+		transport = "tcp"
+	}
 	for _, r := range in.Relays {
-		c.add(fmt.Sprintf("iifname %q udp dport %d redirect to :%d", in.Under.Device, r.Port, r.To))
+		c.add(fmt.Sprintf("iifname %q %s dport %d redirect to :%d", in.Under.Device, transport, r.Port, r.To))
 	}
 	return c
 }
