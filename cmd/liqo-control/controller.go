@@ -164,6 +164,9 @@ func (f *controllerFlags) run(ctx context.Context) error {
 		return fmt.Errorf("load kubeconfig: %w", err)
 	}
 	config.QPS = -1 // the API server's own priority and fairness is the limit
+	if err := await(ctx, config, f.healthAddress); err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, f.manager())
 	if err != nil {
 		return fmt.Errorf("set up manager: %w", err)

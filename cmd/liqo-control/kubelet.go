@@ -50,6 +50,9 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 		return fmt.Errorf("load home kubeconfig: %w", err)
 	}
 	home.QPS = -1 // the API server's own priority and fairness is the limit
+	if err := await(ctx, home, ""); err != nil {
+		return err
+	}
 	peer, err := remote.Follow(ctx, home, types.NamespacedName{Namespace: f.TenantNamespace, Name: f.ForeignKubeconfigSecretName})
 	if err != nil {
 		return err

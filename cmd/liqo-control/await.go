@@ -1,0 +1,85 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// answerTime is what the API server has for an answer, askAgain is between two questions.
+	answerTime, askAgain = 5 * time.Second, time.Second
+)
+
+// await returns when the API server answers and is ready. A role that is started while it is away would
+// fail, and the kubelet pauses for up to 5 minutes before it starts again what failed: so long nothing
+// acted after an API server had come back. Meanwhile the process says at an address, unless it is empty or
+// "0", that it is alive and why it is not ready.
+func await(ctx context.Context, config *rest.Config, health string) error {
+	config = rest.CopyConfig(config)
+	config.Timeout = answerTime
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client of the API server: %w", err)
+	}
+	var missing atomic.Value // a string
+	for {
+		err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err == nil || answered(err) {
+			return nil
+		}
+		before := missing.Swap(err.Error())
+		if before == nil {
+			defer serveWaiting(ctx, health, func() string { return fmt.Sprint(missing.Load()) })()
+		}
+		if before != err.Error() {
+			klog.FromContext(ctx).Error(err, "Waiting for the API server")
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// answered tells an answer that is no matter of waiting: of what refuses us others tell more.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && status.Status().Code != http.StatusTooManyRequests
+}
+
+// serveWaiting answers the kubelet's questions until it is stopped.
+func serveWaiting(ctx context.Context, addr string, reason func() string) (stop func()) {
+	if addr == "" || addr == "0" {
+		return func() {}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "waiting for the API server: "+reason(), http.StatusServiceUnavailable)
+	})
+	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: answerTime}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			klog.FromContext(ctx).Error(err, "The kubelet cannot be answered", "address", addr)
+		}
+	}()
+	return func() {
+		_ = server.Close() // ends ListenAndServe, whose error is looked at
+		<-ended
+	}
+}

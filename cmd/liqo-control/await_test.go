@@ -1,0 +1,96 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+// TestRolesWaitForTheAPIServer: one that is away, then refuses, then answers. Meanwhile the process is
+// alive and says what it waits for, and afterwards its address is free.
+func TestRolesWaitForTheAPIServer(t *testing.T) {
+	api, health := free(t), free(t)
+	done := make(chan error, 1)
+	go func() { done <- await(t.Context(), &rest.Config{Host: "http://" + api}, health) }()
+	says := func(path string, code int, words string) {
+		t.Helper()
+		var got string
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			answer, err := http.Get("http://" + health + path)
+			if err != nil {
+				got = err.Error()
+				return false, nil
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			got = answer.Status + " " + string(text)
+			return answer.StatusCode == code && strings.Contains(string(text), words), err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v; it says %s, not %d %s", path, err, got, code, words)
+		}
+	}
+	says("/healthz", http.StatusOK, "ok")
+	says("/readyz", http.StatusServiceUnavailable, "connection refused")
+	starting := make(chan bool)
+	server := &http.Server{Addr: api, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-starting:
+		default:
+			http.Error(w, "not yet", http.StatusInternalServerError)
+		}
+	})}
+	t.Cleanup(func() { server.Close() })
+	go server.ListenAndServe()
+	says("/readyz", http.StatusServiceUnavailable, "not yet")
+	close(starting)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", health)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+// TestRolesStopWaiting: when the process is told to end, and when the API server refuses them.
+func TestRolesStopWaiting(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := await(ctx, &rest.Config{Host: "http://" + free(t)}, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })}
+	t.Cleanup(func() { server.Close() })
+	go server.Serve(l)
+	if err := await(t.Context(), &rest.Config{Host: "http://" + l.Addr().String()}, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// free is an address of this machine nobody listens at.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
