@@ -52,7 +52,7 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make informer of pending pods: %w", err)
 	}
-	if err := mgr.Add(pending); err != nil {
+	if err := mgr.Add(waiting{pending}); err != nil {
 		return fmt.Errorf("add informer of pending pods: %w", err)
 	}
 	r := pendingReconciler{
@@ -60,6 +60,13 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 	}
 	return errors.Join(r.registerEarlier(mgr), r.registerUnplaced(mgr))
 }
+
+// waiting fills a cache also in a replica that waits for its turn: controllers, which begin to read there,
+// end the process when that takes too long. The manager knows it of its own cache only.
+type waiting struct{ cache.Cache }
+
+// NeedLeaderElection tells the manager so.
+func (waiting) NeedLeaderElection() bool { return false }
 
 type pendingReconciler struct {
 	pendingPods

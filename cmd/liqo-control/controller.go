@@ -167,23 +167,29 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err := await(ctx, config, f.healthAddress); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, f.manager())
+	mgr, err := f.assemble(config, f.manager())
 	if err != nil {
-		return fmt.Errorf("set up manager: %w", err)
-	}
-	registrars, err := f.registrars(config)
-	if err != nil {
-		return err
-	}
-	for _, r := range registrars {
-		if err := r.Register(mgr); err != nil {
-			return fmt.Errorf("register controller: %w", err)
-		}
-	}
-	if err := f.addChecks(mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// assemble adds everything that runs in the controller role to a manager.
+func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (manager.Manager, error) {
+	mgr, err := ctrl.NewManager(config, o)
+	if err != nil {
+		return nil, fmt.Errorf("set up manager: %w", err)
+	}
+	registrars, err := f.registrars(config)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range registrars {
+		if err := r.Register(mgr); err != nil {
+			return nil, fmt.Errorf("register controller: %w", err)
+		}
+	}
+	return mgr, f.addChecks(mgr)
 }
 
 // addChecks: the process is alive while it answers, and ready when admission can be asked.
