@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,11 +36,10 @@ const (
 	// retryFirst and retryLast are the shortest and longest pause after a look that failed; they
 	// double in between. Our own half-made change wakes us, hence there is a pause at all.
 	retryFirst, retryLast = 50 * time.Millisecond, 2 * time.Second
-	// passes is how many looks in a row may find a difference to the same thing before that is an error: one
-	// makes things, another what the kernel dropped with a device that was made anew.
+	// passes is how often a difference may come back before it is an error: one pass makes
+	// things, another what the kernel dropped with a device that was made anew.
 	passes = 3
-	// echo is between a look that changed something and the next, so that what the kernel tells of the
-	// change leads to that one only.
+	// echo is what the kernel has to tell of a change of ours, so that it does not lead to a look of its own.
 	echo = 5 * time.Millisecond
 )
 
@@ -70,13 +68,12 @@ type Role struct {
 // Daemon runs a role.
 type Daemon struct {
 	Role
-	looks chan struct{}
+	// looks has a message when a look is asked for, told when the kernel told of a change of what is ours.
+	looks, told chan struct{}
 
 	mu      sync.Mutex // guards plane and desired
 	plane   *dataplane.Dataplane
 	desired plan.State
-	// changed is how many looks in a row found a difference to desired.
-	changed int
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
@@ -96,7 +93,7 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	if role.Contents != nil {
 		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
 	}
-	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1)}
+	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1)}
 	d.Look() // also when there is no object
 	return d
 }
@@ -137,9 +134,11 @@ func together(ctx context.Context, tasks []Task) error {
 }
 
 // Look asks for a look at the kernel soon.
-func (d *Daemon) Look() {
+func (d *Daemon) Look() { notify(d.looks) }
+
+func notify(c chan struct{}) {
 	select {
-	case d.looks <- struct{}{}:
+	case c <- struct{}{}:
 	default: // one is already asked for
 	}
 }
@@ -160,14 +159,10 @@ func (d *Daemon) keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.looks:
+		case <-d.told:
 		case <-time.After(resync):
 		}
-		changed, err := d.look(ctx)
-		if changed && err == nil {
-			pause(ctx, echo)
-			d.Look()
-			continue
-		}
+		err := d.look(ctx)
 		if err == nil {
 			retry = retryFirst
 			d.failure.Store(nil)
@@ -196,26 +191,24 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look compares the kernel with what is wanted and changes what differs. The next look finds whether the
-// kernel keeps it.
-func (d *Daemon) look(ctx context.Context) (changed bool, err error) {
+func (d *Daemon) look(ctx context.Context) error {
 	if !d.complete() {
-		return false, nil
+		return nil
 	}
 	want, ready, err := d.Want(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if ready {
 		contents := d.Contents.wanted()
-		if changed, err = d.settle(ctx, want.With(contents)); changed || err != nil {
-			return changed, err
+		if err := d.settle(ctx, want.With(contents)); err != nil {
+			return err
 		}
 		d.With(func(p *dataplane.Dataplane) { d.Contents.found(contents, p) })
 	}
 	d.settled.Store(true)
 	d.counts.last.Store(time.Now().Unix())
-	return false, nil
+	return nil
 }
 
 // complete tells whether all objects are known: a part of them would take away what stands.
@@ -223,30 +216,33 @@ func (d *Daemon) complete() bool {
 	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
-// settle changes in the kernel what is not as wanted.
-func (d *Daemon) settle(ctx context.Context, want plan.State) (changed bool, err error) {
+// settle changes the kernel until it is as wanted.
+func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	have, err := d.plane.Observe(ctx, devices(want)...)
-	if err != nil {
-		return false, err
-	}
-	changes := plan.Diff(have, want)
-	if changes.Empty() || !reflect.DeepEqual(want, d.desired) {
-		d.changed = 0
-	}
 	d.desired = want
-	if changes.Empty() {
-		return false, nil
+	var changes plan.Changes
+	for range passes {
+		have, err := d.plane.Observe(ctx, devices(want)...)
+		if err != nil {
+			return err
+		}
+		changes = plan.Diff(have, want)
+		if changes.Empty() {
+			return nil
+		}
+		klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
+		d.counts.changes.Add(1)
+		if err := d.plane.Apply(ctx, changes); err != nil {
+			return err
+		}
+		pause(ctx, echo)
+		select {
+		case <-d.told: // the next pass sees it
+		default:
+		}
 	}
-	if d.changed == passes {
-		d.changed = 0
-		return false, fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
-	}
-	d.changed++
-	klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
-	d.counts.changes.Add(1)
-	return true, d.plane.Apply(ctx, changes)
+	return fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
 }
 
 // devices are those whose settings matter.
@@ -271,8 +267,7 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// watchKernel takes a look when somebody changed what is ours, or a pod is heard of. Our own changes also lead to one,
-// which finds nothing to do.
+// watchKernel takes a look when somebody changed what is ours, or a pod is heard of.
 func (d *Daemon) watchKernel(ctx context.Context) error {
-	return d.plane.Watch(ctx, d.Look)
+	return d.plane.Watch(ctx, func() { notify(d.told) }, d.Look)
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Watch calls changed when one of our devices or the routes of our table or of users' change, or when one
-// of the pods Here was asked for last is heard of, until the context ends. Rules and nft tables are not
+// Watch calls changed when one of our devices or the routes of our table or of users' change, and heard when
+// one of the pods Here was asked for last is heard of, until the context ends. Rules and nft tables are not
 // watched: on a node kube-proxy writes them all the time.
-func (d *Dataplane) Watch(ctx context.Context, changed func()) error {
+func (d *Dataplane) Watch(ctx context.Context, changed, heard func()) error {
 	for ctx.Err() == nil {
-		if err := d.watch(ctx, changed); err != nil {
+		if err := d.watch(ctx, changed, heard); err != nil {
 			return err
 		}
-		changed() // the kernel dropped messages when there were too many: anything may have changed
+		heard() // the kernel dropped messages when there were too many: anything may have changed
 	}
 	return nil
 }
 
 // watch ends without an error when the kernel ends a subscription.
-func (d *Dataplane) watch(ctx context.Context, changed func()) error {
+func (d *Dataplane) watch(ctx context.Context, changed, heard func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	links, routes, neighbors := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64), make(chan netlink.NeighUpdate, 64)
@@ -66,7 +66,7 @@ func (d *Dataplane) watch(ctx context.Context, changed func()) error {
 				return nil
 			}
 			if d.news(u.Neigh) {
-				changed()
+				heard()
 			}
 		}
 	}
