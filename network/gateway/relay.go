@@ -77,8 +77,12 @@ func relayStreams(in *net.TCPListener, to netip.AddrPort) {
 	free := make(chan struct{}, relayLimit)
 	for {
 		from, err := in.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			break
+		}
+		if err != nil {
+			pause(ctx, moveEvery) // too many open files, say
+			continue
 		}
 		select {
 		case free <- struct{}{}:
