@@ -82,6 +82,8 @@ func routing(r netv1beta1.RouteConfiguration, table int) Content {
 			}
 		}
 	}
+	// A next hop may be reached by another route of the table, which is written first then.
+	slices.SortStableFunc(c.Routes, func(a, b Route) int { return cmp.Compare(a.Via.BitLen(), b.Via.BitLen()) })
 	return c
 }
 
