@@ -20,6 +20,9 @@ import (
 const (
 	// answerTime is what the API server has for an answer, askAgain is between two questions.
 	answerTime, askAgain = 5 * time.Second, time.Second
+	// answersLeft is how many other answers in a row are waited out: one that starts is not ready, or does
+	// not know our rights yet. What lasts is no matter of waiting, and others tell more of it.
+	answersLeft = 10
 )
 
 // await returns when the API server answers and is ready. A role that is started while it is away would
@@ -34,9 +37,12 @@ func await(ctx context.Context, config *rest.Config, health string) error {
 		return fmt.Errorf("make client of the API server: %w", err)
 	}
 	var missing atomic.Value // a string
-	for {
+	for others := 0; ; {
 		err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-		if err == nil || answered(err) {
+		if others++; !answered(err) {
+			others = 0
+		}
+		if err == nil || others > answersLeft {
 			return nil
 		}
 		before := missing.Swap(err.Error())
@@ -54,10 +60,10 @@ func await(ctx context.Context, config *rest.Config, health string) error {
 	}
 }
 
-// answered tells an answer that is no matter of waiting: of what refuses us others tell more.
+// answered tells whether there was an answer, whatever it says.
 func answered(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && status.Status().Code != http.StatusTooManyRequests
+	return errors.As(err, &status)
 }
 
 // serveWaiting answers the kubelet's questions until it is stopped.

@@ -65,7 +65,7 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 	l.Close()
 }
 
-// TestRolesStopWaiting: when the process is told to end, and when the API server refuses them.
+// TestRolesStopWaiting: when the process is told to end, and when the API server goes on refusing them.
 func TestRolesStopWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
