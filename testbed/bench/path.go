@@ -180,8 +180,9 @@ func (in inside) beside(pid int) inside {
 }
 
 // cpuCgroup is the directory of a process's cgroup that shares out CPU: with version 1 that of a controller,
-// with version 2 the one of all. Empty for a process that is gone.
-func cpuCgroup(pid int) (dir string) {
+// with version 2 the one of all. Of a process that is gone it is nowhere.
+func cpuCgroup(pid int) string {
+	dir := "/nowhere"
 	lines, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(lines)) {
 		// 1:cpu,cpuacct:/path or 0::/path
