@@ -665,13 +665,7 @@ func TestGatewaysAreReplaced(t *testing.T) {
 			servers = append(servers, a.startGatewayPod(t, serverPod, "gw2", b, true))
 			ready(t, serverPod)
 			a.name(t, "10.10.1.7")
-			space.Eventually(t, "pod to pod by the new server, before kube-proxy leads to it", func() error {
-				if led := a.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); !strings.Contains(led, "dst 10.10.1.7") {
-					return fmt.Errorf("nodes are led elsewhere: %s", led)
-				}
-				_, err := a.Pod.Asks("udp", "", to, 10)
-				return err
-			})
+			a.reachesBy(t, "10.10.1.7", to)
 			a.publish("10.10.1.7")
 		}},
 		{"the client is told to end", func() {
@@ -730,19 +724,25 @@ func TestServersOverTCPHandOver(t *testing.T) {
 	if gap := a.passes(t, to, "the server is told to end", func() {
 		servers[0].tell()
 		a.name(t, "10.10.1.7")
-		space.Eventually(t, "pod to pod by the new server, before kube-proxy leads to it", func() error {
-			if led := a.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); !strings.Contains(led, "dst 10.10.1.7") {
-				return fmt.Errorf("nodes are led elsewhere: %s", led)
-			}
-			_, err := a.Pod.Asks("udp", "", to, 10)
-			return err
-		})
+		a.reachesBy(t, "10.10.1.7", to)
 		a.publish("10.10.1.7")
 	}); gap > planned {
 		t.Errorf("the longest gap is %v, more than %v", gap, planned)
 	}
 	servers[0].ended(t, 5*time.Second)
 	b.waitFor(t, netv1beta1.Connected)
+}
+
+// reachesBy waits until nodes are led to a new server and pods reach the peer's by it, before kube-proxy leads there.
+func (w *world) reachesBy(t *testing.T, server, to string) {
+	t.Helper()
+	space.Eventually(t, "pod to pod by the new server, before kube-proxy leads to it", func() error {
+		if led := w.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); !strings.Contains(led, "dst "+server) {
+			return fmt.Errorf("nodes are led elsewhere: %s", led)
+		}
+		_, err := w.Pod.Asks("udp", "", to, 10)
+		return err
+	})
 }
 
 // ready waits until the gateway in a pod says so to the kubelet.

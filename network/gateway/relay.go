@@ -33,7 +33,7 @@ func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
 	var open []io.Closer
 	var relays []plan.Relay
 	for _, port := range append([]int{g.ListenPort}, g.MoreListenPorts...) {
-		in, own, pass, err := g.listen(netip.AddrPortFrom(to, uint16(port)))
+		in, own, pass, err := g.listen(ctx, netip.AddrPortFrom(to, uint16(port)))
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the client sends anew cannot be relayed")
 			continue
@@ -54,13 +54,13 @@ func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
 }
 
 // listen opens a port of ours, whichever is free; pass relays what comes there until it is closed.
-func (g *gateway) listen(to netip.AddrPort) (in io.Closer, own int, pass func(), err error) {
+func (g *gateway) listen(ctx context.Context, to netip.AddrPort) (in io.Closer, own int, pass func(), err error) {
 	if g.TCP {
 		in, err := net.ListenTCP("tcp", nil)
 		if err != nil {
 			return nil, 0, nil, err
 		}
-		return in, in.Addr().(*net.TCPAddr).Port, func() { relayStreams(in, to) }, nil
+		return in, in.Addr().(*net.TCPAddr).Port, func() { relayStreams(ctx, in, to) }, nil
 	}
 	conn, err := net.ListenUDP("udp", nil)
 	if err != nil {
@@ -71,8 +71,8 @@ func (g *gateway) listen(to netip.AddrPort) (in io.Closer, own int, pass func(),
 
 // relayStreams passes connections on until the listener is closed, and ends them then: the client makes
 // another, which kube-proxy leads to the successor by now.
-func relayStreams(in *net.TCPListener, to netip.AddrPort) {
-	ctx, end := context.WithCancel(context.Background())
+func relayStreams(ctx context.Context, in *net.TCPListener, to netip.AddrPort) {
+	ctx, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	free := make(chan struct{}, relayLimit)
 	for {
