@@ -45,7 +45,7 @@ func (b *bed) ensureFakes(ctx context.Context) error {
 	for _, c := range b.clusters() {
 		// Their pods get addresses of the pod CIDR, like any, that no real node has.
 		stop, err := background(exec.Command(filepath.Join(b.cache, "kwok-v0.8.0", "kwok"), "--kubeconfig", c.kubeconfig, "--config", stages,
-			"--manage-nodes-with-label-selector=type="+fakeLabel, "--node-lease-duration-seconds=200", "--node-ip=172.31.200.1", "--cidr=10.10.128.1/17"))
+			"--manage-nodes-with-label-selector=type="+fakeLabel, "--node-lease-duration-seconds=40", "--node-ip=172.31.200.1", "--cidr=10.10.128.1/17"))
 		if err != nil {
 			return fmt.Errorf("start the fake nodes of %s: %w", c.name, err)
 		}
