@@ -290,7 +290,7 @@ func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, mine client.Li
 		return nil, fmt.Errorf("find list type of %s: %w", kind, err)
 	}
 	list := obj.(client.ObjectList)
-	err = r.List(ctx, list, mine)
+	err = r.List(ctx, list, mine, client.UnsafeDisableDeepCopy) // they are named and deleted, never changed
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}

@@ -48,7 +48,7 @@ func SameName(_ context.Context, _ client.Reader, obj client.Object) []reconcile
 
 func list(ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption) []reconcile.Request {
 	roots := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.ObjectList)
-	if err := r.List(ctx, roots, opts...); err != nil {
+	if err := r.List(ctx, roots, append(opts, client.UnsafeDisableDeepCopy)...); err != nil { // only their names are read
 		log.FromContext(ctx).Error(err, "list roots")
 		return nil
 	}
