@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -36,8 +37,14 @@ func (lostProviders) Register(mgr manager.Manager) error {
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelType] == api.TypeVirtualNode })
 	r := &lostProviderReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(controller.Options{SkipNameValidation: new(true)}).
-		For(&corev1.Node{}, builder.WithPredicates(virtual)).Complete(r)
+		For(&corev1.Node{}, builder.WithPredicates(virtual, readyChanges)).Complete(r)
 }
+
+// readyChanges leaves of the updates of nodes those that may make a provider or a pod a lost one, or one that
+// is back: each means a look at all pods of the node.
+var readyChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return plan.ReadyChanges(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
+}}
 
 type lostProviderReconciler struct {
 	client client.Client
@@ -84,15 +91,17 @@ type lostPods struct{}
 // Register adds the reconciler to mgr.
 func (lostPods) Register(mgr manager.Manager) error {
 	r := &lostPodReconciler{client: mgr.GetClient()}
+	terminating := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil })
 	return builder.ControllerManagedBy(mgr).Named("lost-pods").WithOptions(controller.Options{SkipNameValidation: new(true)}).
-		For(&corev1.Pod{}).Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf)).Complete(r)
+		For(&corev1.Pod{}, builder.WithPredicates(terminating)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(readyChanges)).Complete(r)
 }
 
 type lostPodReconciler struct{ client client.Client }
 
 func (r *lostPodReconciler) podsOf(ctx context.Context, node client.Object) []reconcile.Request {
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.MatchingLabels{api.LabelManagedBy: api.ManagedByShadowPod}); err != nil {
+	if err := r.client.List(ctx, &pods, client.MatchingLabels{api.LabelManagedBy: api.ManagedByShadowPod}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request

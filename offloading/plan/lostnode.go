@@ -15,6 +15,9 @@ func LostPod(pod *corev1.Pod, node *corev1.Node) bool {
 	return pod.Labels[api.LabelManagedBy] == api.ManagedByShadowPod && pod.DeletionTimestamp != nil && node != nil && !nodeReady(node)
 }
 
+// ReadyChanges tells whether a node becomes ready, or is ready no longer. Kubelets write theirs much more often.
+func ReadyChanges(before, after *corev1.Node) bool { return nodeReady(before) != nodeReady(after) }
+
 // RemoteUnavailable is the label a pod on a virtual node must have: present while its provider is
 // lost, absent otherwise. The second result says whether the pod differs from that.
 func RemoteUnavailable(pod *corev1.Pod, node *corev1.Node) (lost, differs bool) {
