@@ -15,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -196,7 +197,7 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	ready := healthz.Checker(healthz.Ping)
 	if f.offloading {
-		ready = f.admits
+		ready = lasting(f.admits)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready)); err != nil {
 		return fmt.Errorf("add health checks: %w", err)
@@ -324,6 +325,20 @@ func (f *controllerFlags) admits(r *http.Request) error {
 		return fmt.Errorf("reach the admission server: %w", err)
 	}
 	return conn.Close()
+}
+
+// lasting asks until the answer is yes, which it then stays: what has begun to serve ends only with the process,
+// and the kubelet asks every 2 s.
+func lasting(check healthz.Checker) healthz.Checker {
+	var yes atomic.Bool
+	return func(r *http.Request) error {
+		if yes.Load() {
+			return nil
+		}
+		err := check(r)
+		yes.Store(err == nil)
+		return err
+	}
 }
 
 // registrars lists everything that runs in the controller role.

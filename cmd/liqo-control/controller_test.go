@@ -4,6 +4,8 @@
 package main
 
 import (
+	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,5 +63,25 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 		if _, secret := kind.(*corev1.Secret); secret && (by.Label.Matches(labels.Set{api.LabelOrigin: "rome"}) || !by.Label.Matches(labels.Set{})) {
 			t.Errorf("Secrets that match %s are kept", by.Label)
 		}
+	}
+}
+
+// TestLasting: who waits for something to begin to serve is told why it does not, and asks no more once it does.
+func TestLasting(t *testing.T) {
+	asked, answer := 0, errors.New("not yet")
+	ready := lasting(func(*http.Request) error { asked++; return answer })
+	for range 2 {
+		if err := ready(nil); err != answer {
+			t.Errorf("before it serves: %v", err)
+		}
+	}
+	answer = nil
+	for range 3 {
+		if err := ready(nil); err != nil {
+			t.Errorf("when it serves: %v", err)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("asked %d times, want 3", asked)
 	}
 }
