@@ -104,7 +104,7 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 		return err
 	}
 	s.Tunnels = append(s.Tunnels, plan.Tunnel{
-		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, TCP: t.tcp(), PublicKey: dev.PublicKey.String(), Down: a.Flags&net.FlagUp == 0,
+		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, TCP: t.tcp(), PublicKey: dev.PrivateKey.PublicKey().String(), Down: a.Flags&net.FlagUp == 0,
 	})
 	for _, p := range dev.Peers {
 		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(), Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}

@@ -130,7 +130,6 @@ func readDevice(d *wgtypes.Device, key, value string) {
 	switch key {
 	case "private_key":
 		d.PrivateKey = hexKey(value)
-		d.PublicKey = d.PrivateKey.PublicKey()
 	case "listen_port":
 		d.ListenPort, _ = strconv.Atoi(value)
 	}
