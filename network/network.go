@@ -61,7 +61,7 @@ func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{
 		o.network(), o.ip(), o.apiServerIP(), o.configuration(),
 		o.gatewayServer(), o.gatewayClient(), o.wgGatewayServer(), o.wgGatewayClient(), o.replica(), o.secretLabel(),
-		o.connection(), o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
+		o.connection(), podsByNode(), o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
 	}
 }
 

@@ -31,7 +31,7 @@ func (o Options) internalNode() ctl.Registrar {
 		Heeds: otherNode,
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
-			{Kind: &corev1.Pod{}, Map: nodesOfPod},
+			{Kind: &corev1.Pod{}, Map: nodesOfPod, Concerns: podMoved},
 			o.onUninstall(nodes),
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
@@ -41,12 +41,10 @@ func (o Options) internalNode() ctl.Registrar {
 				return in, err
 			}
 			in.Networks = networks.Items
-			var pods corev1.PodList
-			if err := list(ctx, r, &pods, client.UnsafeDisableDeepCopy); err != nil {
+			var err error
+			if in.Pods, err = podsAround(ctx, r, root); err != nil {
 				return in, err
 			}
-			in.Pods = pods.Items
-			var err error
 			if in.Overlay, err = o.overlay(ctx, r, plan.NodeOf(root), in.Networks); err != nil {
 				return in, err
 			}
@@ -55,6 +53,31 @@ func (o Options) internalNode() ctl.Registrar {
 		},
 		Plan: plan.InternalNode,
 	}
+}
+
+// podsAround are the pods of a node, and with them all others where that matters: there may be thousands, and
+// where a CNI gives addresses of its own each that comes leads here.
+func podsAround(ctx context.Context, r client.Reader, node *corev1.Node) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := list(ctx, r, &pods, client.MatchingFields{fieldNode: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if !plan.Holds(node, pods.Items) {
+		return pods.Items, nil
+	}
+	err := list(ctx, r, &pods, client.UnsafeDisableDeepCopy)
+	return pods.Items, err
+}
+
+// fieldNode leads from a node to its pods in the cache.
+const fieldNode = "spec.nodeName"
+
+func podsByNode() ctl.Registrar {
+	return ctl.Index{Kind: &corev1.Pod{}, Field: fieldNode, Of: func(obj client.Object) string { return obj.(*corev1.Pod).Spec.NodeName }}
+}
+
+func podMoved(before, after client.Object) bool {
+	return plan.Moved(before.(*corev1.Pod), after.(*corev1.Pod))
 }
 
 // otherNode tells whether a node has become another one to its plan: kubelets say every now and then that

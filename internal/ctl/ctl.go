@@ -83,6 +83,28 @@ type Registrar interface {
 	Register(mgr manager.Manager) error
 }
 
+// Index finds objects of a kind in the cache by the value of a field, with client.MatchingFields.
+type Index struct {
+	Kind  client.Object
+	Field string
+	// Of gives the value of an object; "" leaves it out.
+	Of func(client.Object) string
+}
+
+// Register adds the index to mgr's cache.
+func (i Index) Register(mgr manager.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), i.Kind, i.Field, func(obj client.Object) []string {
+		if value := i.Of(obj); value != "" {
+			return []string{value}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", i.Kind, i.Field, err)
+	}
+	return nil
+}
+
 // Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache
 // does not hold or must not be late about.
 type Reader struct {

@@ -121,7 +121,7 @@ type NodeInput struct {
 	Overlay
 	// LiqoNamespace holds the internal CIDR's Network.
 	LiqoNamespace string
-	// Pods are all of the cluster.
+	// Pods are all of the cluster; those of the node are enough when its ranges do not hold for them.
 	Pods []corev1.Pod
 	// Uninstalling takes the InternalNodes away.
 	Uninstalling bool

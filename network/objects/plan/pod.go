@@ -110,6 +110,17 @@ func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
 	return hosts
 }
 
+// Moved tells whether a pod has come to another node, or has other addresses in the pod network.
+func Moved(before, after *corev1.Pod) bool {
+	return before.Spec.NodeName != after.Spec.NodeName || !slices.Equal(podAddresses(before), podAddresses(after))
+}
+
+// Holds tells whether a node's pods all lie in the ranges the node says. If not, its ranges do not depend on
+// pods of other nodes.
+func Holds(node *corev1.Node, own []corev1.Pod) bool {
+	return slices.Equal(podRanges(node, own), nodeRanges(node))
+}
+
 // NodesOfPod are the nodes whose podRanges a change of the pod may change: its own if the pod lies
 // outside the node's ranges, or those do not hold already; and others in whose ranges it lies.
 func NodesOfPod(pod *corev1.Pod, nodes []corev1.Node, known []netv1beta1.InternalNode) []string {

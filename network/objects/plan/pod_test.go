@@ -1,0 +1,38 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// TestMoved: of all that is written about a pod, only what changes where it is in the pod network leads to nodes.
+func TestMoved(t *testing.T) {
+	for _, c := range []struct {
+		change string
+		make   func(p *corev1.Pod)
+		moved  bool
+	}{
+		{"it is ready", func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
+		{"it has a label", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, false},
+		{"it terminates", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
+		{"it is bound", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, true},
+		{"it has an address", func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }, true},
+		{"it has no address any more", func(p *corev1.Pod) { p.Status.PodIPs = nil }, true},
+		{"it has ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
+		{"it runs at a peer", func(p *corev1.Pod) { p.Labels = map[string]string{api.LabelShadowPod: api.True} }, true},
+	} {
+		before := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}}
+		after := before.DeepCopy()
+		c.make(after)
+		if got := Moved(before, after); got != c.moved {
+			t.Errorf("%s: moved is %t", c.change, got)
+		}
+	}
+}
