@@ -119,7 +119,7 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 		return nil
 	}
 	var list offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: quota.Spec.User}); err != nil {
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: quota.Spec.User}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
