@@ -21,6 +21,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/share"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -31,9 +32,11 @@ import (
 type accounts struct {
 	read []toolscache.InformerSynced
 
-	mu    sync.Mutex
-	items map[entry]*item
-	users map[string]*account
+	mu sync.Mutex
+	// demands are those of pods, which come in thousands and ask for the same.
+	demands share.Pool
+	items   map[entry]*item
+	users   map[string]*account
 	// promised are the items with something that no watch has shown yet.
 	promised map[entry]*item
 }
@@ -109,6 +112,11 @@ func (a *accounts) Register(mgr manager.Manager) error {
 	}))
 }
 
+// demand is what a pod asks for. It is shared: whoever adds to it makes a copy.
+func (a *accounts) demand(spec *corev1.PodSpec) corev1.ResourceList {
+	return a.demands.Amounts(plan.Demand(spec))
+}
+
 func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
 	// The cache is not running yet, so nothing is waited for; admit does.
 	informer, err := c.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
@@ -151,7 +159,7 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 			return
 		}
 		i.reserved = nil
-		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: plan.Demand(&p.Spec.Pod)}
+		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: a.demand(&p.Spec.Pod)}
 	})
 }
 
@@ -308,7 +316,7 @@ func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1b
 	reason := plan.Refusal(in)
 	if reason == "" {
 		a.recount(key, i, func(i *item) {
-			i.admitted = &promise{uid: p.UID, demand: plan.Demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+			i.admitted = &promise{uid: p.UID, demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
 		})
 	}
 	return reason, nil
@@ -320,7 +328,7 @@ func (a *accounts) decideShadowPod(quota offloadingv1beta1.QuotaSpec, p *offload
 	reason := plan.Refusal(plan.QuotaInput{Quota: quota, Used: a.besides(key, i).asked, Pod: p.Spec.Pod})
 	if reason == "" {
 		a.recount(key, i, func(i *item) {
-			i.reserved = &promise{demand: plan.Demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+			i.reserved = &promise{demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
 		})
 	}
 	return reason, nil

@@ -36,6 +36,7 @@ var parts = map[reflect.Type]bool{
 	reflect.TypeFor[corev1.ContainerPort]():                 true,
 	reflect.TypeFor[corev1.DownwardAPIProjection]():         true,
 	reflect.TypeFor[corev1.EnvVar]():                        true,
+	reflect.TypeFor[corev1.KeyToPath]():                     true,
 	reflect.TypeFor[corev1.PodSecurityContext]():            true,
 	reflect.TypeFor[corev1.Probe]():                         true,
 	reflect.TypeFor[corev1.SecurityContext]():               true,
@@ -64,6 +65,13 @@ func (p *Pool) Object(obj client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.visit(reflect.ValueOf(obj))
+}
+
+// Amounts gives the list that others of the same amounts got. It is nobody else's yet.
+func (p *Pool) Amounts(m corev1.ResourceList) corev1.ResourceList {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.amounts(m)
 }
 
 func (p *Pool) visit(v reflect.Value) {
