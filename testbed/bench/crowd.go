@@ -17,7 +17,9 @@ const (
 	quietPods   = 10
 	crowdSettle = 45 * time.Second // what is put off while pods start is done by then
 	steadyTime  = 60 * time.Second
-	steadyLimit = 2.0 // percent of a core, all our processes of both clusters
+	warmPods    = 100
+	warmSettle  = 90 * time.Second // gateways give memory back after a minute of calm
+	steadyLimit = 2.0              // percent of a core, all our processes of both clusters
 )
 
 // measureCrowd makes 3000 pods in one namespace, and looks at what that means for the pods of
@@ -26,7 +28,7 @@ func measureCrowd(ctx context.Context, b *bed) error {
 	if err := b.ensureNamespaces(ctx); err != nil {
 		return err
 	}
-	before, err := b.look(ctx)
+	before, err := b.warm(ctx)
 	if err != nil {
 		return err
 	}
@@ -42,6 +44,35 @@ func measureCrowd(ctx context.Context, b *bed) error {
 	}
 	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, all gone", crowdSize), Value: time.Since(began).Seconds(), Unit: "s"})
 	return nil
+}
+
+// warm runs some pods and takes them away, so that what is needed once, like the buffers of a tunnel or the code
+// that is read, counts by itself and not as the pods'. It returns what the processes are then.
+func (b *bed) warm(ctx context.Context) (map[string][]process, error) {
+	cold, err := b.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.offloaded().run(ctx, podNames("warm", warmPods)); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(b.clear(ctx, b.offloaded()), pause(ctx, warmSettle)); err != nil {
+		return nil, err
+	}
+	warm, err := b.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("memory more when %d pods have come and gone", warmPods), Value: b.more(cold, warm), Unit: "MB"})
+	return warm, nil
+}
+
+// more is the memory all our processes have got.
+func (b *bed) more(before, after map[string][]process) (size float64) {
+	for _, c := range b.clusters() {
+		size += sum(after[c.name]).rss - sum(before[c.name]).rss
+	}
+	return size
 }
 
 // crowdAndQuiet runs the crowd and meanwhile pods in the quiet namespace, one after the other, each beside
@@ -88,13 +119,12 @@ func (b *bed) reportSteady(ctx context.Context, before map[string][]process) err
 	if err != nil {
 		return err
 	}
-	var cpu, size float64
+	var cpu float64
 	for _, c := range b.clusters() {
 		cpu += sum(since(began[c.name], after[c.name])).cpu
-		size += sum(after[c.name]).rss - sum(before[c.name]).rss
 	}
 	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, CPU of all our processes when nothing happens", crowdSize),
 		Value: 100 * cpu / steadyTime.Seconds(), Unit: "% of a core"}.below(steadyLimit))
-	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, memory more than before, per 1000", crowdSize), Value: size * 1000 / crowdSize, Unit: "MB"}.below(sizeTarget))
+	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, memory more than before, per 1000", crowdSize), Value: b.more(before, after) * 1000 / crowdSize, Unit: "MB"}.below(sizeTarget))
 	return nil
 }
