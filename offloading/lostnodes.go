@@ -37,11 +37,10 @@ func (lostProviders) Register(mgr manager.Manager) error {
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelType] == api.TypeVirtualNode })
 	r := &lostProviderReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(controller.Options{SkipNameValidation: new(true)}).
-		For(&corev1.Node{}, builder.WithPredicates(virtual, readyChanges)).Complete(r)
+		For(&corev1.Node{}, builder.WithPredicates(virtual)).Complete(r)
 }
 
-// readyChanges leaves of the updates of nodes those that may make a provider or a pod a lost one, or one that
-// is back: each means a look at all pods of the node.
+// readyChanges leaves of the updates of nodes those after which a pod may be lost.
 var readyChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return plan.ReadyChanges(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
 }}
@@ -51,8 +50,8 @@ type lostProviderReconciler struct {
 	live   client.Reader
 }
 
-// Reconcile labels the offloaded pods of one virtual node. Users' pods are in no cache; nodes
-// change rarely.
+// Reconcile labels the offloaded pods of one virtual node. The cache holds no such labels of users' pods;
+// virtual nodes change rarely.
 func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
 	if err != nil || node == nil {
