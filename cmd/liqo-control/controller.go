@@ -327,17 +327,21 @@ func (f *controllerFlags) admits(r *http.Request) error {
 	return conn.Close()
 }
 
-// lasting asks until the answer is yes, which it then stays: what has begun to serve ends only with the process,
-// and the kubelet asks every 2 s.
+// readyFor is how long it is believed that what serves does so: the kubelet asks every 2 s.
+const readyFor = time.Minute
+
+// lasting asks again only after a time when the answer was yes.
 func lasting(check healthz.Checker) healthz.Checker {
-	var yes atomic.Bool
+	var yes atomic.Pointer[time.Time]
 	return func(r *http.Request) error {
-		if yes.Load() {
+		if at := yes.Load(); at != nil && time.Since(*at) < readyFor {
 			return nil
 		}
-		err := check(r)
-		yes.Store(err == nil)
-		return err
+		if err := check(r); err != nil {
+			return err
+		}
+		yes.Store(new(time.Now()))
+		return nil
 	}
 }
 

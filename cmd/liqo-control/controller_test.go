@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -66,22 +68,28 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestLasting: who waits for something to begin to serve is told why it does not, and asks no more once it does.
+// TestLasting: who does not serve yet, or no longer, is seen; who serves is asked once a minute.
 func TestLasting(t *testing.T) {
-	asked, answer := 0, errors.New("not yet")
-	ready := lasting(func(*http.Request) error { asked++; return answer })
-	for range 2 {
-		if err := ready(nil); err != answer {
-			t.Errorf("before it serves: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		asked, answer := 0, errors.New("not yet")
+		ready := lasting(func(*http.Request) error { asked++; return answer })
+		probe := func(when string, times int, want error, questions int) {
+			t.Helper()
+			asked = 0
+			for range times {
+				if err := ready(nil); err != want {
+					t.Errorf("%s: %v, want %v", when, err, want)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			if asked != questions {
+				t.Errorf("%s: asked %d times, want %d", when, asked, questions)
+			}
 		}
-	}
-	answer = nil
-	for range 3 {
-		if err := ready(nil); err != nil {
-			t.Errorf("when it serves: %v", err)
-		}
-	}
-	if asked != 3 {
-		t.Errorf("asked %d times, want 3", asked)
-	}
+		probe("before it serves", 3, answer, 3)
+		answer = nil
+		probe("while it serves", 60, nil, 2)
+		answer = errors.New("no certificate")
+		probe("when it serves no longer", 3, answer, 3)
+	})
 }
