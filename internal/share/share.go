@@ -67,7 +67,7 @@ func (p *Pool) Object(obj client.Object) {
 	p.visit(reflect.ValueOf(obj))
 }
 
-// Amounts gives the list that others of the same amounts got. It is nobody else's yet.
+// Amounts gives the list that others of the same amounts got, which must not be changed. m is nobody else's yet.
 func (p *Pool) Amounts(m corev1.ResourceList) corev1.ResourceList {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,6 +165,9 @@ func (p *Pool) amounts(m corev1.ResourceList) corev1.ResourceList {
 		p.key = append(append(p.key, name...), 0)
 		p.key = append(append(append(p.key, amount.Format...), 0), amount.String()...)
 		p.key = append(p.key, 0)
+	}
+	if len(p.key) > longest {
+		return m
 	}
 	if have, ok := p.lists[string(p.key)]; ok {
 		return have
