@@ -81,7 +81,7 @@ func podMoved(before, after client.Object) bool {
 }
 
 // otherNode tells whether a node has become another one to its plan: kubelets say every now and then that
-// theirs is well, and each look reads all pods.
+// theirs is well, and each look may read all pods.
 func otherNode(before, after client.Object) bool {
 	a, b := before.(*corev1.Node), after.(*corev1.Node)
 	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) || a.Labels[api.LabelType] != b.Labels[api.LabelType] ||

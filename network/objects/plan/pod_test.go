@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,5 +37,40 @@ func TestMoved(t *testing.T) {
 		if got := Moved(before, after); got != c.moved {
 			t.Errorf("%s: moved is %t", c.change, got)
 		}
+	}
+}
+
+// TestOwnPodsAreEnough: where the range of a node does not hold for its own pods, others change nothing; where it
+// does, one that lies in it does.
+func TestOwnPodsAreEnough(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.1.0/24"}}}
+	var alone, foreign int
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var own, all []corev1.Pod
+		for range r.IntN(6) {
+			pod := corev1.Pod{
+				Spec:   corev1.PodSpec{NodeName: fmt.Sprint("n", r.IntN(3)), HostNetwork: r.IntN(9) == 0},
+				Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.0.%d.%d", r.IntN(3), 1+r.IntN(4))}}},
+			}
+			all = append(all, pod)
+			if pod.Spec.NodeName == node.Name {
+				own = append(own, pod)
+			}
+		}
+		want := podRanges(node, all)
+		if Holds(node, own) {
+			if !slices.Equal(want, node.Spec.PodCIDRs) {
+				foreign++
+			}
+			continue
+		}
+		alone++
+		if got := podRanges(node, own); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %v of own pods, %v of all", seed, got, want)
+		}
+	}
+	if alone < 100 || foreign < 100 {
+		t.Errorf("%d nodes whose range does not hold, %d in whose range another pod lies: too few to tell", alone, foreign)
 	}
 }
