@@ -18,7 +18,7 @@ const (
 	crowdSettle = 45 * time.Second // what is put off while pods start is done by then
 	steadyTime  = 60 * time.Second
 	warmPods    = 100
-	warmSettle  = 90 * time.Second // gateways give memory back after a minute of calm
+	warmSettle  = 60 * time.Second // processes give memory back after half a minute of calm
 	steadyLimit = 2.0              // percent of a core, all our processes of both clusters
 )
 
@@ -56,7 +56,10 @@ func (b *bed) warm(ctx context.Context) (map[string][]process, error) {
 	if _, err := b.offloaded().run(ctx, podNames("warm", warmPods)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.clear(ctx, b.offloaded()), pause(ctx, warmSettle)); err != nil {
+	if err := b.clear(ctx, b.offloaded()); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, warmSettle); err != nil {
 		return nil, err
 	}
 	warm, err := b.look(ctx)
@@ -67,7 +70,7 @@ func (b *bed) warm(ctx context.Context) (map[string][]process, error) {
 	return warm, nil
 }
 
-// more is the memory all our processes have got.
+// more is by how much the memory of all our processes has grown, in MB.
 func (b *bed) more(before, after map[string][]process) (size float64) {
 	for _, c := range b.clusters() {
 		size += sum(after[c.name]).rss - sum(before[c.name]).rss
