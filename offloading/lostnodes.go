@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -50,6 +52,10 @@ type lostProviderReconciler struct {
 	live   client.Reader
 }
 
+// lostCheck is between two looks at the pods of a lost provider: one may come to be offloaded only then, for it is
+// the provider's first word of a pod that makes it so.
+const lostCheck = 10 * time.Second
+
 // Reconcile labels the offloaded pods of one virtual node. The cache holds no such labels of users' pods;
 // virtual nodes change rarely.
 func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -57,27 +63,38 @@ func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Re
 	if err != nil || node == nil {
 		return reconcile.Result{}, err
 	}
-	var pods corev1.PodList
+	var pods metav1.PartialObjectMetadataList
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}, client.HasLabels{api.LabelShadowPod}); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list pods of node %s: %w", node.Name, err)
 	}
-	var errs []error
+	result, errs := reconcile.Result{}, []error(nil)
+	if plan.Lost(node) {
+		result.RequeueAfter = lostCheck
+	}
 	for i := range pods.Items {
 		lost, differs := plan.RemoteUnavailable(&pods.Items[i], node)
 		if differs {
 			errs = append(errs, r.label(ctx, &pods.Items[i], lost))
 		}
 	}
-	return reconcile.Result{}, errors.Join(errs...)
+	return result, errors.Join(errs...)
 }
 
-func (r *lostProviderReconciler) label(ctx context.Context, pod *corev1.Pod, lost bool) error {
+// label says that a pod is lost, or takes it back; of the pod that was seen, not of another of its name.
+func (r *lostProviderReconciler) label(ctx context.Context, pod *metav1.PartialObjectMetadata, lost bool) error {
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	before := pod.DeepCopy()
+	before.UID = "" // what differs names it
 	delete(pod.Labels, api.LabelRemoteUnavailable)
 	if lost {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelRemoteUnavailable, api.True)
 	}
-	if err := r.client.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	err := r.client.Patch(ctx, pod, client.MergeFrom(before))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("label pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

@@ -41,8 +41,11 @@ func TestLostNodes(t *testing.T) {
 	k.isMarked(t, home, false)
 	k.ready(t, virtual, corev1.ConditionUnknown)
 	k.isMarked(t, home, true)
+	late := on("rome", "late", map[string]string{api.LabelShadowPod: api.True})
+	k.isMarked(t, late, true)
 	k.ready(t, virtual, corev1.ConditionTrue)
 	k.isMarked(t, home, false)
+	k.isMarked(t, late, false)
 
 	for _, pod := range []*corev1.Pod{theirs, others} {
 		if err := k.Delete(t.Context(), pod); err != nil {
