@@ -59,7 +59,7 @@ func (s *session) liqo(t *testing.T, name string) {
 }
 
 // carry does once what the replicator of rome does all the time: a slice goes to milan, with the
-// rights rome has there, and the answer comes back once its resources are as wanted.
+// rights rome has there, and the answer comes back once it is whole and its resources are as wanted.
 func (s *session) carry(t *testing.T, name, wanted string) string {
 	t.Helper()
 	typed := func(cluster, user string) client.Client {
@@ -84,10 +84,12 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 	if err := asRome.Create(t.Context(), copied); err != nil && !apierrors.IsAlreadyExists(err) {
 		return " " + err.Error() + "\n"
 	}
-	ready := map[string]string{"Accepted": "True", "Denied": "False"}[wanted]
 	soon(t, name+" is "+wanted, func(ctx context.Context) (bool, error) {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
-		return says(copied, authv1beta1.ResourceSliceResources) == wanted && says(copied, "Ready") == ready, err
+		resources, ready := answer(copied, authv1beta1.ResourceSliceResources), answer(copied, "Ready")
+		signed := answer(copied, authv1beta1.ResourceSliceAuthentication).Status == authv1beta1.ResourceSliceAccepted
+		whole := ready.Status == "True" || ready.Message == resources.Message // there is a reason for each step on the way
+		return signed && whole && string(resources.Status) == wanted, err
 	})
 	if err := rome.Status().Patch(t.Context(), translate.ResourceSliceStatus(slice, copied, view), client.MergeFrom(slice)); err != nil {
 		t.Fatal(err)
@@ -100,13 +102,13 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 	return strings.Join(out, "")
 }
 
-func says(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSliceConditionType) string {
+func answer(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceCondition {
 	for _, c := range slice.Status.Conditions {
 		if c.Type == question {
-			return string(c.Status)
+			return c
 		}
 	}
-	return ""
+	return authv1beta1.ResourceSliceCondition{}
 }
 
 // soon waits until something holds.
