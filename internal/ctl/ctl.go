@@ -155,8 +155,8 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 			},
 		})
 	for _, kind := range c.Owns {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, c.ownerIndex(), c.ownerOf); err != nil {
-			return fmt.Errorf("index %T by owner: %w", kind, err)
+		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
+			return err
 		}
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf), concerning(c.Concerns))
 	}
@@ -181,11 +181,11 @@ func concerning(concerns func(before, after client.Object) bool) builder.Predica
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.
 func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
 
-func (c Controller[R, In]) ownerOf(obj client.Object) []string {
+func (c Controller[R, In]) ownerOf(obj client.Object) string {
 	if obj.GetLabels()[labelController] != c.Name {
-		return nil
+		return ""
 	}
-	return []string{obj.GetLabels()[labelOwner]}
+	return obj.GetLabels()[labelOwner]
 }
 
 // rootOf leads from an owned object back to its root.
