@@ -80,7 +80,7 @@ func TestLasting(t *testing.T) {
 				if err := ready(nil); err != want {
 					t.Errorf("%s: %v, want %v", when, err, want)
 				}
-				time.Sleep(2 * time.Second)
+				time.Sleep(2 * time.Second) // of the bubble's clock
 			}
 			if asked != questions {
 				t.Errorf("%s: asked %d times, want %d", when, asked, questions)
