@@ -109,3 +109,41 @@ func TestCreated(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyThatObject: an object with a UID is changed while it is there, and not made anew once it is gone.
+func TestOnlyThatObject(t *testing.T) {
+	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := apply.New(c, c, "test")
+	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "seen"}}
+	if err := c.Create(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	want := func(value string) error {
+		desired := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "seen", UID: live.UID}, Data: map[string]string{"key": value}}
+		_, err := a.Object(t.Context(), live, desired)
+		return err
+	}
+	if err := want("1"); err != nil {
+		t.Fatal(err)
+	}
+	other := live.DeepCopy()
+	if err := c.Delete(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	if err := want("2"); !apierrors.IsConflict(err) {
+		t.Errorf("apply to what is gone: got error %v, want a conflict", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
+		t.Errorf("it is there again: %v, %v", other.Data, err)
+	}
+	other = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "seen"}}
+	if err := c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := want("3"); !apierrors.IsInvalid(err) {
+		t.Errorf("apply to another of that name: got error %v, want that it is invalid", err)
+	}
+}

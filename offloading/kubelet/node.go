@@ -247,13 +247,18 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 		}
 	}
 	desired.Spec.Taints = nil
-	if _, err := n.objects.Object(ctx, live, desired); err != nil {
+	desired.UID = live.UID // a Node deleted meanwhile must not come back by this
+	_, err := n.objects.Object(ctx, live, desired)
+	if apierrors.IsConflict(err) {
+		return nil // its deletion wakes us
+	}
+	if err != nil {
 		return err
 	}
 	if !n.lease.alive() {
 		return nil
 	}
-	_, err := n.objects.Status(ctx, live, desired)
+	_, err = n.objects.Status(ctx, live, desired)
 	return err
 }
 
