@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,13 +31,16 @@ type abandoned struct{}
 
 // Register adds the reconciler to mgr.
 func (abandoned) Register(mgr manager.Manager) error {
-	r := &abandonedReconciler{client: mgr.GetClient()}
-	return builder.ControllerManagedBy(mgr).Named("abandoned-claims").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	r := &abandonedReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	return builder.ControllerManagedBy(mgr).Named("abandoned-claims").WithOptions(ctl.Options()).
 		For(&corev1.PersistentVolumeClaim{}).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.held)).Complete(r)
 }
 
-type abandonedReconciler struct{ client client.Client }
+type abandonedReconciler struct {
+	client client.Client
+	live   client.Reader
+}
 
 // held are the claims with volumes at providers.
 func (r *abandonedReconciler) held(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -62,13 +64,14 @@ func (r *abandonedReconciler) Reconcile(ctx context.Context, req reconcile.Reque
 	if err != nil || claim == nil || len(claim.Finalizers) == 0 {
 		return reconcile.Result{}, err
 	}
-	var maps offloadingv1beta1.NamespaceMapList
-	if err := r.client.List(ctx, &maps); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list namespace maps: %w", err)
+	gone, err := without(ctx, r.client, claim)
+	if err != nil || len(gone) == 0 {
+		return reconcile.Result{}, err
 	}
-	gone := plan.Abandoned(claim, maps.Items)
-	if len(gone) == 0 {
-		return reconcile.Result{}, nil
+	// The copy may be older than the provider, and who lets go of a volume cannot take that back.
+	gone, err = without(ctx, r.live, claim)
+	if err != nil || len(gone) == 0 {
+		return reconcile.Result{}, err
 	}
 	patch := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return slices.Contains(gone, f) })
@@ -76,4 +79,13 @@ func (r *abandonedReconciler) Reconcile(ctx context.Context, req reconcile.Reque
 		return reconcile.Result{}, fmt.Errorf("release claim %s: %w", req, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// without are the claim's finalizers of providers that are not used any more.
+func without(ctx context.Context, r client.Reader, claim *corev1.PersistentVolumeClaim) ([]string, error) {
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := r.List(ctx, &maps); err != nil {
+		return nil, fmt.Errorf("list namespace maps: %w", err)
+	}
+	return plan.Abandoned(claim, maps.Items), nil
 }
