@@ -23,7 +23,7 @@ import (
 )
 
 // reportEvery is between two looks whether there is something to say.
-const reportEvery = time.Second
+const reportEvery = 3 * time.Second
 
 // writer owns what a node says.
 func writer(node string) string { return "liqo/fabric-" + node }

@@ -30,8 +30,10 @@ const (
 	// there tries again: a server that is not heard itself goes on sending to that port.
 	redialLate       = 10 * time.Second
 	redialEagerPings = 30
-	// suspectEvery is between two looks whether the tunnel only sends.
-	suspectEvery = 200 * time.Millisecond
+	// suspectEvery is between two looks whether the tunnel only sends, suspectIdle the same when idleLooks
+	// in a row found less than idleBytes passed: a ping, its answer and a handshake.
+	suspectEvery, suspectIdle = 200 * time.Millisecond, time.Second
+	idleLooks, idleBytes      = 10, 1000
 )
 
 // dialer knows the server's address. It is empty on servers, to which the client comes.
@@ -181,6 +183,8 @@ type heard struct {
 	// at is when the tunnel last brought something, and port where.
 	at, dialled, named time.Time
 	port               int
+	// idle counts looks in a row that found next to nothing passed.
+	idle int
 	// back tells whether the last attempt was from that port.
 	back bool
 }
@@ -197,7 +201,7 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 		case <-g.pinger.moved:
 			asked = true
 		case <-g.pinger.late:
-		case <-time.After(suspectEvery):
+		case <-time.After(h.nextLook()):
 			if h.listen(g.traffic(), time.Now()) && g.pinger.Health().Open.IsZero() {
 				notify(g.pinger.hurry) // the next regular ping can be seconds away
 			}
@@ -215,11 +219,23 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 // listen compares the tunnel with what it was, and tells whether it only sent.
 func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 	suspicious = t.Sent > h.Sent && t.Received == h.Received
+	h.idle++
+	if passed := t.Sent - h.Sent + t.Received - h.Received; passed < 0 || passed >= idleBytes {
+		h.idle = 0
+	}
 	if t.Received > h.Received {
 		h.at, h.port = now, t.Port
 	}
 	h.Traffic = t
 	return suspicious
+}
+
+// nextLook is the time until the tunnel is compared again.
+func (h *heard) nextLook() time.Duration {
+	if h.idle >= idleLooks {
+		return suspectIdle
+	}
+	return suspectEvery
 }
 
 // redial makes a client try the server anew when that is due: asked to by a server that hands over,

@@ -11,7 +11,36 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/network/dataplane"
 )
+
+// TestIdleTunnelsAreLookedAtSeldom: one that carries pings only is, until something passes.
+func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
+	var h heard
+	var carried dataplane.Traffic
+	look := func(sent, received int64) time.Duration {
+		carried.Sent, carried.Received = carried.Sent+sent, carried.Received+received
+		h.listen(carried, time.Now())
+		return h.nextLook()
+	}
+	look(1<<20, 1<<20)
+	for range idleLooks - 1 {
+		if got := look(250, 250); got != suspectEvery {
+			t.Fatalf("just after traffic the next look is in %v", got)
+		}
+	}
+	if got := look(250, 250); got != suspectIdle {
+		t.Errorf("after a while without traffic the next look is in %v, want %v", got, suspectIdle)
+	}
+	if got := look(idleBytes, 0); got != suspectEvery {
+		t.Errorf("with traffic again the next look is in %v, want %v", got, suspectEvery)
+	}
+	carried = dataplane.Traffic{}
+	if got := look(0, 0); got != suspectEvery || h.idle != 0 {
+		t.Errorf("with a new peer the next look is in %v, want %v", got, suspectEvery)
+	}
+}
 
 // TestServersName: a name is asked for beside everything else, its address of the pod's family is taken,
 // and it stays while it is one of the name's, or the DNS is silent.

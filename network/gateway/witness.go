@@ -43,8 +43,9 @@ const (
 	// knockLook is between two looks whether one is due.
 	knockLook = time.Second
 	// measureFirst is how long after the first answer the MTU is tried, which the peering need not
-	// wait for; measureAgain is between two times that it fits, measureBad when it does not.
-	measureFirst, measureAgain, measureBad = time.Second, time.Minute, 10 * time.Second
+	// wait for; measureAgain is between two times that it fits, measureBad when it does not. measureLook
+	// is between two looks whether one of the two gateways has another MTU since.
+	measureFirst, measureAgain, measureBad, measureLook = time.Second, time.Minute, 10 * time.Second, 5 * time.Second
 	// measureTries is how often each size is tried, so that a packet lost now and then says nothing.
 	measureTries = 3
 	// measureWait is how long the first answer may take: three round trips around the Earth.
@@ -192,7 +193,8 @@ func tellAll(network, _ string, c syscall.RawConn) error {
 func (g *gateway) measure(ctx context.Context, w *witness) {
 	var next time.Time
 	var last plan.Fit
-	for ; ctx.Err() == nil; pause(ctx, measureFirst) {
+	for wait := measureFirst; ctx.Err() == nil; pause(ctx, wait) {
+		wait = measureFirst
 		mtu := 0
 		g.With(func(d *dataplane.Dataplane) { mtu = d.MTU(api.TunnelInterface(0)) })
 		g.pinger.mtu.Store(int64(mtu))
@@ -202,6 +204,7 @@ func (g *gateway) measure(ctx context.Context, w *witness) {
 			continue
 		}
 		if now.Before(next) && mtu == last.MTU && int(g.pinger.told.Load()) == last.Peer {
+			wait = measureLook
 			continue
 		}
 		fit, ok := g.fit(ctx, mtu)
