@@ -6,6 +6,7 @@ package ctl
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,4 +38,15 @@ func TestQueueIsFairBetweenNamespaces(t *testing.T) {
 
 func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// Queues of an idle process do not wake it for their metrics as often as they ask to.
+func TestIdleQueuesSleep(t *testing.T) {
+	ticker := seldom{}.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	select {
+	case <-ticker.C():
+		t.Error("a queue is woken after milliseconds")
+	case <-time.After(100 * time.Millisecond):
+	}
 }
