@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // approver approves the signing requests that this controller made out of checked Tenants and
@@ -33,7 +33,7 @@ func (a approver) Register(mgr manager.Manager) error {
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelRemoteTenantCSR] == "true" })
 	return builder.ControllerManagedBy(mgr).Named("approve").
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(ours)).
-		WithOptions(controller.Options{SkipNameValidation: new(true)}).
+		WithOptions(ctl.Options()).
 		Complete(a)
 }
 

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +31,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
@@ -89,7 +89,7 @@ func (f *follower) Register(mgr manager.Manager) error {
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(f.secretsIn)).
 		WatchesRawSource(source.Channel(f.changed, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{SkipNameValidation: new(true)})
+		WithOptions(ctl.Options())
 	for _, kind := range parameters() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(f.secretsOf))
 	}

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -59,7 +58,7 @@ func (a admissionCertificate) Register(mgr manager.Manager) error {
 	toSecret := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: key}}
 	})
-	return builder.ControllerManagedBy(mgr).Named("admission-certificate").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("admission-certificate").WithOptions(ctl.Options()).
 		For(&corev1.Secret{}, named(key.Name)).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret, named(api.WebhookName)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret, named(api.WebhookName)).

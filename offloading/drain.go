@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -39,7 +38,7 @@ type drain struct{}
 // Register adds the reconciler to mgr.
 func (drain) Register(mgr manager.Manager) error {
 	r := &drainReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	return builder.ControllerManagedBy(mgr).Named("drain").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("drain").WithOptions(ctl.Options()).
 		For(&offloadingv1beta1.VirtualNode{}).Complete(r)
 }
 

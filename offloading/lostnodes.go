@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,7 +37,7 @@ type lostProviders struct{}
 func (lostProviders) Register(mgr manager.Manager) error {
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelType] == api.TypeVirtualNode })
 	r := &lostProviderReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(ctl.Options()).
 		For(&corev1.Node{}, builder.WithPredicates(virtual)).Complete(r)
 }
 
@@ -108,7 +107,7 @@ type lostPods struct{}
 func (lostPods) Register(mgr manager.Manager) error {
 	r := &lostPodReconciler{client: mgr.GetClient()}
 	terminating := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil })
-	return builder.ControllerManagedBy(mgr).Named("lost-pods").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("lost-pods").WithOptions(ctl.Options()).
 		For(&corev1.Pod{}, builder.WithPredicates(terminating)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(readyChanges)).Complete(r)
 }

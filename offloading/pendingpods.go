@@ -77,7 +77,9 @@ type pendingReconciler struct {
 }
 
 func (r pendingReconciler) registerEarlier(mgr manager.Manager) error {
-	c, err := controller.New("earlier-pods", mgr, controller.Options{Reconciler: reconcile.Func(r.earlier), SkipNameValidation: new(true)})
+	options := ctl.Options()
+	options.Reconciler = reconcile.Func(r.earlier)
+	c, err := controller.New("earlier-pods", mgr, options)
 	if err != nil {
 		return fmt.Errorf("make controller of pending pods: %w", err)
 	}
@@ -153,7 +155,9 @@ func (r pendingReconciler) replace(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (r pendingReconciler) registerUnplaced(mgr manager.Manager) error {
-	c, err := controller.New("unplaced-pods", mgr, controller.Options{Reconciler: reconcile.Func(r.unplaced), SkipNameValidation: new(true)})
+	options := ctl.Options()
+	options.Reconciler = reconcile.Func(r.unplaced)
+	c, err := controller.New("unplaced-pods", mgr, options)
 	if err != nil {
 		return fmt.Errorf("make controller of unplaced pods: %w", err)
 	}

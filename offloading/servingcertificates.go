@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -54,7 +53,7 @@ func (servingCertificates) Register(mgr manager.Manager) error {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
-	return builder.ControllerManagedBy(mgr).Named("serving-certificates").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("serving-certificates").WithOptions(ctl.Options()).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(ours)).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.requestsOf), builder.WithPredicates(gone)).
 		Complete(r)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // creator makes the ForeignCluster of a peer when the first object about it appears. There is
@@ -40,7 +40,7 @@ type creator struct {
 func (c creator) Register(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	b := builder.ControllerManagedBy(mgr).Named("foreigncluster-create").
-		WithOptions(controller.Options{SkipNameValidation: new(true)})
+		WithOptions(ctl.Options())
 	for _, kind := range evidence() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			return peer(obj.GetLabels()[api.LabelRemoteClusterID])

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -40,7 +39,7 @@ type growing struct {
 // Register adds the reconciler to mgr.
 func (g growing) Register(mgr manager.Manager) error {
 	g.client, g.events = mgr.GetClient(), mgr.GetEventRecorder("liqo-growing-volume")
-	return builder.ControllerManagedBy(mgr).Named("growing-volume").WithOptions(controller.Options{SkipNameValidation: new(true)}).
+	return builder.ControllerManagedBy(mgr).Named("growing-volume").WithOptions(ctl.Options()).
 		For(&corev1.PersistentVolumeClaim{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(g.concerned)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(g.concerned)).

@@ -147,13 +147,10 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		verdicts:   map[types.NamespacedName]Verdict{},
 		refused:    map[types.NamespacedName]time.Time{},
 	}
+	options := Options()
+	options.MaxConcurrentReconciles = max(c.Workers, 1)
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R](), concerning(c.Heeds)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: max(c.Workers, 1), SkipNameValidation: new(true),
-			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-				return FairQueue(name, limiter, requestNamespace)
-			},
-		})
+		WithOptions(options)
 	for _, kind := range c.Owns {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
 			return err
@@ -166,6 +163,16 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		}), concerning(w.Concerns))
 	}
 	return b.Complete(l)
+}
+
+// Options are those of all controllers: their queues are fair, and tests make controllers of one name anew.
+func Options() controller.Options {
+	return controller.Options{
+		SkipNameValidation: new(true),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return FairQueue(name, limiter, requestNamespace)
+		},
+	}
 }
 
 // requestNamespace says who waits for a request: of a provider's tenants each has namespaces of its own.

@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -85,7 +84,7 @@ func (r *replicator) Register(mgr manager.Manager) error {
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.secretsInside)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
-		WithOptions(controller.Options{SkipNameValidation: new(true)})
+		WithOptions(ctl.Options())
 	for _, kind := range r.kinds("", "") {
 		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
 	}
