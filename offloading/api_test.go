@@ -683,17 +683,21 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 		t.Fatal(err)
 	}
 	made := time.Now()
+	var told eventsv1.Event
 	k.until(t, "event about the refusal", func(ctx context.Context) error {
 		var events eventsv1.EventList
 		err := k.List(ctx, &events, client.InNamespace(shadow.Namespace))
-		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+		at := slices.IndexFunc(events.Items, func(e eventsv1.Event) bool {
 			return e.Reason == "ApplyRefused" && e.Regarding.Name == shadow.Name && strings.Contains(e.Note, "violates PodSecurity")
-		}) {
+		})
+		if err == nil && at < 0 {
 			err = fmt.Errorf("none among %d", len(events.Items))
+		} else if err == nil {
+			told = events.Items[at]
 		}
 		return err
 	})
-	if took := time.Since(made); took > 4*time.Second {
+	if took := told.EventTime.Sub(made); took > 4*time.Second {
 		t.Errorf("the refusal was told after %s", took)
 	}
 	k.until(t, "condition", func(ctx context.Context) error {
