@@ -21,6 +21,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,8 @@ const (
 // fifth of their writes fails. At the end nothing is left at rome.
 func TestHandshake(t *testing.T) {
 	milan, rome := startCluster(t, "milan"), startCluster(t, "rome")
-	go signer(t.Context(), t, rome)
+	var seen atomic.Bool // a certificate of rome's, by the test
+	go signer(t.Context(), t, rome, &seen)
 
 	// Nonce at rome, signed at milan.
 	rome.create(t, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
@@ -84,6 +86,7 @@ func TestHandshake(t *testing.T) {
 	rome.create(t, tenant)
 	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
 	first := tenant.Status.AuthParams.DeepCopy() // for seconds only: there may be others when the tenant is Ready
+	seen.Store(true)
 	rome.until(t, "the tenant is Ready", tenant, func() bool { return meta.IsStatusConditionTrue(tenant.Status.Conditions, "Ready") })
 	control := &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.ControlPlaneIdentityName("rome"), Labels: peerLabel("rome")},
@@ -307,20 +310,22 @@ func replayed(t *testing.T, rome cluster, tenant *authv1beta1.Tenant, nonce []by
 	}
 }
 
-// renewed waits until rome has replaced the first certificate, which lives for seconds only, and
+// renewed waits until rome has replaced the certificate the test saw, which lives for seconds only, and
 // carries the mailbox to and fro.
 func renewed(t *testing.T, milan, rome cluster, control *authv1beta1.Identity, tenant *authv1beta1.Tenant) {
 	t.Helper()
 	first := control.Spec.AuthParams.SignedCRT
 	rome.until(t, "the certificate is replaced", tenant, func() bool { return !bytes.Equal(tenant.Status.AuthParams.SignedCRT, first) })
-	fresh := tenant.Status.AuthParams.SignedCRT
 	mailbox := &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: control.Name}}
 	milan.until(t, "there is a mailbox", mailbox, func() bool { return true })
 	copied := &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{
 		Namespace: atRome, Name: control.Name, Labels: map[string]string{api.LabelReplicated: "true"},
 	}, Spec: mailbox.Spec}
 	rome.create(t, copied)
-	rome.until(t, "the mailbox is filled", copied, func() bool { return copied.Status.AuthParams != nil })
+	rome.until(t, "the mailbox is filled anew", copied, func() bool {
+		return copied.Status.AuthParams != nil && !bytes.Equal(copied.Status.AuthParams.SignedCRT, first)
+	})
+	fresh := copied.Status.AuthParams.SignedCRT
 	milan.says(t, mailbox, func() { mailbox.Status = copied.Status })
 	milan.until(t, "the identity has the new certificate", control, func() bool { return bytes.Equal(control.Spec.AuthParams.SignedCRT, fresh) })
 	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: api.KubeconfigSecretName(control.Name)}}
@@ -514,9 +519,9 @@ func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.C
 	return stranger
 }
 
-// signer stands for the cluster's signing controller: it signs what is approved, the first one
-// for a few seconds.
-func signer(ctx context.Context, t *testing.T, c cluster) {
+// signer stands for the cluster's signing controller: it signs what is approved, for a few seconds until
+// the test has seen a certificate. So the one it saw is replaced, however late it looked.
+func signer(ctx context.Context, t *testing.T, c cluster, seen *atomic.Bool) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	serial := int64(0)
 	for ctx.Err() == nil {
@@ -529,7 +534,11 @@ func signer(ctx context.Context, t *testing.T, c cluster) {
 			if !approved || len(request.Status.Certificate) > 0 {
 				continue
 			}
-			request.Status.Certificate = sign(key, serial+1, request.Spec.Request)
+			life := 12 * time.Second // it is replaced after 8 s
+			if seen.Load() {
+				life = time.Hour
+			}
+			request.Status.Certificate = sign(key, serial+1, life, request.Spec.Request)
 			err := c.Status().Update(ctx, &request)
 			if err == nil {
 				serial++
@@ -544,11 +553,8 @@ func signer(ctx context.Context, t *testing.T, c cluster) {
 	}
 }
 
-func sign(key *ecdsa.PrivateKey, serial int64, request []byte) []byte {
-	asked, life := must(plan.ParseRequest(request)), time.Hour
-	if serial == 1 {
-		life = 12 * time.Second // it is replaced after 8 s: by then the test has seen it
-	}
+func sign(key *ecdsa.PrivateKey, serial int64, life time.Duration, request []byte) []byte {
+	asked := must(plan.ParseRequest(request))
 	certificate := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: asked.Subject,
 		NotBefore: time.Now(), NotAfter: time.Now().Add(life),
