@@ -291,7 +291,7 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 		none(provider, &offv1beta1.QuotaList{}, client.InNamespace(provider.tenant))
 		none(provider, &offv1beta1.ShadowPodList{}, client.MatchingLabels{api.LabelOrigin: consumer.id})
 		none(provider, &offv1beta1.ShadowEndpointSliceList{}, client.MatchingLabels{api.LabelOrigin: consumer.id})
-		for _, list := range []client.ObjectList{&offv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
+		for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
 			none(provider, list, client.InNamespace(provider.tenant), client.MatchingLabels{api.LabelOriginID: consumer.id})
 		}
 	}
