@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ apply rome FILE      objects of the archive's FILE or of one below $DIR, with their status, go to a cluster
 //	$ ready milan FILE     waits until the objects in FILE are Ready
 //	$ delete rome FILE     and go away
+//	$ gone milan FILE      waits until the objects in FILE are no more
 //	$ spec rome FILE       the spec of the object in FILE
 //	$ left rome            what of a peering is there
 //	$ keys rome            the key with which a cluster proves who it is
@@ -83,6 +84,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.docs(t, words[1], words[2])
 		case "delete":
 			s.delete(t, words[1], s.file(t, archive, words[2]))
+		case "gone":
+			s.gone(t, words[1], s.file(t, archive, words[2]))
 		case "spec":
 			out.WriteString(s.spec(t, words[1], s.file(t, archive, words[2])))
 		case "left":

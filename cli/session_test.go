@@ -241,6 +241,17 @@ func (s *session) docs(t *testing.T, page, heading string) {
 	}
 }
 
+// gone waits until objects do not exist.
+func (s *session) gone(t *testing.T, cluster string, manifests []byte) {
+	t.Helper()
+	for _, object := range decode(t, manifests) {
+		soon(t, object.GetName()+" is gone", func(ctx context.Context) (bool, error) {
+			err := s.client(t, cluster).Get(ctx, client.ObjectKeyFromObject(object), object)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+	}
+}
+
 func (s *session) delete(t *testing.T, cluster string, manifests []byte) {
 	t.Helper()
 	for _, object := range decode(t, manifests) {
