@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ show FILE            a file below $DIR
 //	$ apply rome FILE      objects of the archive's FILE or of one below $DIR, with their status, go to a cluster
 //	$ ready milan FILE     waits until the objects in FILE are Ready
+//	$ once rome FILE TEXT  objects go to a cluster as soon as the next command has said TEXT
 //	$ delete rome FILE     and go away
 //	$ gone milan FILE      waits until the objects in FILE are no more
 //	$ spec rome FILE       the spec of the object in FILE
@@ -54,6 +55,29 @@ type session struct {
 	stops    map[string]func()
 	// hanging are the addresses at which clusters never answer.
 	hanging map[string]string
+	// once is for the next command.
+	once reaction
+}
+
+// reaction is what is done, once, as soon as a command has said a text; without do, nothing.
+type reaction struct {
+	text string
+	do   func()
+}
+
+// printed is what a command says; what is done about it is done before the command goes on.
+type printed struct {
+	bytes.Buffer
+	once *reaction
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	n, err := p.Buffer.Write(b)
+	if do := p.once.do; do != nil && strings.Contains(p.String(), p.once.text) {
+		p.once.do = nil
+		do()
+	}
+	return n, err
 }
 
 // play runs the commands of a session and returns it with what they really print.
@@ -72,6 +96,9 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			out.WriteString(s.liqoctl(t, words))
 		case "apply":
 			s.apply(t, words[1], s.file(t, archive, words[2]))
+		case "once":
+			objects := s.file(t, archive, words[2])
+			s.once = reaction{strings.Join(words[3:], " "), func() { s.apply(t, words[1], objects) }}
 		case "ready":
 			s.ready(t, words[1], s.file(t, archive, words[2]))
 		case "env":
@@ -176,8 +203,8 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		word = held.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, held.FindStringSubmatch(w)[1])) })
 		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
-	var printed, data bytes.Buffer
-	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &printed, ErrOut: &printed}
+	said, data := printed{once: &s.once}, bytes.Buffer{}
+	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &said, ErrOut: &said}
 	if kept != "" {
 		streams.Out = &data
 	}
@@ -185,7 +212,10 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	if kept != "" {
 		s.keep(t, kept, data.Bytes())
 	}
-	text := s.hide(printed.String())
+	text := s.hide(said.String())
+	if s.once.do != nil {
+		t.Fatalf("%v did not say %q:\n%s", words, s.once.text, text)
+	}
 	if code != 0 {
 		text += fmt.Sprintf("[%d]\n", code)
 	}
