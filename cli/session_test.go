@@ -31,8 +31,10 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -363,8 +365,8 @@ func roles(t *testing.T) []byte {
 	return []byte(strings.Join(out, "\n---\n"))
 }
 
-// kubernetes runs the controllers that empty namespaces and sign certificates. Who signs is nobody
-// the API server trusts.
+// kubernetes runs the controllers that empty namespaces and sign certificates, and returns when they have
+// signed one. Who signs is nobody the API server trusts.
 func (s *session) kubernetes(t *testing.T, cluster string) {
 	t.Helper()
 	certificate, key := filepath.Join(s.dir, "signer.crt"), filepath.Join(s.dir, "signer.key")
@@ -388,6 +390,38 @@ func (s *session) kubernetes(t *testing.T, cluster string) {
 			t.Logf("kube-controller-manager: %s", log[max(0, len(log)-2000):])
 		}
 	})
+	s.signs(t, cluster)
+}
+
+// signs waits until Kubernetes has signed a request, which goes again.
+func (s *session) signs(t *testing.T, cluster string) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := plan.NewRequest(private, plan.ControlPlaneSubject("nobody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ctx := s.client(t, cluster), t.Context()
+	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request: asked, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+	}}
+	if err := c.Create(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+	if err := c.SubResource("approval").Update(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "Kubernetes signs", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(request), request)
+		return len(request.Status.Certificate) > 0, err
+	})
+	if err := c.Delete(ctx, request); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // binary is where 'make testbed-build' has put a program of Kubernetes.
