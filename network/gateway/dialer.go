@@ -30,10 +30,10 @@ const (
 	// there tries again: a server that is not heard itself goes on sending to that port.
 	redialLate       = 10 * time.Second
 	redialEagerPings = 30
-	// suspectEvery is between two looks whether the tunnel only sends, suspectIdle the same when idleLooks
-	// in a row found less than idleBytes passed: a ping, its answer and a handshake.
+	// suspectEvery is between two looks whether the tunnel only sends, suspectIdle the same while less than
+	// idleBytes pass in each idleTime: pings of both ends twice a second, with their answers, and a handshake.
 	suspectEvery, suspectIdle = 200 * time.Millisecond, time.Second
-	idleLooks, idleBytes      = 10, 1000
+	idleTime, idleBytes       = 2 * time.Second, 4000
 )
 
 // dialer knows the server's address. It is empty on servers, to which the client comes.
@@ -183,8 +183,10 @@ type heard struct {
 	// at is when the tunnel last brought something, and port where.
 	at, dialled, named time.Time
 	port               int
-	// idle counts looks in a row that found next to nothing passed.
-	idle int
+	// passed is what did since counted; idle tells whether that was next to nothing the last time.
+	passed  int64
+	counted time.Time
+	idle    bool
 	// back tells whether the last attempt was from that port.
 	back bool
 }
@@ -219,9 +221,13 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 // listen compares the tunnel with what it was, and tells whether it only sent.
 func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 	suspicious = t.Sent > h.Sent && t.Received == h.Received
-	h.idle++
-	if passed := t.Sent - h.Sent + t.Received - h.Received; passed < 0 || passed >= idleBytes {
-		h.idle = 0
+	if h.counted.IsZero() {
+		h.counted = now
+	}
+	passed := t.Sent - h.Sent + t.Received - h.Received
+	h.passed += max(passed, 0)
+	if busy := passed < 0 || h.passed >= idleBytes; busy || now.Sub(h.counted) >= idleTime { // less than before: another peer
+		h.idle, h.passed, h.counted = !busy, 0, now
 	}
 	if t.Received > h.Received {
 		h.at, h.port = now, t.Port
@@ -232,7 +238,7 @@ func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 
 // nextLook is the time until the tunnel is compared again.
 func (h *heard) nextLook() time.Duration {
-	if h.idle >= idleLooks {
+	if h.idle {
 		return suspectIdle
 	}
 	return suspectEvery

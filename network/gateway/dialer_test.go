@@ -19,26 +19,40 @@ import (
 func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 	var h heard
 	var carried dataplane.Traffic
-	look := func(sent, received int64) time.Duration {
-		carried.Sent, carried.Received = carried.Sent+sent, carried.Received+received
-		h.listen(carried, time.Now())
+	now := time.Now()
+	// during is the time until the next look once so many bytes a second have passed each way for a while.
+	during := func(rate int64, while time.Duration) time.Duration {
+		for end := now.Add(while); now.Before(end); {
+			wait := h.nextLook()
+			now = now.Add(wait)
+			carried.Sent += rate * wait.Milliseconds() / 1000
+			carried.Received += rate * wait.Milliseconds() / 1000
+			h.listen(carried, now)
+		}
 		return h.nextLook()
 	}
-	look(1<<20, 1<<20)
-	for range idleLooks - 1 {
-		if got := look(250, 250); got != suspectEvery {
-			t.Fatalf("just after traffic the next look is in %v", got)
+	for _, c := range []struct {
+		what  string
+		rate  int64
+		while time.Duration
+		want  time.Duration
+	}{
+		{"just after the start", 1 << 20, time.Second, suspectEvery},
+		{"just after traffic", 200, time.Second, suspectEvery},
+		{"a while after traffic", 200, 3 * time.Second, suspectIdle},
+		{"with pings only", 900, time.Minute, suspectIdle},
+		{"with little traffic", 1500, time.Minute, suspectEvery},
+		{"with nothing", 0, time.Minute, suspectIdle},
+		{"with much traffic", 1 << 20, time.Second, suspectEvery},
+	} {
+		if got := during(c.rate, c.while); got != c.want {
+			t.Errorf("%s the next look is in %v, want %v", c.what, got, c.want)
 		}
 	}
-	if got := look(250, 250); got != suspectIdle {
-		t.Errorf("after a while without traffic the next look is in %v, want %v", got, suspectIdle)
-	}
-	if got := look(idleBytes, 0); got != suspectEvery {
-		t.Errorf("with traffic again the next look is in %v, want %v", got, suspectEvery)
-	}
+	during(0, time.Minute)
 	carried = dataplane.Traffic{}
-	if got := look(0, 0); got != suspectEvery || h.idle != 0 {
-		t.Errorf("with a new peer the next look is in %v, want %v", got, suspectEvery)
+	if got := during(0, 200*time.Millisecond); got != suspectEvery {
+		t.Errorf("with another peer the next look is in %v, want %v", got, suspectEvery)
 	}
 }
 

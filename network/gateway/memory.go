@@ -46,7 +46,7 @@ func (g *gateway) returnMemory(ctx context.Context) error {
 		if calm >= calmFor && allocated[0].Value.Uint64()-returned >= garbage {
 			debug.FreeOSMemory() // pools let go of what two collections in a row find unused
 			debug.FreeOSMemory()
-			returned = allocated[0].Value.Uint64()
+			returned, calm = allocated[0].Value.Uint64(), 0
 		}
 	}
 	return nil

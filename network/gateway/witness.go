@@ -44,7 +44,7 @@ const (
 	knockLook = time.Second
 	// measureFirst is how long after the first answer the MTU is tried, which the peering need not
 	// wait for; measureAgain is between two times that it fits, measureBad when it does not. measureLook
-	// is between two looks whether one of the two gateways has another MTU since.
+	// is between two questions to the kernel for our own.
 	measureFirst, measureAgain, measureBad, measureLook = time.Second, time.Minute, 10 * time.Second, 5 * time.Second
 	// measureTries is how often each size is tried, so that a packet lost now and then says nothing.
 	measureTries = 3
@@ -193,18 +193,19 @@ func tellAll(network, _ string, c syscall.RawConn) error {
 func (g *gateway) measure(ctx context.Context, w *witness) {
 	var next time.Time
 	var last plan.Fit
-	for wait := measureFirst; ctx.Err() == nil; pause(ctx, wait) {
-		wait = measureFirst
-		mtu := 0
-		g.With(func(d *dataplane.Dataplane) { mtu = d.MTU(api.TunnelInterface(0)) })
-		g.pinger.mtu.Store(int64(mtu))
+	mtu, asked := 0, time.Time{}
+	for ; ctx.Err() == nil; pause(ctx, measureFirst) {
 		h, now := g.pinger.Health(), time.Now()
+		if mtu == 0 || now.Sub(asked) >= measureLook {
+			g.With(func(d *dataplane.Dataplane) { mtu = d.MTU(api.TunnelInterface(0)) })
+			g.pinger.mtu.Store(int64(mtu))
+			asked = now
+		}
 		if mtu == 0 || !g.leads.Load() || h.Answered.IsZero() || h.Late(now) {
 			next = time.Time{}
 			continue
 		}
 		if now.Before(next) && mtu == last.MTU && int(g.pinger.told.Load()) == last.Peer {
-			wait = measureLook
 			continue
 		}
 		fit, ok := g.fit(ctx, mtu)
