@@ -362,7 +362,8 @@ func TestPeersCannot(t *testing.T) {
 	cidrs := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
 	p.create(t, dialer, cidrs)
 	// Rights and policies are in force a moment after they were made; until then nothing can be told, and that
-	// there is no right yet is no word of a policy.
+	// there is no right yet is no word of a policy. Nothing tried here may stay: the same change made once more is none,
+	// and no policy refuses it.
 	for says, try := range map[string]func() error{
 		"only make copies": func() error {
 			return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll)
@@ -370,15 +371,20 @@ func TestPeersCannot(t *testing.T) {
 		"only make copies;": func() error {
 			return account.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll)
 		},
-		"spec.tenantCondition":          func() error { return peering.Update(t.Context(), active(tenant), client.DryRunAll) },
-		"only change spec.endpoint":     func() error { return merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`) },
+		"spec.tenantCondition": func() error { return peering.Update(t.Context(), active(tenant), client.DryRunAll) },
+		"only change spec.endpoint": func() error {
+			return merge(t, rome, dialer, `{"spec": {"mtu": 1400}}`, client.DryRunAll)
+		},
 		"have this cluster sign for it": func() error { return peering.Create(t.Context(), secret(api.LabelSignedNonce, nil), client.DryRunAll) },
 		"only set up its own network":   func() error { return peering.Create(t.Context(), gatewayOf("oslo"), client.DryRunAll) },
 		"only write its own lease": func() error {
 			return p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll)
 		},
 	} {
-		p.until(t, "the policies are in force: "+says, func() bool { return strings.Contains(fmt.Sprint(try()), says) })
+		p.until(t, "the policies are in force: "+says, func() (bool, any) {
+			err := try()
+			return strings.Contains(fmt.Sprint(err), says), err
+		})
 	}
 	for object, patch := range map[client.Object]string{
 		dialer: `{"spec": {"endpoint": {"addresses": ["172.31.10.11"], "port": 30742}}, "metadata": {"annotations": {"networking.liqo.io/followed": "{}"}}}`,
@@ -455,8 +461,9 @@ func TestPeersCannot(t *testing.T) {
 		if err := p.Status().Patch(t.Context(), tenant, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
-		p.until(t, fmt.Sprintf("%d copies are seen", number), func() bool {
-			return seen(fmt.Sprint(rome.Create(t.Context(), copied("one-more", asIs), client.DryRunAll)))
+		p.until(t, fmt.Sprintf("%d copies are seen", number), func() (bool, any) {
+			err := rome.Create(t.Context(), copied("one-more", asIs), client.DryRunAll)
+			return seen(fmt.Sprint(err)), err
 		})
 	}
 	copies(250, func(refusal string) bool { return strings.Contains(refusal, "takes 250 copied objects") })
@@ -615,8 +622,8 @@ func gatewayOf(peer string) *netv1beta1.GatewayServer {
 }
 
 // merge patches a copy of an object.
-func merge(t *testing.T, c client.Client, object client.Object, patch string) error {
-	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+func merge(t *testing.T, c client.Client, object client.Object, patch string, options ...client.PatchOption) error {
+	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), options...)
 }
 
 // active is a Tenant that is served again.
@@ -626,11 +633,16 @@ func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
 	return out
 }
 
-func (p provider) until(t *testing.T, claim string, holds func() bool) {
+// until waits for what a claim says; what was seen last explains why it did not come.
+func (p provider) until(t *testing.T, claim string, look func() (holds bool, seen any)) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		holds, seen := look()
+		if holds {
+			return
+		}
 		if time.Now().After(deadline) {
-			t.Fatal(claim)
+			t.Fatalf("%s; last seen: %v", claim, seen)
 		}
 	}
 }
