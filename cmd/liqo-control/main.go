@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/deploy/cleanup"
+	"github.com/liqo-go/liqo/internal/threads"
 )
 
 func main() {
@@ -24,6 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(log.IntoContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go returnMemory(ctx, calmCheck)
+	go threads.Keep(ctx)
 	if err := root().ExecuteContext(ctx); err != nil {
 		logger.Error(err, "stopped")
 		os.Exit(1)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/internal/echo"
+	"github.com/liqo-go/liqo/internal/threads"
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/peering/proxy"
@@ -27,6 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	go threads.Keep(ctx)
 	if err := root().ExecuteContext(ctx); err != nil {
 		klog.Background().Error(err, "stopped")
 		os.Exit(1)
