@@ -13,11 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer r.events.Shutdown()
+	defer r.events.shutdown()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -116,7 +113,7 @@ type runner struct {
 	shared *shared // of what the provider's virtual nodes have in common
 	viewer *viewer
 	pods   cache.Cache // the pods of the virtual node
-	events record.EventBroadcaster
+	events recorders
 }
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
@@ -143,11 +140,14 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client of the home cluster: %w", err)
 	}
+	if r.events, err = newRecorders(ctx, home); err != nil {
+		return nil, err
+	}
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.recordEvents(ctx, clients, s), metrics: m}
+	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.events.of(s), metrics: m}
 	c.Kinds = podKinds(o, home, r.pods)
 	if r.own, err = New(c); err != nil {
 		return nil, err
@@ -208,17 +208,4 @@ func podsOf(home *Cluster, node string) (cache.Cache, error) {
 		return nil, fmt.Errorf("make cache of the pods of node %s: %w", node, err)
 	}
 	return c, nil
-}
-
-// recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
-// Nearly all is said once; of 4096 objects, as by default, it took 1.5 kB of each.
-const recentEvents = 256
-
-// recordEvents starts to write events at home and gives their writers by source.
-func (r *runner) recordEvents(ctx context.Context, home kubernetes.Interface, s *runtime.Scheme) func(string) EventFunc {
-	r.events = record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: recentEvents}))
-	r.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: home.CoreV1().Events("")})
-	return func(source string) EventFunc {
-		return r.events.NewRecorder(s, corev1.EventSource{Component: source}).Event
-	}
 }

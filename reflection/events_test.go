@@ -1,0 +1,84 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// TestNewsWait: what went well is told at a rate that leaves room for work, and what went wrong at once.
+func TestNewsWait(t *testing.T) {
+	const held = 5 // of the news
+	written, release := make(chan string), make(chan struct{})
+	news := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		event, _, failed := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err != nil || failed != nil {
+			t.Error(err, failed)
+			return
+		}
+		level := event.(*corev1.Event).Type
+		if level == corev1.EventTypeNormal {
+			if news++; news == held { // they come one after the other
+				<-release
+			}
+		}
+		written <- level
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"kind": "Event", "apiVersion": "v1"}`)
+	}))
+	defer server.Close()
+	r, err := newRecorders(t.Context(), &Cluster{config: &rest.Config{Host: server.URL, QPS: -1}, http: http.DefaultClient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := r.of(scheme.Scheme)("liqo-test-reflection")
+	config := func(name string) runtime.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	}
+	next := func() string {
+		t.Helper()
+		select {
+		case level := <-written:
+			return level
+		case <-time.After(time.Minute):
+			t.Fatal("no event is written")
+			return ""
+		}
+	}
+	began := time.Now()
+	const all = newsBurst + newsRate // takes a second
+	for i := range all {
+		tell(config(fmt.Sprint("well-", i)), corev1.EventTypeNormal, "Told", "well")
+	}
+	for range held - 1 {
+		if level := next(); level != corev1.EventTypeNormal {
+			t.Fatalf("%s, though nothing went wrong", level)
+		}
+	}
+	tell(config("ill"), corev1.EventTypeWarning, "Told", "ill")
+	if level := next(); level != corev1.EventTypeWarning {
+		t.Errorf("a warning waits for what is %s", level)
+	}
+	close(release)
+	for range all - held + 1 {
+		next()
+	}
+	if took := time.Since(began); took < 900*time.Millisecond {
+		t.Errorf("%d events of success are written within %s", all, took)
+	}
+	r.shutdown()
+}
