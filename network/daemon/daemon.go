@@ -71,9 +71,11 @@ type Daemon struct {
 	// looks has a message when a look is asked for, told when the kernel told of a change of what is ours.
 	looks, told chan struct{}
 
-	mu      sync.Mutex // guards plane and desired
+	mu      sync.Mutex // guards plane, desired and last
 	plane   *dataplane.Dataplane
 	desired plan.State
+	// last is what the kernel was found to be at the last look; nil = a look failed, or there was none.
+	last    *plan.State
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
@@ -216,33 +218,51 @@ func (d *Daemon) complete() bool {
 	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
-// settle changes the kernel until it is as wanted.
+// settle changes the kernel until it is as wanted. What is wanted anew is changed before the kernel is read:
+// that takes longer the more peers there are, and tells of what others did.
 func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.desired = want
+	last := d.last
+	d.last = nil
+	if last != nil {
+		if changes := plan.Diff(*last, want); !changes.Empty() {
+			if err := d.change(ctx, changes); err != nil {
+				klog.FromContext(ctx).V(1).Info("The network is not as it was left, and is read again", "reason", err)
+			}
+		}
+	}
 	var changes plan.Changes
 	for range passes {
 		have, err := d.plane.Observe(ctx, devices(want)...)
 		if err != nil {
 			return err
 		}
-		changes = plan.Diff(have, want)
-		if changes.Empty() {
+		if changes = plan.Diff(have, want); changes.Empty() {
+			d.last = &have
 			return nil
 		}
-		klog.FromContext(ctx).Info("Changing the network", "changes", changes.String())
-		d.counts.changes.Add(1)
-		if err := d.plane.Apply(ctx, changes); err != nil {
+		if err := d.change(ctx, changes); err != nil {
 			return err
-		}
-		pause(ctx, echo)
-		select {
-		case <-d.told: // the next pass sees it
-		default:
 		}
 	}
 	return fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
+}
+
+// change makes changes, and waits until the kernel has told of them: the next look at it sees them.
+func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
+	klog.FromContext(ctx).Info("Changing the network", "changes", c.String())
+	d.counts.changes.Add(1)
+	if err := d.plane.Apply(ctx, c); err != nil {
+		return err
+	}
+	pause(ctx, echo)
+	select {
+	case <-d.told:
+	default:
+	}
+	return nil
 }
 
 // devices are those whose settings matter.

@@ -65,29 +65,32 @@ func (d *Dataplane) deleteNeighbor(old, _ *plan.Neighbor) error {
 	return gone(d.netlink.NeighDel(n))
 }
 
-// routes reads our routing table and those of users.
+// routes reads our routing table and those of users, one by one: there may be one of each pod.
 func (d *Dataplane) routes() ([]plan.Route, error) {
-	names := map[int]string{}
 	var out []plan.Route
+	var links []int // of each
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		// Without a table the kernel tells the routes of all, as it does with one: the library picks.
-		found, err := d.netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		err := d.netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			if isOurs(r.Table) {
+				out, links = append(out, routeFound(r, family)), append(links, r.LinkIndex)
+			}
+			return true
+		})
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range found {
-			if !isOurs(r.Table) {
-				continue
+	}
+	names := map[int]string{}
+	for i, link := range links {
+		if _, ok := names[link]; !ok {
+			l, err := d.netlink.LinkByIndex(link)
+			if err != nil {
+				return nil, err
 			}
-			if _, ok := names[r.LinkIndex]; !ok {
-				l, err := d.netlink.LinkByIndex(r.LinkIndex)
-				if err != nil {
-					return nil, err
-				}
-				names[r.LinkIndex] = l.Attrs().Name
-			}
-			out = append(out, routeFound(r, family, names[r.LinkIndex]))
+			names[link] = l.Attrs().Name
 		}
+		out[i].Device = names[link]
 	}
 	return out, nil
 }
@@ -95,9 +98,9 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 // isOurs tells whether a routing table is ours or a user's.
 func isOurs(table int) bool { return plan.IsOwnTable(table) || plan.IsUserTable(table) }
 
-// routeFound is a route as a plan says it.
-func routeFound(r netlink.Route, family int, device string) plan.Route {
-	out := plan.Route{Device: device, To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU}
+// routeFound is a route as a plan says it, but for its device.
+func routeFound(r netlink.Route, family int) plan.Route {
+	out := plan.Route{To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU}
 	if r.Dst == nil {
 		out.To = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if family == unix.AF_INET6 {

@@ -35,6 +35,7 @@ type end[In any] struct {
 	in    In
 	plan  func(In) plan.State
 	key   wgtypes.Key // of a gateway
+	last  plan.State  // what reach found
 }
 
 func open[In any](t testing.TB, s *space.Space, decide func(In) plan.State) end[In] {

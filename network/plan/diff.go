@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -145,6 +146,9 @@ func settledTunnels(have, want []Tunnel) []Tunnel {
 
 // settledRoutes gives routes that leave the device to the kernel the one it chose.
 func settledRoutes(have, want []Route) []Route {
+	if !slices.ContainsFunc(want, func(r Route) bool { return r.Device == "" }) {
+		return want
+	}
 	found := keyed(have)
 	out := make([]Route, len(want))
 	for i, r := range want {

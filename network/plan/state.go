@@ -180,6 +180,12 @@ type item interface {
 // pair is the key of what has a name on a device.
 type pair [2]string
 
+// tableTo is the key of a route: there may be thousands.
+type tableTo struct {
+	table int
+	to    netip.Prefix
+}
+
 func (o Overlay) key() any  { return o.Name }
 func (t Tunnel) key() any   { return t.Name }
 func (s Setting) key() any  { return pair{s.Device, s.Name} }
@@ -187,7 +193,7 @@ func (a Address) key() any  { return a }
 func (f Forward) key() any  { return pair{f.Device, f.MAC} }
 func (n Neighbor) key() any { return Neighbor{Device: n.Device, Addr: n.Addr} }
 func (p Peer) key() any     { return pair{p.Device, p.PublicKey} }
-func (r Route) key() any    { return Route{Table: r.Table, To: r.To} }
+func (r Route) key() any    { return tableTo{r.Table, r.To} }
 func (r Rule) key() any     { return r }
 func (q Quote) key() any    { return q }
 func (t Table) key() any    { return pair{t.Family, t.Name} }
