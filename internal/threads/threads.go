@@ -23,10 +23,10 @@ const (
 	check = time.Second
 	// growAbove is the load, in cores, from which on one thread is no longer enough. Calls to the kernel count,
 	// which other threads make, too.
-	growAbove = 0.8
-	// shrinkBelow is the load, in cores, below which one thread is enough again. It is so much lower as
-	// several threads need more for the same work.
-	shrinkBelow = 0.5
+	growAbove = 0.9
+	// shrinkBelow is the load, in cores, below which one thread is enough again. Several threads need
+	// more for the same work, so this is about 0.55 of one.
+	shrinkBelow = 0.7
 )
 
 // Keep runs Go code on one thread, or on as many as Go takes by itself while there is work for them, until

@@ -16,7 +16,7 @@ import (
 
 // TestKeep lets a load come and go. Each second has its own.
 func TestKeep(t *testing.T) {
-	loads := []float64{0.1, 0.7, 0.79, 0.9, 1.8, 0.6, 0.4, 0.7, 0.9, 0.1}
+	loads := []float64{0.1, 0.8, 0.89, 0.95, 1.8, 0.75, 0.6, 0.8, 0.95, 0.1}
 	want := []bool{false, false, false, false, true, true, true, false, false, true, false, true} // at the start, after each second, at the end
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

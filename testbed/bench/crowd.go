@@ -15,7 +15,7 @@ const (
 	crowdSize   = 3000
 	quietEvery  = 5 * time.Second // from one pod of the quiet namespace to the next
 	quietPods   = 10
-	crowdSettle = 45 * time.Second // what is put off while pods start is done by then
+	crowdSettle = 2 * time.Minute // what is put off while pods start is done by then: events of success
 	steadyTime  = 60 * time.Second
 	warmPods    = 100
 	warmSettle  = 60 * time.Second // processes give memory back after half a minute of calm
