@@ -38,7 +38,7 @@ func (lostProviders) Register(mgr manager.Manager) error {
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[api.LabelType] == api.TypeVirtualNode })
 	r := &lostProviderReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	return builder.ControllerManagedBy(mgr).Named("lost-providers").WithOptions(ctl.Options()).
-		For(&corev1.Node{}, builder.WithPredicates(virtual)).Complete(r)
+		For(&corev1.Node{}, builder.WithPredicates(virtual, readyChanges)).Complete(r)
 }
 
 // readyChanges leaves of the updates of nodes those after which a pod may be lost.
@@ -56,7 +56,7 @@ type lostProviderReconciler struct {
 const lostCheck = 10 * time.Second
 
 // Reconcile labels the offloaded pods of one virtual node. The cache holds no such labels of users' pods;
-// virtual nodes change rarely.
+// virtual nodes become ready, and cease to be, rarely.
 func (r *lostProviderReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Node{})
 	if err != nil || node == nil {
