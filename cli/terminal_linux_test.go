@@ -54,7 +54,7 @@ func TestTerminal(t *testing.T) {
 		text, _ := io.ReadAll(screen) // it ends with an error when the user leaves
 		shown <- string(text)
 	}()
-	args := []string{"liqoctl", "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "8s", "--kubeconfig", s.dir + "/rome"}
+	args := []string{"liqoctl", "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "15s", "--kubeconfig", s.dir + "/rome"}
 	if code := cli.Run(t.Context(), args, genericiooptions.IOStreams{In: user, Out: user, ErrOut: user}); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}

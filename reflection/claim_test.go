@@ -4,6 +4,7 @@
 package reflection_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -40,11 +41,14 @@ func claim(name, volume string) *corev1.PersistentVolumeClaim {
 // unused plays the controller that knows that no pod uses a claim any more.
 func (w *world) unused(c client.Client, namespace, name string) {
 	w.Helper()
-	var claim corev1.PersistentVolumeClaim
-	w.must("read claim", c.Get(w.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &claim))
-	patch := client.MergeFrom(claim.DeepCopy())
-	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == inUse })
-	w.must("end the protection of a claim", c.Patch(w.Context(), &claim, patch))
+	w.eventually("end the protection of a claim", func(ctx context.Context) error {
+		var claim corev1.PersistentVolumeClaim
+		if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &claim); err != nil {
+			return err
+		}
+		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == inUse })
+		return c.Update(ctx, &claim) // the reflection takes its own finalizer away meanwhile
+	})
 }
 
 // aVolumeIsAtTheProvider: it is given back when the claim at home is deleted, no pod uses it, and

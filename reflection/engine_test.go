@@ -698,6 +698,7 @@ func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	before := role.DeepCopy()
 	role.Rules[3].Verbs = []string{"create", "delete", "get", "list", "watch"}
 	w.must("take the right to change ShadowPods", w.remote.Update(t.Context(), &role))
+	w.granted(false, authorizationv1.ResourceAttributes{Verb: "patch", Group: offv1beta1.GroupVersion.Group, Resource: "shadowpods"})
 	home.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100")
 	w.must("resize", w.home.SubResource("resize").Update(t.Context(), &home))
 	says(`Infeasible: shadowpods.offloading.liqo.io "sized" is forbidden`, 1)

@@ -53,7 +53,7 @@ func TestCleanup(t *testing.T) {
 		}
 	}
 
-	if _, err := run(t, 10*time.Second); err == nil || !strings.Contains(err.Error(), "default/offloading") {
+	if _, err := run(t, 20*time.Second); err == nil || !strings.Contains(err.Error(), "default/offloading") {
 		t.Fatalf("with an offloaded namespace: %v", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(network), network); err != nil || network.DeletionTimestamp != nil {

@@ -118,6 +118,8 @@ func apiServerArgs(dir string, etcd, port int) []string {
 	return []string{
 		"--etcd-servers=http://" + loopback(etcd),
 		"--bind-address=127.0.0.1",
+		// What it tells of itself must not be the machine's own address: it may lie in a range tests give out.
+		"--advertise-address=192.0.2.1",
 		"--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + filepath.Join(dir, serverCertFile),
 		"--tls-private-key-file=" + filepath.Join(dir, serverKeyFile),

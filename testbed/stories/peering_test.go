@@ -35,9 +35,14 @@ const (
 	stranger   = "Unknown: ; ; ; "
 )
 
-// sumsUp expects that the ForeignCluster of a peer is right promptly.
+// sumsUp expects that the ForeignCluster of a peer is right promptly. What a peer gives stands once the kubelet
+// of Kubernetes has seen that the virtual one is ready, which is later than the Node is.
 func (c cluster) sumsUp(t *testing.T, peer, want string) {
 	t.Helper()
+	if !strings.HasPrefix(want, "Consumer:") && want != stranger {
+		c.kubectl(t, "wait", "deployments", "-A", "-l", "offloading.liqo.io/component=virtual-kubelet,liqo.io/remote-cluster-id="+peer,
+			"--for=condition=Available", "--timeout=60s")
+	}
 	began := time.Now()
 	within(t, promptly, c.name+" sums up "+peer+" as "+want, func() (string, bool) {
 		got, err := c.ask("get", "foreignclusters", peer, "-o", "jsonpath="+summary)
