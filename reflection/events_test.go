@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +41,9 @@ func TestNewsWait(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"kind": "Event", "apiVersion": "v1"}`)
 	}))
-	defer server.Close()
+	defer server.Close() // waits for its requests
+	goOn := sync.OnceFunc(func() { close(release) })
+	defer goOn()
 	r, err := newRecorders(t.Context(), &Cluster{config: &rest.Config{Host: server.URL, QPS: -1}, http: http.DefaultClient})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +76,7 @@ func TestNewsWait(t *testing.T) {
 	if level := next(); level != corev1.EventTypeWarning {
 		t.Errorf("a warning waits for what is %s", level)
 	}
-	close(release)
+	goOn()
 	for range all - held + 1 {
 		next()
 	}

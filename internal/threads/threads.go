@@ -13,6 +13,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -33,7 +34,46 @@ const (
 // ctx ends. It does nothing where the variable GOMAXPROCS has decided.
 func Keep(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		keep(ctx, cpuTime, use)
+		keep(ctx, cpuTime, shared.busy)
+	}
+}
+
+// Blocking runs f, which starts a program and waits for it. On one thread all other work of the process would
+// wait until then, or for 10 to 20 ms until Go notices, so f gets several.
+func Blocking(f func()) {
+	shared.block(1)
+	defer shared.block(-1)
+	f()
+}
+
+// decision is whether there are several threads, or one.
+type decision struct {
+	use func(several bool)
+
+	mu sync.Mutex
+	// kept says that Keep decides, and several what it decided; blocked is how many calls of Blocking run.
+	kept, several bool
+	blocked       int
+}
+
+var shared = decision{use: use}
+
+// busy is told by Keep.
+func (d *decision) busy(several bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kept, d.several = true, several
+	d.use(several || d.blocked > 0)
+}
+
+// block counts calls that run. To change the number of threads stops all of them for a moment, so that is not
+// done without need.
+func (d *decision) block(more int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.blocked
+	if d.blocked += more; d.kept && !d.several && (before == 0) != (d.blocked == 0) {
+		d.use(d.blocked > 0)
 	}
 }
 

@@ -39,7 +39,47 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// TestBlocking: calls that block have several threads as long as one of them runs, unless there are several anyway.
+func TestBlocking(t *testing.T) {
+	var got []bool
+	d := decision{use: func(several bool) { got = append(got, several) }}
+	for _, c := range []struct {
+		name string
+		do   func()
+		want []bool
+	}{
+		{"nobody decides", func() { d.block(1); d.block(-1) }, nil},
+		{"one thread is enough", func() { d.busy(false) }, []bool{false}},
+		{"two calls", func() { d.block(1); d.block(1); d.block(-1); d.block(-1) }, []bool{true, false}},
+		{"calm comes during a call", func() { d.busy(true); d.block(1); d.busy(false) }, []bool{true, true}},
+		{"and then it ends", func() { d.block(-1) }, []bool{false}},
+		{"a call under load", func() { d.busy(true); d.block(1); d.block(-1) }, []bool{true}},
+	} {
+		got = nil
+		if c.do(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: several threads: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestBlockingLetsOthersRun: a program that is started and waited for keeps no other goroutine from its turn.
+func TestBlockingLetsOthersRun(t *testing.T) {
+	defer shared.busy(true)
+	shared.busy(true)
+	all := runtime.GOMAXPROCS(0)
+	shared.busy(false)
+	Blocking(func() {
+		if n := runtime.GOMAXPROCS(0); n != all {
+			t.Errorf("%d threads, want %d", n, all)
+		}
+	})
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d threads afterwards, want one", n)
+	}
+}
+
 func TestUse(t *testing.T) {
+	use(true) // the variable GOMAXPROCS, and the flag -cpu of tests, may have decided otherwise
 	all := runtime.GOMAXPROCS(0)
 	use(false)
 	if n := runtime.GOMAXPROCS(0); n != 1 {
@@ -53,12 +93,14 @@ func TestUse(t *testing.T) {
 
 // TestKeepLeavesDecisions of whoever wrote the Deployment alone.
 func TestKeepLeavesDecisions(t *testing.T) {
+	use(true)
+	all := runtime.GOMAXPROCS(0)
 	t.Setenv("GOMAXPROCS", "3")
-	done := make(chan struct{})
-	go func() { Keep(t.Context()); close(done) }()
-	<-done // it has nothing to do
-	if n := runtime.GOMAXPROCS(0); n == 1 && runtime.NumCPU() > 1 {
-		t.Error("one thread, though a variable decides")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	Keep(ctx) // has nothing to do, and returns at once
+	if ctx.Err() != nil || runtime.GOMAXPROCS(0) != all {
+		t.Errorf("%d threads, want %d as before: a variable decides", runtime.GOMAXPROCS(0), all)
 	}
 }
 

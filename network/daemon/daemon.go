@@ -145,10 +145,18 @@ func notify(c chan struct{}) {
 	}
 }
 
-// With lends the data plane.
+// With lends the data plane, to ask it.
 func (d *Daemon) With(f func(*dataplane.Dataplane)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	f(d.plane)
+}
+
+// Change lends the data plane, to change what the next look puts in order: it reads the kernel first.
+func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = nil
 	f(d.plane)
 }
 

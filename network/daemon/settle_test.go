@@ -6,6 +6,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -31,6 +32,7 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 	}
 	t.Cleanup(plane.Close)
 	d := New(Role{Name: "fabric"}, plane)
+	var users []plan.Content
 	settle := func(peers ...string) {
 		t.Helper()
 		in := plan.NodeStateInput{
@@ -43,7 +45,7 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 				CIDRs: []netip.Prefix{netip.MustParsePrefix(cidr)},
 			})
 		}
-		want := plan.NodeState(in)
+		want := plan.NodeState(in).With(users)
 		var have plan.State
 		s.Do(func() {
 			if err = d.settle(t.Context(), want); err == nil {
@@ -76,6 +78,24 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.50.0.0/16")
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.40.0.0/16")
 	}
+	users = []plan.Content{{Rules: []plan.Rule{{Priority: 70, Table: plan.UserTables, From: netip.MustParsePrefix("10.72.0.0/16")}}}}
+	add := fmt.Sprint("rule add priority 70 from 10.72.0.0/16 table ", plan.UserTables)
+	s.IP(add)
+	settle("10.20.0.0/16")
+	if refused := plane.Refused(users[0]); refused != nil {
+		t.Errorf("a user's rule that stands already: %s", refused)
+	}
+	wanted := users
+	users = nil
+	settle("10.20.0.0/16")
+	before = made()
+	d.Change(func(*dataplane.Dataplane) { s.IP(add) })
+	users = wanted
+	settle("10.20.0.0/16")
+	if n := made() - before; n != 0 {
+		t.Errorf("what this process changed itself was changed %d times more", n)
+	}
+	users = nil
 	settle()
 	if diff := cmp.Diff("", s.IP("route show table all 10.0.0.0/8 table 6091")); diff != "" {
 		t.Errorf("left: %s", diff)

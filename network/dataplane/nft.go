@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/liqo-go/liqo/internal/threads"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -150,7 +151,9 @@ func nft(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "nft", args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	var err error
+	threads.Blocking(func() { err = cmd.Run() }) // packets of the userspace WireGuard go on meanwhile
+	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.String(), nil

@@ -6,6 +6,7 @@
 package dataplane
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 
@@ -261,6 +262,9 @@ func icmp(family int) int {
 
 func (d *Dataplane) writeRule(_, new *plan.Rule) error {
 	err := d.netlink.RuleAdd(rule(new))
+	if errors.Is(err, unix.EEXIST) { // somebody made it since the kernel was read
+		err = nil
+	}
 	if plan.IsUserTable(new.Table) {
 		d.refusedRules.note(*new, err)
 		return nil

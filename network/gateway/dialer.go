@@ -271,7 +271,7 @@ func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
 	key, _ := g.peer.Load().(string)
 	at := g.dialer.endpoint()
 	var err error
-	g.With(func(plane *dataplane.Dataplane) {
+	g.Change(func(plane *dataplane.Dataplane) {
 		for n, device := range g.devices() {
 			if n > 0 {
 				at, from = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1])), 0

@@ -133,7 +133,7 @@ func (g *gateway) fetch(ctx context.Context) {
 func (g *gateway) forget(ctx context.Context) {
 	key, _ := g.peer.Load().(string)
 	var err error
-	g.With(func(d *dataplane.Dataplane) {
+	g.Change(func(d *dataplane.Dataplane) {
 		for _, device := range g.devices() {
 			if key != "" {
 				err = errors.Join(err, d.Redial(device, key))
