@@ -90,7 +90,7 @@ func (r *lostProviderReconciler) label(ctx context.Context, pod *metav1.PartialO
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelRemoteUnavailable, api.True)
 	}
 	err := r.client.Patch(ctx, pod, client.MergeFrom(before))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {

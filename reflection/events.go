@@ -65,7 +65,7 @@ func (r recorders) of(s *runtime.Scheme) func(source string) EventFunc {
 		from := corev1.EventSource{Component: source}
 		news, warnings := r.news.NewRecorder(s, from), r.warnings.NewRecorder(s, from)
 		return func(object runtime.Object, level, reason, message string) {
-			if level == corev1.EventTypeNormal {
+			if level == corev1.EventTypeNormal && reason != reasonDisabled { // which explains what a user misses
 				news.Event(object, level, reason, message)
 			} else {
 				warnings.Event(object, level, reason, message)
