@@ -10,9 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
@@ -28,13 +29,13 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
-// network grants CIDRs. It has one worker and reads all grants from the API server, so the grant
-// before is always seen.
+// network grants CIDRs.
 func (o Options) network() ctl.Registrar {
+	made := grants{given: map[types.UID]string{}}
 	return ctl.Controller[*ipamv1alpha1.Network, plan.NetworkInput]{
 		Name: "network",
 		Watches: []ctl.Watch{
-			{Kind: &ipamv1alpha1.Network{}, Map: networksWithoutGrant},
+			{Kind: &ipamv1alpha1.Network{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}, withoutGrant)},
 			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherAddresses},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
@@ -43,22 +44,75 @@ func (o Options) network() ctl.Registrar {
 				return in, err
 			}
 			var networks ipamv1alpha1.NetworkList
-			if err := list(ctx, r.Live, &networks); err != nil {
+			of := func(i int) (types.UID, *string) { return networks.Items[i].UID, &networks.Items[i].Status.CIDR }
+			if err := made.list(ctx, r, root, &root.Status.CIDR, &networks, of); err != nil {
 				return in, err
 			}
 			in.Networks = networks.Items
-			for i := range in.Networks {
-				if in.Networks[i].UID == root.UID {
-					in.Root = &in.Networks[i]
-				}
-			}
 			servers, err := apiServerAddresses(ctx, r.Live)
 			in.Nodes = append(in.Nodes, servers...)
 			return in, err
 		},
-		Plan: plan.Network,
+		Plan: func(in plan.NetworkInput) ctl.Plan {
+			p := plan.Network(in)
+			if granted, ok := p.Status.(*ipamv1alpha1.Network); ok {
+				made.note(in.Root, granted.Status.CIDR)
+			}
+			return p
+		},
 	}
 }
+
+// grants are those of one kind that this process made and the cache may not show yet. One worker makes them, so
+// with these it knows all. It would have to ask the API server each time otherwise, whose answer grows with the
+// grants: there may be thousands.
+type grants struct {
+	given map[types.UID]string
+	// caughtUp tells that the cache shows all that was granted before this process did.
+	caughtUp bool
+}
+
+// list reads all objects of the kind with what they were granted, and what root was. of gives an object's UID and
+// grant; objects are copies, but for what is behind pointers.
+func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, granted *string, into client.ObjectList, of func(i int) (types.UID, *string)) error {
+	if _, again := g.given[root.GetUID()]; again { // it may not have been written
+		delete(g.given, root.GetUID())
+		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
+			return err
+		}
+	}
+	if err := list(ctx, r, into, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	late, shown := map[types.UID]string{}, map[types.UID]bool{}
+	for i := range meta.LenList(into) {
+		uid, grant := of(i)
+		if given, ours := g.given[uid]; ours && *grant == "" {
+			late[uid], *grant = given, given
+		}
+		if !g.caughtUp {
+			shown[uid] = *grant != ""
+		}
+	}
+	g.given = late
+	if g.caughtUp {
+		return nil
+	}
+	if err := list(ctx, r.Live, into); err != nil {
+		return err
+	}
+	g.caughtUp = true
+	for i := range meta.LenList(into) {
+		uid, grant := of(i)
+		if g.caughtUp = g.caughtUp && (*grant == "" || shown[uid]); uid == root.GetUID() {
+			*granted = *grant
+		}
+	}
+	return nil
+}
+
+// note remembers a grant that is about to be written.
+func (g *grants) note(root client.Object, grant string) { g.given[root.GetUID()] = grant }
 
 // otherAddresses tells whether a node has other addresses than before.
 func otherAddresses(before, after client.Object) bool {
@@ -92,19 +146,26 @@ func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Add
 	return addrs, nil
 }
 
-// networksWithoutGrant are those a change of another Network may help.
-func networksWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-	var networks ipamv1alpha1.NetworkList
-	if err := list(ctx, r, &networks, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "find Networks without a grant")
-	}
-	var requests []reconcile.Request
-	for i := range networks.Items {
-		if networks.Items[i].Status.CIDR == "" {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&networks.Items[i])})
+// fieldGrant is an index of what waits for a grant; withoutGrant finds that.
+const fieldGrant = "status.grant"
+
+var withoutGrant = client.MatchingFields{fieldGrant: "missing"}
+
+func byGrant(kind client.Object, granted func(client.Object) bool) ctl.Registrar {
+	return ctl.Index{Kind: kind, Field: fieldGrant, Of: func(obj client.Object) string {
+		if granted(obj) {
+			return ""
 		}
-	}
-	return requests
+		return withoutGrant[fieldGrant]
+	}}
+}
+
+func networksByGrant() ctl.Registrar {
+	return byGrant(&ipamv1alpha1.Network{}, func(obj client.Object) bool { return obj.(*ipamv1alpha1.Network).Status.CIDR != "" })
+}
+
+func ipsByGrant() ctl.Registrar {
+	return byGrant(&ipamv1alpha1.IP{}, func(obj client.Object) bool { return obj.(*ipamv1alpha1.IP).Status.IP != "" })
 }
 
 // nodeAddresses are all addresses of the cluster's own nodes.
@@ -135,12 +196,15 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Addr, error) {
 
 // ip grants single addresses, like network does CIDRs.
 func (o Options) ip() ctl.Registrar {
+	made := grants{given: map[types.UID]string{}}
+	waiting := ctl.All(&ipamv1alpha1.IPList{}, withoutGrant)
 	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
-		Name: "ip",
-		Owns: []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Name:     "ip",
+		Numerous: plan.OfPod,
+		Owns:     []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
 		Watches: []ctl.Watch{
-			{Kind: &ipamv1alpha1.Network{}, Map: ipsWithoutGrant},
-			{Kind: &ipamv1alpha1.IP{}, Map: ipsWithoutGrant, Concerns: never}, // one that goes makes room
+			{Kind: &ipamv1alpha1.Network{}, Map: waiting},
+			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Concerns: never}, // one that goes makes room
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
@@ -153,38 +217,25 @@ func (o Options) ip() ctl.Registrar {
 				return in, nil
 			}
 			var ips ipamv1alpha1.IPList
-			if err := list(ctx, r.Live, &ips); err != nil {
+			of := func(i int) (types.UID, *string) { return ips.Items[i].UID, &ips.Items[i].Status.IP }
+			if err := made.list(ctx, r, root, &root.Status.IP, &ips, of); err != nil {
 				return in, err
 			}
 			in.IPs = ips.Items
-			for i := range in.IPs {
-				if in.IPs[i].UID == root.UID {
-					in.Root.Status = in.IPs[i].Status
-				}
-			}
 			return in, nil
 		},
-		Plan: plan.IP,
+		Plan: func(in plan.IPInput) ctl.Plan {
+			p := plan.IP(in)
+			if granted, ok := p.Status.(*ipamv1alpha1.IP); ok {
+				made.note(in.Root, granted.Status.IP)
+			}
+			return p
+		},
 	}
 }
 
 // never: no update concerns anybody.
 func never(client.Object, client.Object) bool { return false }
-
-// ipsWithoutGrant are those a change of a Network or the end of an IP may help.
-func ipsWithoutGrant(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-	var ips ipamv1alpha1.IPList
-	if err := list(ctx, r, &ips, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "find IPs without a grant")
-	}
-	var requests []reconcile.Request
-	for i := range ips.Items {
-		if ips.Items[i].Status.IP == "" {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ips.Items[i])})
-		}
-	}
-	return requests
-}
 
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete

@@ -6,10 +6,16 @@ package network_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -202,4 +208,46 @@ func TestPeersWhereWeAre(t *testing.T) {
 	must(t, c.Delete(t.Context(), objects[2]))
 	create(t, c, parsed(t, nodes)[2])
 	of("early", "", "10.31.0.0/16")
+}
+
+// TestManyIPs: a hundred IPs that come at once get an address each, and what that costs does not grow with them.
+func TestManyIPs(t *testing.T) {
+	c := startControllers(t, "rome")
+	const all = 100
+	create(t, c, parsed(t, "{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: large, namespace: default}, spec: {cidr: 10.98.0.0/24}}")[0])
+	for i := range all {
+		ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("ip-", i)}}
+		ip.Spec = ipamv1alpha1.IPSpec{IP: "192.0.2.1", NetworkRef: &corev1.ObjectReference{Name: "large"}}
+		must(t, c.Create(t.Context(), ip))
+	}
+	eventually(t, func() error {
+		var ips ipamv1alpha1.IPList
+		if err := c.List(t.Context(), &ips, client.InNamespace("default")); err != nil {
+			return err
+		}
+		holders := map[string]string{}
+		for _, ip := range ips.Items {
+			if other := holders[ip.Status.IP]; other != "" && ip.Status.IP != "" {
+				t.Fatalf("%s and %s have the same address %s", ip.Name, other, ip.Status.IP)
+			}
+			holders[ip.Status.IP] = ip.Name
+		}
+		delete(holders, "")
+		return equal(all, len(holders))
+	})
+	http, err := rest.HTTPClientFor(c.Config)
+	must(t, err)
+	answer, err := http.Get(c.Config.Host + "/metrics")
+	must(t, err)
+	defer answer.Body.Close()
+	metrics, err := io.ReadAll(answer.Body)
+	must(t, err)
+	lists := regexp.MustCompile(`apiserver_request_total\{.*resource="ips",scope="cluster".*verb="LIST".*\} (\d+)`).FindSubmatch(metrics)
+	if lists == nil {
+		t.Fatal("the API server does not tell how often IPs were listed")
+	}
+	// Twice at the start, for the cache and for the first grant, and again while the cache is late about the latter.
+	if n, err := strconv.Atoi(string(lists[1])); err != nil || n > all/10 {
+		t.Errorf("all IPs were listed %s times for %d of them (%v)", lists[1], all, err)
+	}
 }

@@ -59,7 +59,7 @@ func Controllers(o Options) []ctl.Registrar {
 		}
 	}
 	return []ctl.Registrar{
-		o.network(), o.ip(), o.apiServerIP(), o.configuration(),
+		networksByGrant(), ipsByGrant(), o.network(), o.ip(), o.apiServerIP(), o.configuration(),
 		o.gatewayServer(), o.gatewayClient(), o.wgGatewayServer(), o.wgGatewayClient(), o.replica(), o.secretLabel(),
 		o.connection(), podsByNode(), o.internalNode(), o.nodeAddress(), o.podIP(), o.follower(),
 	}

@@ -29,9 +29,9 @@ func (o Options) podIP() ctl.Registrar {
 		Owns:    []client.Object{&ipamv1alpha1.IP{}},
 		Watches: []ctl.Watch{{Kind: &netv1beta1.Configuration{}, Map: offloadedPods}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.PodIPInput, error) {
-			in := plan.PodIPInput{Root: root}
+			in := plan.PodIPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var configurations netv1beta1.ConfigurationList
-			if err := list(ctx, r, &configurations); err != nil {
+			if err := list(ctx, r, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 				return in, err
 			}
 			in.Configurations = configurations.Items

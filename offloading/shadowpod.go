@@ -41,7 +41,7 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 			return !ok || !same || plan.PodConcerns(from, to, time.Now())
 		},
 		Watches:  []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
-		Numerous: true,
+		Numerous: func(*offloadingv1beta1.ShadowPod) bool { return true },
 		Workers:  workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
 			return gatherShadowPod(ctx, r, root, o, quotas)

@@ -65,8 +65,9 @@ type Controller[R client.Object, In any] struct {
 	Finalizer string
 	// Quiet controllers write no conditions: another controller of the same root does.
 	Quiet bool
-	// Numerous roots are told only that they are blocked: conditions of all would cost a write each.
-	Numerous bool
+	// Numerous tells which roots are told only that they are blocked: conditions of all would cost a write
+	// each; nil means none.
+	Numerous func(root R) bool
 	// Stands tells which roots get standard conditions though those of their kind are of another type,
 	// which must have the same fields; nil means none.
 	Stands func(root R) bool

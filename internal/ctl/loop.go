@@ -404,7 +404,7 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, v.Reason, "Reconcile", "%s", v.Message)
 	}
 	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready ||
-		l.Numerous && v.State != Blocked && len(before) == 0 {
+		l.Numerous != nil && l.Numerous(root) && v.State != Blocked && len(before) == 0 {
 		return nil
 	}
 	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))

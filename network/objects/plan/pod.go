@@ -25,7 +25,12 @@ type PodIPInput struct {
 	IP *ipamv1alpha1.IP
 	// Configurations are those of all peers.
 	Configurations []netv1beta1.Configuration
+	// LiqoNamespace holds the Network the address is taken from.
+	LiqoNamespace string
 }
+
+// OfPod tells whether an IP is that of a pod.
+func OfPod(ip *ipamv1alpha1.IP) bool { return ip.Labels[api.LabelPodName] != "" }
 
 // Offloaded tells whether a pod of this cluster runs at a peer.
 func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == api.True }
@@ -45,7 +50,10 @@ func PodIP(in PodIPInput) ctl.Plan {
 	return ctl.Plan{Objects: []client.Object{&ipamv1alpha1.IP{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace,
-			Labels: map[string]string{api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace},
+			Labels: map[string]string{
+				api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
+				api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace, // as the grant fills them in
+			},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
 	}}}
