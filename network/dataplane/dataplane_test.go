@@ -459,6 +459,32 @@ func TestUsersRules(t *testing.T) {
 	}
 }
 
+// TestSpelling: rules that nft prints otherwise than they were written read as written, unless somebody changed
+// them or may have before they were read.
+func TestSpelling(t *testing.T) {
+	c := newCluster(t, space.NewInternet(t), "a", 1, "10.10.1.200")
+	ours := c.node.plan(c.node.in)
+	with := func(service string) plan.State {
+		return ours.With([]plan.Content{{Tables: []plan.Table{{Family: "inet", Name: "liqo/ns/guard",
+			Text: "table inet liqo/ns/guard {\n\tchain guard {\n\t\ttcp dport " + service + " drop\n\t}\n}\n"}}}})
+	}
+	again := func(want plan.State, changes bool) {
+		t.Helper()
+		if got := c.node.apply(t, want); got.Empty() == changes {
+			t.Errorf("changes %t, want %t\n%s", !got.Empty(), changes, got)
+		}
+	}
+	again(with("http"), true)
+	again(with("http"), false)
+	c.Node.NFT("add rule inet liqo/ns/guard guard tcp dport 22 drop")
+	again(with("http"), true)
+	again(with("http"), false)
+	again(with("https"), true)
+	c.Node.NFT("add table inet somebody") // before it is read
+	again(with("https"), true)
+	again(with("https"), false)
+}
+
 // TestPeerToPeer: pods of two peers of C reach each other through C, by IP objects. All three
 // clusters use the same addresses.
 func TestPeerToPeer(t *testing.T) {

@@ -28,6 +28,10 @@ type nftTables struct {
 	// texts is how nft printed all of them when the kernel's rules were of a generation; nil = not read yet.
 	texts      map[string]string
 	generation uint32
+	// written are the tables of which it is not known yet how nft prints them; writtenAt is the generation of
+	// the last of them. Nobody else changed any rule in between.
+	written   map[string]string
+	writtenAt uint32
 }
 
 // nftTable tells what was asked for last and how nft printed it afterwards: another version of nft
@@ -89,8 +93,19 @@ func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 	}
 	if after, err := generation(); err == nil && after == before {
 		t.texts, t.generation = texts, after
+		t.note(texts)
 	}
 	return texts, nil
+}
+
+// note keeps how nft prints what was written, unless somebody else may have changed it since.
+func (t *nftTables) note(texts map[string]string) {
+	for key, written := range t.written {
+		if listed := texts[key]; listed != "" && t.generation == t.writtenAt {
+			t.known[key] = nftTable{written, listed}
+		}
+	}
+	t.written = nil
 }
 
 // generation is a number the kernel changes whenever anybody changes rules in this namespace.
@@ -115,23 +130,35 @@ func generation() (uint32, error) {
 	return 0, errors.New("read generation of nft rules: the kernel gives none")
 }
 
-// write replaces a table in one transaction; an empty text removes it.
+// write replaces a table; an empty text removes it.
 func (t *nftTables) write(ctx context.Context, key, text string) error {
-	// "add" before "delete" makes the latter succeed also when there is no table.
-	if _, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-"); err != nil {
+	err := t.transact(key, text, func() error {
+		// "add" before "delete" makes the latter succeed also when there is no table.
+		_, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-")
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("write nft table %s: %w", key, err)
 	}
-	return t.note(ctx, key, text)
+	return nil
 }
 
-// note keeps how nft prints what was just written.
-func (t *nftTables) note(ctx context.Context, key, written string) error {
-	delete(t.known, key)
-	texts, err := t.print(ctx)
-	if listed := texts[key]; listed != "" {
-		t.known[key] = nftTable{written, listed}
+// transact writes a table in one transaction, which makes one generation. How nft prints the table is learnt when
+// it is read next: that takes some milliseconds, and what else is to be changed does not wait for it.
+func (t *nftTables) transact(key, text string, send func() error) error {
+	before, err := generation()
+	if err != nil {
+		return err
 	}
-	return err
+	if err := send(); err != nil {
+		return err
+	}
+	delete(t.known, key)
+	if t.written == nil || t.writtenAt != before {
+		t.written = map[string]string{}
+	}
+	t.written[key], t.writtenAt = text, before+1
+	return nil
 }
 
 // list prints a table without what its rules counted; empty when there is none.

@@ -6,7 +6,6 @@
 package dataplane
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -60,7 +59,7 @@ func readQuotes(text, listed string) []plan.Quote {
 }
 
 // writeQuotes replaces all rules in one transaction.
-func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error {
+func (d *Dataplane) writeQuotes(c *plan.QuotesChange) error {
 	if c == nil {
 		return nil
 	}
@@ -82,10 +81,10 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 			b.quote(q, kind)
 		}
 	}
-	if err := b.send(); err != nil {
+	if err := d.tables.transact(quotes, "", b.send); err != nil {
 		return fmt.Errorf("write nft table ip %s: %w", quotedTable, err)
 	}
-	return d.tables.note(ctx, quotes, "")
+	return nil
 }
 
 // nfAccept ends a chain (NF_ACCEPT of linux/netfilter.h).
