@@ -70,6 +70,8 @@ type Daemon struct {
 	Role
 	// looks has a message when a look is asked for, told when the kernel told of a change of what is ours.
 	looks, told chan struct{}
+	// awaited are looks somebody waits for; each is closed after it.
+	awaited chan chan struct{}
 
 	mu      sync.Mutex // guards plane, desired and last
 	plane   *dataplane.Dataplane
@@ -95,7 +97,7 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	if role.Contents != nil {
 		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
 	}
-	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1)}
+	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1), awaited: make(chan chan struct{})}
 	d.Look() // also when there is no object
 	return d
 }
@@ -138,6 +140,20 @@ func together(ctx context.Context, tasks []Task) error {
 // Look asks for a look at the kernel soon.
 func (d *Daemon) Look() { notify(d.looks) }
 
+// Await takes a look and returns after it, whether or not the kernel is as wanted then, or when ctx ends.
+func (d *Daemon) Await(ctx context.Context) {
+	taken := make(chan struct{})
+	select {
+	case d.awaited <- taken:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-taken:
+	case <-ctx.Done():
+	}
+}
+
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -165,14 +181,19 @@ func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
 func (d *Daemon) keep(ctx context.Context) error {
 	retry := retryFirst
 	for {
+		var awaited chan struct{}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.looks:
 		case <-d.told:
+		case awaited = <-d.awaited:
 		case <-time.After(resync):
 		}
 		err := d.look(ctx)
+		if awaited != nil {
+			close(awaited)
+		}
 		if err == nil {
 			retry = retryFirst
 			d.failure.Store(nil)

@@ -24,6 +24,8 @@ import (
 const (
 	dialTimeout            = 4 * time.Second
 	redialFirst, redialMax = 100 * time.Millisecond, 5 * time.Second
+	// lasting is how long a connection must have been of use to be made again without a wait.
+	lasting = time.Second
 	// unusedAfter ends a connection we dialled and send nothing on. WireGuard's keepalive of a
 	// client comes every 25 s.
 	unusedAfter = time.Minute
@@ -234,13 +236,20 @@ func (b *tcpBind) streamOf(l *line) *stream {
 	return l.stream
 }
 
-// keep keeps a line connected until the session ends or nobody sends on it.
+// keep keeps a line connected until the session ends or nobody sends on it. One that lasted is made again at
+// once: a server that hands over has ended it, and another takes it.
 func (b *tcpBind) keep(l *line, s *session) {
-	for wait := redialFirst; b.wanted(l, s); wait = min(2*wait, redialMax) {
-		if b.connect(l, s) {
-			wait = redialFirst
-		}
+	for wait := time.Duration(0); b.wanted(l, s); {
 		pause(s.ctx, wait, l.hurry)
+		began := time.Now()
+		switch good := b.connect(l, s); {
+		case good && time.Since(began) >= lasting:
+			wait = 0
+		case good:
+			wait = redialFirst
+		default:
+			wait = min(max(2*wait, redialFirst), redialMax)
+		}
 	}
 }
 

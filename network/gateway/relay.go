@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -22,12 +23,15 @@ const (
 	// relayLimit is how many flows are relayed at once. A client that is asked to dial anew makes one
 	// with each try; the limit is for others, who can send what they like.
 	relayLimit = 64
+	// relaySoon bounds the wait for the kernel to lead packets here; it takes some 20 ms.
+	relaySoon = time.Second
 	// datagramLimit is the longest UDP datagram, in bytes.
 	datagramLimit = 1 << 16
 )
 
-// relay passes what comes new for our tunnels on to those of another pod, until it is stopped:
-// kube-proxy may lead the client here for up to 1 s after nodes were led to our successor.
+// relay passes what comes new for our tunnels on to those of another pod, until it is stopped: kube-proxy may
+// lead the client here for up to 1 s after nodes were led to our successor. A client that is asked to come anew
+// before would come back to us, so it returns when the kernel has the rules for it.
 func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
 	var all sync.WaitGroup
 	var open []io.Closer
@@ -42,7 +46,9 @@ func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
 		all.Go(pass)
 	}
 	g.relays.Store(&relays)
-	g.Look()
+	ctx, cancel := context.WithTimeout(ctx, relaySoon)
+	defer cancel()
+	g.Await(ctx)
 	return func() {
 		g.relays.Store(nil)
 		for _, in := range open {

@@ -120,11 +120,20 @@ func (g *gateway) handOver(ctx context.Context) {
 }
 
 // fetch makes a client that comes through the server before us come by itself: it is asked to dial anew
-// until it does, for as long as the other may relay. Over TCP it does when the other ends its connection.
+// until it does, for as long as the other may relay, or until we have to hand over ourselves. Over TCP it does
+// when the other ends its connection.
 func (g *gateway) fetch(ctx context.Context) {
-	for end := time.Now().Add(2 * moveFor); g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, fetchEvery) {
+	for end := time.Now().Add(2 * moveFor); g.leads.Load() && time.Now().Before(end); {
 		if other := g.other.Load(); !g.TCP && other != nil && g.traffic().Endpoint.Addr().Unmap() == *other {
 			g.pinger.say(move, time.Now())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.turned:
+			notify(g.turned)
+			return
+		case <-time.After(fetchEvery):
 		}
 	}
 }
