@@ -62,8 +62,8 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// TestBlockingLetsOthersRun: a program that is started and waited for keeps no other goroutine from its turn.
-func TestBlockingLetsOthersRun(t *testing.T) {
+// TestBlockingThreads: there are several while a call that blocks runs, so that others have their turn, and one after it.
+func TestBlockingThreads(t *testing.T) {
 	defer shared.busy(true)
 	shared.busy(true)
 	all := runtime.GOMAXPROCS(0)
