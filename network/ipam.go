@@ -53,12 +53,9 @@ func (o Options) network() ctl.Registrar {
 			in.Nodes = append(in.Nodes, servers...)
 			return in, err
 		},
-		Plan: func(in plan.NetworkInput) ctl.Plan {
-			p := plan.Network(in)
-			if granted, ok := p.Status.(*ipamv1alpha1.Network); ok {
-				made.note(in.Root, granted.Status.CIDR)
-			}
-			return p
+		Plan: plan.Network,
+		Note: func(root *ipamv1alpha1.Network, status client.Object) {
+			made.given[root.UID] = status.(*ipamv1alpha1.Network).Status.CIDR
 		},
 	}
 }
@@ -67,6 +64,7 @@ func (o Options) network() ctl.Registrar {
 // with these it knows all. It would have to ask the API server each time otherwise, whose answer grows with the
 // grants: there may be thousands.
 type grants struct {
+	// given is what each object was granted, if the grant was written.
 	given map[types.UID]string
 	// caughtUp tells that the cache shows all that was granted before this process did.
 	caughtUp bool
@@ -110,9 +108,6 @@ func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, gra
 	}
 	return nil
 }
-
-// note remembers a grant that is about to be written.
-func (g *grants) note(root client.Object, grant string) { g.given[root.GetUID()] = grant }
 
 // otherAddresses tells whether a node has other addresses than before.
 func otherAddresses(before, after client.Object) bool {
@@ -224,12 +219,9 @@ func (o Options) ip() ctl.Registrar {
 			in.IPs = ips.Items
 			return in, nil
 		},
-		Plan: func(in plan.IPInput) ctl.Plan {
-			p := plan.IP(in)
-			if granted, ok := p.Status.(*ipamv1alpha1.IP); ok {
-				made.note(in.Root, granted.Status.IP)
-			}
-			return p
+		Plan: plan.IP,
+		Note: func(root *ipamv1alpha1.IP, status client.Object) {
+			made.given[root.UID] = status.(*ipamv1alpha1.IP).Status.IP
 		},
 	}
 }

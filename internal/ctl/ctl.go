@@ -75,6 +75,9 @@ type Controller[R client.Object, In any] struct {
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Plan is pure: the same input gives the same plan in the same order.
 	Plan func(In) Plan
+	// Note is told of a root's status before it is written; nil means nobody is. It is for what the next Gather
+	// has to know, though the cache does not show it yet. It may have been written or not.
+	Note func(root R, status client.Object)
 	// Workers is how many roots are worked on at once; 0 means one.
 	Workers int
 }

@@ -148,6 +148,9 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		left, errs = n, append(errs, err)
 	}
 	if plan.Status != nil {
+		if l.Note != nil {
+			l.Note(root, plan.Status)
+		}
 		plan.Status.SetName(root.GetName())
 		plan.Status.SetNamespace(root.GetNamespace())
 		changed, err := l.objects.Status(ctx, root, plan.Status)
