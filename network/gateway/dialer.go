@@ -25,6 +25,9 @@ const (
 	// tries every 5 s, which is long for somebody who waits for a peering. One that did answer is
 	// tried again as soon as an answer is late.
 	redialEager = time.Second
+	// redialFirst is before the first of these: what a client said while its server was being replaced is lost.
+	// Round trips on Earth take up to 300 ms.
+	redialFirst = 300 * time.Millisecond
 	// redialLate is the same after redialEagerPings regular ones without an answer, a minute. Every other
 	// attempt is from the port where the server was heard last, for longer than the 5 s after which WireGuard
 	// there tries again: a server that is not heard itself goes on sending to that port.
@@ -295,7 +298,7 @@ func redialDue(now time.Time, asked bool, h plan.Health, p plan.PingPolicy) (wai
 	case now.Sub(tried) >= redialEagerPings*p.Interval:
 		return redialLate, h.Late(now)
 	case h.Answered.IsZero():
-		return redialEager, now.Sub(h.Started) >= redialEager
+		return redialEager, now.Sub(h.Started) >= redialFirst
 	}
 	return h.Patience(), h.Late(now)
 }

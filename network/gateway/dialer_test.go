@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/network/dataplane"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 // TestIdleTunnelsAreLookedAtSeldom: one that carries pings only is, until something passes.
@@ -107,6 +108,46 @@ func TestServersName(t *testing.T) {
 		<-changed
 		if at := d.endpoint().String(); at != c.want {
 			t.Errorf("after %s it is %s, want %s", c.answer, at, c.want)
+		}
+	}
+}
+
+// TestRedialDue: who was never answered asks anew soon once and then every second, who was asks as soon as an answer
+// is late, both seldom after a minute; who is called comes at once.
+func TestRedialDue(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Now()
+	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
+	// ago says when, in ms before now; -1 is never.
+	ago := func(n time.Duration) time.Time {
+		if n < 0 {
+			return time.Time{}
+		}
+		return now.Add(-n * ms)
+	}
+	for _, c := range []struct {
+		claim                   string
+		asked                   bool
+		started, answered, open time.Duration
+		latency                 time.Duration
+		wait                    time.Duration
+		due                     bool
+	}{
+		{"just begun", false, 299, -1, 299, 0, redialEager, false},
+		{"first", false, 300, -1, 300, 0, redialEager, true},
+		{"a minute without an answer", false, 60000, -1, 60000, 0, redialLate, true},
+		{"answered", false, 60000, 1, -1, 0, 200 * ms, false},
+		{"an answer is due", false, 60000, 199, 199, 0, 200 * ms, false},
+		{"an answer is late", false, 60000, 200, 200, 0, 200 * ms, true},
+		{"an answer on a long way", false, 60000, 500, 500, 150 * ms, 600 * ms, false},
+		{"an answer late on a long way", false, 60000, 600, 600, 150 * ms, 600 * ms, true},
+		{"silent for a minute", false, 90000, 60000, 60000, 0, redialLate, true},
+		{"silent for a minute, and called", true, 90000, 60000, 60000, 0, moveEvery, true},
+		{"called before anything was heard", true, 1, -1, -1, 0, moveEvery, true},
+	} {
+		h := plan.Health{Started: ago(c.started), Answered: ago(c.answered), Open: ago(c.open), Latency: c.latency}
+		if wait, due := redialDue(now, c.asked, h, policy); wait != c.wait || due != c.due {
+			t.Errorf("%s: due %t, %v after the last; want %t, %v", c.claim, due, wait, c.due, c.wait)
 		}
 	}
 }
