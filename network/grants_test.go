@@ -45,7 +45,8 @@ func TestGrantsWithALateCache(t *testing.T) {
 		{"from now on it is enough", held{"a": "1", "b": "2", "c": "3", "d": "", "e": ""}, nil, "e", "5", held{"a": "1", "b": "2", "c": "3", "d": "4", "e": ""}, ""},
 		{"d is gone, e is late", held{"a": "1", "e": "", "f": ""}, nil, "f", "", held{"a": "1", "e": "5", "f": ""}, ""},
 		{"e comes again, and was not written", held{"a": "1", "e": ""}, held{"e": ""}, "e", "6", held{"a": "1", "e": ""}, ""},
-		{"e comes again, and was written", held{"a": "1", "e": ""}, held{"e": "6"}, "e", "", held{"a": "1", "e": ""}, "6"},
+		{"e comes again, and was written", held{"a": "1", "e": ""}, held{"e": "6"}, "e", "", held{"a": "1", "e": "6"}, "6"},
+		{"e is late still", held{"a": "1", "e": "", "g": ""}, nil, "g", "", held{"a": "1", "e": "6", "g": ""}, ""},
 	} {
 		var ips ipamv1alpha1.IPList
 		root := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: step.root, UID: types.UID(step.root)}}

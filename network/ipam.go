@@ -73,10 +73,13 @@ type grants struct {
 // list reads all objects of the kind with what they were granted, and what root was. of gives an object's UID and
 // grant; objects are copies, but for what is behind pointers.
 func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, granted *string, into client.ObjectList, of func(i int) (types.UID, *string)) error {
-	if _, again := g.given[root.GetUID()]; again { // it may not have been written
-		delete(g.given, root.GetUID())
+	uid := root.GetUID()
+	if _, again := g.given[uid]; again { // it may not have been written
 		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
 			return err
+		}
+		if delete(g.given, uid); *granted != "" {
+			g.given[uid] = *granted // the cache is late still
 		}
 	}
 	if err := list(ctx, r, into, client.UnsafeDisableDeepCopy); err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/network"
 )
@@ -208,6 +209,37 @@ func TestPeersWhereWeAre(t *testing.T) {
 	must(t, c.Delete(t.Context(), objects[2]))
 	create(t, c, parsed(t, nodes)[2])
 	of("early", "", "10.31.0.0/16")
+}
+
+// TestPodsIPWaits: IPs of pods are many, so nothing is written of those that are fine; what one waits for is.
+func TestPodsIPWaits(t *testing.T) {
+	c := startControllers(t, "rome")
+	ip := func(name string) *ipamv1alpha1.IP {
+		ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		ip.Labels = map[string]string{api.LabelPodName: name}
+		ip.Spec = ipamv1alpha1.IPSpec{IP: "192.0.2.1", NetworkRef: &corev1.ObjectReference{Name: "later"}}
+		return ip
+	}
+	says := func(name, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			var ip ipamv1alpha1.IP
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &ip); err != nil {
+				return err
+			}
+			said := fmt.Sprint(ip.Status.IP != "")
+			for _, condition := range ip.Status.Conditions {
+				said += " " + condition.Type + "=" + string(condition.Status) + ":" + condition.Reason
+			}
+			return equal(want, said)
+		})
+	}
+	must(t, c.Create(t.Context(), ip("early")))
+	says("early", "false Ready=False:NetworkMissing Reconciling=True:NetworkMissing")
+	create(t, c, parsed(t, "{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: later, namespace: default}, spec: {cidr: 10.98.0.0/24}}")[0])
+	says("early", "true Ready=True:Ready")
+	must(t, c.Create(t.Context(), ip("fine")))
+	says("fine", "true")
 }
 
 // TestManyIPs: a hundred IPs that come at once get an address each, and what that costs does not grow with them.

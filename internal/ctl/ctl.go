@@ -65,8 +65,8 @@ type Controller[R client.Object, In any] struct {
 	Finalizer string
 	// Quiet controllers write no conditions: another controller of the same root does.
 	Quiet bool
-	// Numerous tells which roots are told only that they are blocked: conditions of all would cost a write
-	// each; nil means none.
+	// Numerous tells which roots are told only what they wait for or are blocked by: conditions of all would
+	// cost a write each; nil means none.
 	Numerous func(root R) bool
 	// Stands tells which roots get standard conditions though those of their kind are of another type,
 	// which must have the same fields; nil means none.
@@ -76,7 +76,7 @@ type Controller[R client.Object, In any] struct {
 	// Plan is pure: the same input gives the same plan in the same order.
 	Plan func(In) Plan
 	// Note is told of a root's status before it is written; nil means nobody is. It is for what the next Gather
-	// has to know, though the cache does not show it yet. It may have been written or not.
+	// has to know, though the cache does not show it yet. It may have been written or not. Needs one worker.
 	Note func(root R, status client.Object)
 	// Workers is how many roots are worked on at once; 0 means one.
 	Workers int
@@ -141,6 +141,9 @@ const (
 
 // Register adds the controller to mgr.
 func (c Controller[R, In]) Register(mgr manager.Manager) error {
+	if c.Note != nil && c.Workers > 1 {
+		return fmt.Errorf("controller %s: %d workers note what they write, not one", c.Name, c.Workers)
+	}
 	l := &loop[R, In]{
 		Controller: c,
 		client:     mgr.GetClient(),

@@ -406,8 +406,11 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	case v.State == Waiting && failure == nil && !conditioned && !l.Quiet:
 		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, v.Reason, "Reconcile", "%s", v.Message)
 	}
-	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready ||
-		l.Numerous != nil && l.Numerous(root) && v.State != Blocked && len(before) == 0 {
+	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready {
+		return nil
+	}
+	fine := v.State == Ready || v.State == Waiting && failure != nil
+	if fine && len(before) == 0 && l.Numerous != nil && l.Numerous(root) {
 		return nil
 	}
 	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))

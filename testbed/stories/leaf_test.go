@@ -80,6 +80,7 @@ func leafToLeaf(t *testing.T) {
 		got, err := turin.ask("exec", "control-plane", "--", "/echo", "get", "-timeout", "2s", "http://"+there+":8080/")
 		return got, err == nil && strings.Contains(got, "pod=probe-")
 	})
+	changesProvider(t, milan, turin)
 	chain(t, turin)
 	// What one provider loses does not touch the other.
 	rome.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
@@ -116,6 +117,51 @@ func directly(t *testing.T, a, b cluster) {
 	reach("directly", true)
 	direct("false")
 	reach("through rome", false)
+}
+
+// keeper is a pod with a volume, on the virtual node of a provider.
+const keeper = `
+apiVersion: v1
+kind: Pod
+metadata: {name: keeper, namespace: leaf}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {liqo.io/remote-cluster-id: %s}
+  containers:
+  - name: keeper
+    image: testbed.local/echo:1
+    imagePullPolicy: Never
+    volumeMounts: [{name: disk, mountPath: /disk}]
+  volumes: [{name: disk, persistentVolumeClaim: {claimName: kept}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: kept, namespace: leaf}
+spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+`
+
+// changesProvider: a volume of rome moves from one provider to another, with its data.
+func changesProvider(t *testing.T, from, to cluster) {
+	t.Helper()
+	on := func(provider cluster) {
+		rome.apply(t, fmt.Sprintf(keeper, provider.name))
+		rome.kubectl(t, "-n", "leaf", "wait", "pod/keeper", "--for=condition=Ready", "--timeout=90s")
+	}
+	on(from)
+	typed(t, "kept", "-n", "leaf", "exec", "-i", "keeper", "--", "/echo", "write", "/disk/name")
+	rome.kubectl(t, "-n", "leaf", "delete", "pod", "keeper", "--timeout=60s")
+	rome.must(t, "move", "volume", "kept", "-n", "leaf", "--target-node", to.name)
+	on(to)
+	if got := rome.kubectl(t, "-n", "leaf", "exec", "keeper", "--", "/echo", "cat", "/disk/name"); got != "kept" {
+		t.Errorf("the volume that moved from %s to %s has %q", from.name, to.name, got)
+	}
+	rome.kubectl(t, "-n", "leaf", "delete", "pod/keeper", "pvc/kept", "--timeout=60s")
+	for _, c := range []cluster{rome, from, to} {
+		eventually(t, "no volume is left at "+c.name, func() (string, bool) {
+			got, err := c.ask("get", "pv,pvc", "-A", "--ignore-not-found", "-o", "name")
+			return got, err == nil && got == ""
+		})
+	}
 }
 
 // chain: milan, at which rome's pods run, uses turin as rome does.
