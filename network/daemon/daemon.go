@@ -180,16 +180,18 @@ func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
 // everything: a role has one state.
 func (d *Daemon) keep(ctx context.Context) error {
 	retry := retryFirst
+	looks, told, again := d.looks, d.told, resync
 	for {
 		var awaited chan struct{}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-d.looks:
-		case <-d.told:
+		case <-looks:
+		case <-told:
 		case awaited = <-d.awaited:
-		case <-time.After(resync):
+		case <-time.After(again):
 		}
+		looks, told, again = d.looks, d.told, resync
 		err := d.look(ctx)
 		if awaited != nil {
 			close(awaited)
@@ -209,9 +211,8 @@ func (d *Daemon) keep(ctx context.Context) error {
 		}
 		d.failure.Store(&now)
 		klog.FromContext(ctx).Error(err, "The network could not be made as wanted", "again", retry)
-		pause(ctx, retry)
+		looks, told, again = nil, nil, retry // events wait until then; who awaits a look does not
 		retry = min(2*retry, retryLast)
-		d.Look()
 	}
 }
 

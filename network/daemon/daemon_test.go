@@ -21,6 +21,7 @@ import (
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
 )
 
@@ -98,6 +99,28 @@ func TestOneFailureEndsAll(t *testing.T) {
 	defer cancel()
 	if err := together(ctx, []Task{waits, done}); err != nil {
 		t.Errorf("an end that was asked for: %v", err)
+	}
+}
+
+// TestAwait: whoever waits for a look gets one that began after the question, also while looks fail and are taken
+// ever more seldom.
+func TestAwait(t *testing.T) {
+	var looks atomic.Int64
+	d := New(Role{Want: func(context.Context) (plan.State, bool, error) {
+		looks.Add(1)
+		return plan.State{}, false, errors.New("nothing is known")
+	}}, nil)
+	go d.keep(t.Context())
+	for looks.Load() < 6 { // 1.6 s before the next
+		time.Sleep(time.Millisecond)
+	}
+	before, began := looks.Load(), time.Now()
+	d.Await(t.Context())
+	if after := looks.Load(); after != before+1 {
+		t.Errorf("%d looks were taken, want one", after-before)
+	}
+	if waited := time.Since(began); waited > retryLast/2 {
+		t.Errorf("it took %v", waited)
 	}
 }
 

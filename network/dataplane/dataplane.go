@@ -131,7 +131,7 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("write setting", c.Settings, added, d.writeSetting) },
 		func() error { return each("write address", c.Addresses, added, d.writeAddress) },
 		func() error { return d.writeTable(ctx, c.Table) },
-		func() error { return d.writeQuotes(c.Quotes) },
+		func() error { return d.writeQuotes(ctx, c.Quotes) },
 		func() error { return each("write table", c.Tables, either, d.writeUserTable(ctx)) },
 		func() error { return each("write forwarding entry", c.Forwards, added, d.writeForward) },
 		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },

@@ -482,6 +482,7 @@ func TestSpelling(t *testing.T) {
 	again(with("https"), true)
 	c.Node.NFT("add table inet somebody") // before it is read
 	again(with("https"), true)
+	c.Node.NFT("add table inet another")
 	again(with("https"), false)
 }
 

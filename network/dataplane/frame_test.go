@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"golang.zx2c4.com/wireguard/device"
 )
@@ -63,3 +64,27 @@ type pieces struct {
 }
 
 func (p *pieces) Read(b []byte) (int, error) { return p.from.Read(b[:min(len(b), p.most)]) }
+
+// TestRedialAfter: a server that hands over ends a connection that lasted, and its successor is called at once;
+// others are called ever more seldom.
+func TestRedialAfter(t *testing.T) {
+	for _, c := range []struct {
+		claim        string
+		waited       time.Duration
+		good         bool
+		lasted, want time.Duration
+	}{
+		{"one that lasted", 0, true, lasting, 0},
+		{"one that lasted, hard to get", redialMax, true, time.Hour, 0},
+		{"one that ended soon", 0, true, lasting - 1, redialFirst},
+		{"one that ended soon, hard to get", redialMax, true, 0, redialFirst},
+		{"none", 0, false, 0, redialFirst},
+		{"none, though it hung for long", 0, false, time.Hour, redialFirst},
+		{"none again", redialFirst, false, 0, 2 * redialFirst},
+		{"none for long", redialMax, false, 0, redialMax},
+	} {
+		if got := redialAfter(c.waited, c.good, c.lasted); got != c.want {
+			t.Errorf("%s: %v, want %v", c.claim, got, c.want)
+		}
+	}
+}

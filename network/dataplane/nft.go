@@ -32,6 +32,8 @@ type nftTables struct {
 	// the last of them. Nobody else changed any rule in between.
 	written   map[string]string
 	writtenAt uint32
+	// missed are those of them that somebody else's change came between: the next time they are read at once.
+	missed map[string]bool
 }
 
 // nftTable tells what was asked for last and how nft printed it afterwards: another version of nft
@@ -100,8 +102,15 @@ func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 
 // note keeps how nft prints what was written, unless somebody else may have changed it since.
 func (t *nftTables) note(texts map[string]string) {
+	if t.written == nil {
+		return
+	}
+	t.missed = map[string]bool{}
 	for key, written := range t.written {
-		if listed := texts[key]; listed != "" && t.generation == t.writtenAt {
+		switch listed := texts[key]; {
+		case t.generation != t.writtenAt:
+			t.missed[key] = true
+		case listed != "":
 			t.known[key] = nftTable{written, listed}
 		}
 	}
@@ -132,7 +141,7 @@ func generation() (uint32, error) {
 
 // write replaces a table; an empty text removes it.
 func (t *nftTables) write(ctx context.Context, key, text string) error {
-	err := t.transact(key, text, func() error {
+	err := t.transact(ctx, key, text, func() error {
 		// "add" before "delete" makes the latter succeed also when there is no table.
 		_, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-")
 		return err
@@ -144,16 +153,20 @@ func (t *nftTables) write(ctx context.Context, key, text string) error {
 }
 
 // transact writes a table in one transaction, which makes one generation. How nft prints the table is learnt when
-// it is read next: that takes some milliseconds, and what else is to be changed does not wait for it.
-func (t *nftTables) transact(key, text string, send func() error) error {
+// it is read next: that takes some milliseconds, and what else is to be changed does not wait for it. Where others
+// change rules all the time it would never be.
+func (t *nftTables) transact(ctx context.Context, key, text string, send func() error) error {
 	before, err := generation()
-	if err != nil {
-		return err
-	}
 	if err := send(); err != nil {
 		return err
 	}
 	delete(t.known, key)
+	if err != nil || t.missed[key] {
+		if listed, err := list(ctx, key); err == nil { // the next look tells of an error
+			t.known[key] = nftTable{text, listed}
+		}
+		return nil
+	}
 	if t.written == nil || t.writtenAt != before {
 		t.written = map[string]string{}
 	}

@@ -6,6 +6,7 @@
 package dataplane
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -59,7 +60,7 @@ func readQuotes(text, listed string) []plan.Quote {
 }
 
 // writeQuotes replaces all rules in one transaction.
-func (d *Dataplane) writeQuotes(c *plan.QuotesChange) error {
+func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error {
 	if c == nil {
 		return nil
 	}
@@ -81,7 +82,7 @@ func (d *Dataplane) writeQuotes(c *plan.QuotesChange) error {
 			b.quote(q, kind)
 		}
 	}
-	if err := d.tables.transact(quotes, "", b.send); err != nil {
+	if err := d.tables.transact(ctx, quotes, "", b.send); err != nil {
 		return fmt.Errorf("write nft table ip %s: %w", quotedTable, err)
 	}
 	return nil

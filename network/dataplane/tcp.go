@@ -236,21 +236,26 @@ func (b *tcpBind) streamOf(l *line) *stream {
 	return l.stream
 }
 
-// keep keeps a line connected until the session ends or nobody sends on it. One that lasted is made again at
-// once: a server that hands over has ended it, and another takes it.
+// keep keeps a line connected until the session ends or nobody sends on it.
 func (b *tcpBind) keep(l *line, s *session) {
 	for wait := time.Duration(0); b.wanted(l, s); {
 		pause(s.ctx, wait, l.hurry)
 		began := time.Now()
-		switch good := b.connect(l, s); {
-		case good && time.Since(began) >= lasting:
-			wait = 0
-		case good:
-			wait = redialFirst
-		default:
-			wait = min(max(2*wait, redialFirst), redialMax)
-		}
+		good := b.connect(l, s)
+		wait = redialAfter(wait, good, time.Since(began))
 	}
+}
+
+// redialAfter is how long to wait after a connection that was good or not and lasted for a time, before which it was
+// waited. One that lasted is made again at once: a server that hands over has ended it, and another takes it.
+func redialAfter(waited time.Duration, good bool, lasted time.Duration) time.Duration {
+	switch {
+	case good && lasted >= lasting:
+		return 0
+	case good:
+		return redialFirst
+	}
+	return min(max(2*waited, redialFirst), redialMax)
 }
 
 // pause waits for a while, the end of the context, or hurry.
