@@ -111,7 +111,7 @@ type Selection struct {
 	Labels string
 }
 
-// Watch prepares a copy of the objects of a resource; a daemon it is given to keeps it.
+// Watch prepares a copy of the objects of a resource; a daemon it is given to keeps it, or Keep does.
 func Watch[T any, P interface {
 	*T
 	metav1.Object
@@ -142,6 +142,9 @@ func (o *Objects[T]) List() []T {
 	}
 	return out
 }
+
+// Keep keeps a copy that no daemon was given until the context ends, and calls changed after each change of it.
+func (o *Objects[T]) Keep(ctx context.Context, changed func()) { o.run(ctx, changed) }
 
 // run implements Source. The reflector lists and watches, and tries again for ever, with growing
 // pauses, while the API server is away.

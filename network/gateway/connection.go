@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,11 +36,12 @@ const (
 	conditionReady = "Ready"
 )
 
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,namespace=tenant,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,namespace=tenant,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,namespace=tenant,verbs=get
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,namespace=tenant,verbs=update;patch
 
-// keepConnection keeps the Connection as the pings say, until the context ends. There is none
-// before the peer's key is known.
+// keepConnection keeps the Connection as the pings say, until the context ends, and makes it again when somebody
+// took it away. There is none before the peer's key is known.
 func (g *gateway) keepConnection(ctx context.Context) error {
 	var written *netv1beta1.Connection // as the API server has it; nil = not known
 	var w witness
@@ -50,10 +53,17 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 	if g.PingEnabled && !g.Server {
 		beside.Go(func() { g.knock(ctx, &w) })
 	}
+	others := make(chan struct{}, 1) // somebody changed it, or we
+	beside.Go(func() { g.shown.Keep(ctx, func() { notify(others) }) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-others:
+			if slices.ContainsFunc(g.shown.List(), g.isOurs) {
+				continue
+			}
+			written = nil
 		case <-g.pinger.changed:
 		}
 		if g.peer.Load() == "" || !g.leads.Load() {
@@ -72,11 +82,11 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 	}
 }
 
-// report writes what changed and returns the Connection as it is then.
+// report writes what changed and returns the Connection as it is then; nil when there is to be none.
 func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Connection, now time.Time) (*netv1beta1.Connection, error) {
 	if written == nil {
 		found, err := g.ensureConnection(ctx)
-		if err != nil {
+		if err != nil || found == nil {
 			return nil, err
 		}
 		written = found
@@ -117,12 +127,43 @@ func (g *gateway) connections(r *rest.Request) *rest.Request {
 	return r.Namespace(g.Namespace).Resource("connections").Name(api.GatewayResourceName(g.Name))
 }
 
-// ensureConnection returns the Connection, made or put right when needed.
+// isOurs tells whether a Connection is ours, as it should be but for its status.
+func (g *gateway) isOurs(c netv1beta1.Connection) bool {
+	want := g.connection()
+	for k, v := range want.Labels {
+		if c.Labels[k] != v {
+			return false
+		}
+	}
+	return c.Name == want.Name && equal(c.Spec, want.Spec) && equal(c.OwnerReferences, want.OwnerReferences)
+}
+
+// gone tells whether the GatewayServer or GatewayClient is, with which the Connection goes.
+func (g *gateway) gone(ctx context.Context) (bool, error) {
+	if g.UID == "" {
+		return false, nil // nobody told which it is
+	}
+	owner := g.connection().OwnerReferences[0]
+	found := &metav1.PartialObjectMetadata{}
+	err := g.client.Networking.Get().Namespace(g.Namespace).Resource(strings.ToLower(owner.Kind) + "s").Name(owner.Name).Do(ctx).Into(found)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get %s %s/%s: %w", owner.Kind, g.Namespace, owner.Name, err)
+	}
+	return found.UID != g.UID || found.DeletionTimestamp != nil, nil
+}
+
+// ensureConnection returns the Connection, made or put right when needed; nil when the gateway is being removed.
 func (g *gateway) ensureConnection(ctx context.Context) (*netv1beta1.Connection, error) {
 	want := g.connection()
 	found := &netv1beta1.Connection{}
 	err := g.connections(g.client.Networking.Get()).Do(ctx).Into(found)
 	if apierrors.IsNotFound(err) {
+		if gone, err := g.gone(ctx); gone || err != nil {
+			return nil, err
+		}
 		err := g.client.Networking.Post().Namespace(g.Namespace).Resource("connections").Body(want).Do(ctx).Into(want)
 		if err != nil {
 			return nil, fmt.Errorf("create Connection %s/%s: %w", want.Namespace, want.Name, err)

@@ -76,6 +76,8 @@ type gateway struct {
 	fabrics        *daemon.Objects[netv1beta1.InternalFabric]
 	nodes          *daemon.Objects[netv1beta1.InternalNode]
 	ips            *daemon.Objects[ipamv1alpha1.IP]
+	// shown is the Connection as the API server shows it.
+	shown *daemon.Objects[netv1beta1.Connection]
 
 	own    wgtypes.Key
 	dialer *dialer
@@ -152,6 +154,7 @@ func (g *gateway) watch() []daemon.Source {
 	g.fabrics = daemon.Watch[netv1beta1.InternalFabric](g.client.Networking, "internalfabrics", daemon.Selection{})
 	g.nodes = daemon.Watch[netv1beta1.InternalNode](g.client.Networking, "internalnodes", daemon.Selection{})
 	g.ips = daemon.Watch[ipamv1alpha1.IP](g.client.IPAM, "ips", daemon.Selection{})
+	g.shown = daemon.Watch[netv1beta1.Connection](g.client.Networking, "connections", peer)
 	return []daemon.Source{g.configurations, g.keys, g.fabrics, g.nodes, g.ips}
 }
 

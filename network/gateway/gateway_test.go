@@ -27,6 +27,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -424,6 +425,54 @@ func TestPeering(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestConnectionComesBack: one that somebody deletes or takes the labels of is made again, with what it said, as long
+// as its gateway is to be there.
+func TestConnectionComesBack(t *testing.T) {
+	_, a, b := worlds(t)
+	owner := &netv1beta1.GatewayClient{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "far"}},
+		Spec: netv1beta1.GatewayClientSpec{ClientTemplateRef: &corev1.ObjectReference{
+			APIVersion: netv1beta1.GroupVersion.String(), Kind: "WgGatewayClientTemplate", Namespace: tenant, Name: "wireguard-client"},
+			Endpoint: &netv1beta1.EndpointStatus{Addresses: []string{a.NodeIP.String()}, Port: api.WireGuardPort},
+		},
+	}
+	b.create(t, owner)
+	a.startGateway(t, b, true)
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *gateway.Options) { o.UID = owner.UID })
+	b.trust(t, a)
+	a.trust(t, b)
+	b.waitFor(t, netv1beta1.Connected)
+	connection := &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "gw-" + name}}
+	remove := func(what client.Object) {
+		t.Helper()
+		if err := b.client.Delete(t.Context(), what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(connection)
+	b.waitFor(t, netv1beta1.Connected)
+	unlabel := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": null}}`))
+	if err := b.client.Patch(t.Context(), connection, unlabel); err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "labels again", func() error {
+		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); err != nil {
+			return err
+		}
+		if connection.Labels[api.LabelRemoteClusterID] != "far" || connection.Status.Value != netv1beta1.Connected {
+			return fmt.Errorf("it has %v and is %q", connection.Labels, connection.Status.Value)
+		}
+		return nil
+	})
+	remove(owner)
+	remove(connection)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); { // it came back within 0.1 s before
+		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); !apierrors.IsNotFound(err) {
+			t.Fatalf("the Connection of a gateway that is to go came back: %v", err)
+		}
+	}
 }
 
 // announces changes the pod CIDRs of both sides in a Configuration, as one write.
