@@ -49,13 +49,13 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme, custom ...CustomRes
 }
 
 // staticMapper maps every kind of the scheme to the resource of the usual name, and custom ones to
-// that of the given name. All kinds the engine reads follow the rule and, but for volumes, are
-// namespaced.
+// that of the given name. All kinds the engine reads follow the rule and, but for volumes and namespaces,
+// are namespaced.
 func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {
 		scope := meta.RESTScopeNamespace
-		if gvk.Kind == "PersistentVolume" {
+		if gvk.Kind == "PersistentVolume" || gvk.Kind == "Namespace" {
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(gvk, scope)

@@ -160,12 +160,14 @@ func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects,
 		return w.release(ctx, key, o.Home)
 	case want == nil:
 		return w.withdraw(ctx, key, o, v)
+	}
+	if err := w.hold(ctx, key, o.Home); err != nil {
+		return err
+	}
+	switch {
 	case !changes:
 		return nil
 	case o.Remote == nil:
-		if err := w.hold(ctx, key, o.Home); err != nil {
-			return err
-		}
 		return w.create(ctx, key, o.Home, want)
 	}
 	return w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))

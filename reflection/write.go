@@ -209,7 +209,7 @@ func (w *worker) limit(ctx context.Context, o Objects) error {
 	return fmt.Errorf("delete %T %s: %w", o.Report, client.ObjectKeyFromObject(o.Report), err)
 }
 
-// hold adds our finalizer to a home object before its remote one exists.
+// hold adds our finalizer to a home object before its remote one exists, or when it takes over one that does.
 func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client.Object) error {
 	if w.Finalizer == "" || controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		return nil

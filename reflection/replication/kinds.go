@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,6 +30,7 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 		{
 			Name: "NamespaceMap", Home: &offv1beta1.NamespaceMap{}, Remote: &offv1beta1.NamespaceMap{},
 			Push: reflection.Push(translate.NamespaceMap), Pull: reflection.Pull(translate.NamespaceMapStatus),
+			Keeps: true, Ending: endOfMap,
 		}, {
 			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
 			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.Pull(translate.ResourceSliceStatus), Shared: true,
@@ -45,6 +47,31 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 		kinds[i].Finalizer = api.FinalizerReplicated
 	}
 	return kinds
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=list
+
+// endOfMap leaves a map alone at the provider, where pods and volumes would go with it, while there are virtual
+// nodes: who deletes it at home gets another, which takes over what is there.
+func endOfMap(ctx context.Context, home client.Reader, obj client.Object) (reflection.Ending, error) {
+	tenant := &corev1.Namespace{}
+	if err := home.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, tenant); err != nil {
+		return reflection.Waits, fmt.Errorf("get namespace %s: %w", obj.GetNamespace(), err)
+	}
+	if tenant.DeletionTimestamp != nil {
+		return reflection.Goes, nil
+	}
+	var nodes offv1beta1.VirtualNodeList
+	if err := home.List(ctx, &nodes, client.InNamespace(tenant.Name)); err != nil {
+		return reflection.Waits, fmt.Errorf("list virtual nodes in %s: %w", tenant.Name, err)
+	}
+	for _, node := range nodes.Items {
+		if node.DeletionTimestamp == nil {
+			return reflection.Stays, nil
+		}
+	}
+	return reflection.Goes, nil
 }
 
 // goesTo says whether an object is to be copied to a peer.

@@ -180,6 +180,68 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 
 // TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
 // taken the copy and the rights in a drain, or bound their number as here.
+// TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away what is at the
+// provider; the next map takes it over, and goes with it once there are none.
+func TestAMapInUseStays(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	var logged lines
+	run(t, rome.Config, &logged)
+	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
+	node := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+	create(t, home, node)
+	wishes := func(namespace string) *offv1beta1.NamespaceMap {
+		t.Helper()
+		m := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: map[string]string{
+			api.LabelReplication: api.True, api.LabelRemoteID: "milan",
+		}}}
+		m.Spec.DesiredMapping = map[string]string{namespace: namespace + "-rome"}
+		create(t, home, m)
+		return m
+	}
+	var copied offv1beta1.NamespaceMap
+	arrives := func(namespace string) types.UID {
+		t.Helper()
+		eventually(t, func() error {
+			if err := remote.Get(ctx, key(remoteTenant, "milan"), &copied); err != nil {
+				return err
+			}
+			if copied.Spec.DesiredMapping[namespace] == "" {
+				return fmt.Errorf("it maps %v", copied.Spec.DesiredMapping)
+			}
+			return nil
+		})
+		return copied.UID
+	}
+	ends := func(m *offv1beta1.NamespaceMap) {
+		t.Helper()
+		eventually(t, func() error { // the finalizer is there
+			must(t, home.Get(ctx, client.ObjectKeyFromObject(m), m))
+			if len(m.Finalizers) == 0 {
+				return errors.New("it is not held")
+			}
+			return nil
+		})
+		must(t, home.Delete(ctx, m))
+		eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(m), &offv1beta1.NamespaceMap{})) })
+	}
+	first := wishes("shop")
+	before := arrives("shop")
+	ends(first)
+	second := wishes("web")
+	if after := arrives("web"); after != before {
+		t.Errorf("the copy was made anew: %s became %s", before, after)
+	}
+	must(t, home.Delete(ctx, node))
+	ends(second)
+	if err := absent(remote.Get(ctx, key(remoteTenant, "milan"), &copied)); err != nil {
+		t.Errorf("without virtual nodes: %v", err)
+	}
+}
+
 func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	home, remote, slice, copied := replicated(t)
 	ctx := t.Context()
