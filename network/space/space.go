@@ -143,7 +143,12 @@ func (s *Space) Run(stdin, name string, args ...string) string {
 // IP runs ip.
 func (s *Space) IP(args string) string {
 	s.t.Helper()
-	return s.Run("", "ip", strings.Fields(args)...)
+	for {
+		// The kernel says so when something changed while it told; on a slow machine it often does.
+		if out := s.Run("", "ip", strings.Fields(args)...); !strings.Contains(out, "Dump was interrupted") {
+			return out
+		}
+	}
 }
 
 // NFT loads rules.
