@@ -723,14 +723,17 @@ func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	says("", 2)
 }
 
-// addressesWaitForTheirMapping: while spec and status of a Configuration do not belong together, addresses
-// are seen as before.
+// addressesWaitForTheirMapping: while the status of a Configuration is about a former spec, addresses are seen as
+// before, and a CIDR that is not granted harms no other.
 func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	defer w.reflect()()
 	var conf netv1beta1.Configuration
 	w.must("read configuration", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: provider}, &conf))
-	grant := func(seen ...string) {
-		conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: seen}}
+	grant := func(views ...netv1beta1.CIDRView) {
+		conf.Status.Remote, conf.Status.Views = &netv1beta1.ClusterConfig{}, views
+		for _, view := range views {
+			conf.Status.Remote.CIDR.Pod = append(conf.Status.Remote.CIDR.Pod, view.SeenAs)
+		}
 		conf.Status.Conditions = []metav1.Condition{{
 			Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonNetworkCIDRsConfigured,
 			ObservedGeneration: conf.Generation, LastTransitionTime: metav1.Now(),
@@ -747,19 +750,22 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 			t.Error(err)
 		}
 	}
-	grant("10.71.0.0/16")
+	first, added := netv1beta1.CIDRView{CIDR: "10.20.0.0/16", SeenAs: "10.71.0.0/16"}, netv1beta1.CIDRView{CIDR: "10.21.0.0/16", SeenAs: "10.72.0.0/16"}
+	grant(first)
 	seen("mapped", "10.20.3.1", "10.71.3.1")
 	conf.Spec.Remote.CIDR.Pod = []string{"10.21.0.0/16", "10.20.0.0/16"}
 	w.must("announce another CIDR", w.home.Update(t.Context(), &conf))
 	seen("as-before", "10.20.3.2", "10.71.3.2")
-	grant("10.72.0.0/16", "10.71.0.0/16")
+	grant(first)
+	seen("not-granted", "10.20.3.4", "10.71.3.4")
+	grant(added, first)
 	var home corev1.Pod
 	w.create(w.home, pod("anew"))
 	w.runAt("anew", "10.21.3.3")
 	w.exists(w.home, &home, homeNS, "anew", func() error { return equal("10.72.3.3", home.Status.PodIP) })
 	conf.Spec.Remote.CIDR.Pod = []string{"10.20.0.0/16"}
 	w.must("announce as before", w.home.Update(t.Context(), &conf))
-	grant("10.71.0.0/16")
+	grant(first)
 }
 
 // each does something for all names, a few at a time.

@@ -12,9 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,8 +32,7 @@ import (
 type viewer struct {
 	Options
 	cache   cache.Cache
-	changed chan struct{}                              // something was seen; one place, so that bursts become one view
-	paired  map[types.NamespacedName][]translate.Remap // see pairs
+	changed chan struct{} // something was seen; one place, so that bursts become one view
 }
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
@@ -58,7 +55,7 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cache of the peering: %w", err)
 	}
-	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1), paired: map[types.NamespacedName][]translate.Remap{}}
+	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
 	kinds := []client.Object{&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{}}
 	for _, kind := range kinds {
 		informer, err := c.GetInformer(ctx, kind, notWaiting)
@@ -208,7 +205,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}
-		for _, pair := range v.pairs(&c) {
+		for _, pair := range pairs(&c) {
 			switch {
 			case id != v.Provider:
 				out.OtherPods[id] = append(out.OtherPods[id], translate.Remap{From: pair.To, To: pair.From})
@@ -220,22 +217,18 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// pairs are the pod CIDRs of a peer and those they are seen as, by their position in spec and status.
-// Until the status belongs to the spec as it is now, they are what they were.
-func (v *viewer) pairs(c *netv1beta1.Configuration) []translate.Remap {
-	told := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
-	if told != nil && told.ObservedGeneration != c.Generation {
-		return v.paired[client.ObjectKeyFromObject(c)]
-	}
-	var pairs []translate.Remap
-	if c.Spec.Remote != nil && c.Status.Remote != nil {
-		from, to := prefixes(c.Spec.Remote.CIDR.Pod), prefixes(c.Status.Remote.CIDR.Pod)
-		for i := range min(len(from), len(to)) {
-			pairs = append(pairs, translate.Remap{From: from[i], To: to[i]})
+// pairs are the pod CIDRs of a peer and those they are seen as.
+func pairs(c *netv1beta1.Configuration) []translate.Remap {
+	var out []translate.Remap
+	for _, view := range c.Views() {
+		if c.Status.Remote == nil || !slices.Contains(c.Status.Remote.CIDR.Pod, view.SeenAs) {
+			continue
+		}
+		if pair := prefixes([]string{view.CIDR, view.SeenAs}); len(pair) == 2 {
+			out = append(out, translate.Remap{From: pair[0], To: pair[1]})
 		}
 	}
-	v.paired[client.ObjectKeyFromObject(c)] = pairs
-	return pairs
+	return out
 }
 
 // apiServer reads the addresses by which peers reach our API server: that of its Service, or those of its

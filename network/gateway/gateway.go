@@ -94,8 +94,6 @@ type gateway struct {
 	turned         chan struct{}
 	// other is the address of the pod that has the tunnel, or had it before us; nil = none was seen.
 	other atomic.Pointer[netip.Addr]
-	// remote is how the peer's CIDRs were seen at the last look.
-	remote []plan.Remap
 	// relays are those of a server that hands over; nil = none.
 	relays atomic.Pointer[[]plan.Relay]
 }
@@ -210,9 +208,8 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	if err != nil {
 		return plan.State{}, false, err
 	}
-	in.Remote, in.Tunnel.Silent = g.remote, g.silent(time.Now())
+	in.Tunnel.Silent = g.silent(time.Now())
 	in = g.objects().Input(in)
-	g.remote = in.Remote
 	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
 		g.begin()
 	}

@@ -297,15 +297,20 @@ func (w *world) describe(t *testing.T, pods, external string) {
 				Local:  &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
 				Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}},
 			},
-			Status: seenAs(1, external, pods),
+			Status: seenAs(1, external, netv1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: pods}),
 		},
 	)
 }
 
 // seenAs is what the controller says of a generation of a Configuration.
-func seenAs(generation int64, external string, pods ...string) netv1beta1.ConfigurationStatus {
+func seenAs(generation int64, external string, pods ...netv1beta1.CIDRView) netv1beta1.ConfigurationStatus {
+	remote := &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{External: []string{external}}}
+	for _, view := range pods {
+		remote.CIDR.Pod = append(remote.CIDR.Pod, view.SeenAs)
+	}
 	return netv1beta1.ConfigurationStatus{
-		Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pods, External: []string{external}}},
+		Remote: remote,
+		Views:  append(pods, netv1beta1.CIDRView{CIDR: "10.70.0.0/16", SeenAs: external}),
 		Conditions: []metav1.Condition{{
 			Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonNetworkCIDRsConfigured,
 			ObservedGeneration: generation, LastTransitionTime: metav1.Now(),
@@ -487,7 +492,7 @@ func (w *world) announces(t *testing.T, local, remote []string) (generation int6
 }
 
 // grants writes the status of a generation of the Configuration, as the controller does.
-func (w *world) grants(t *testing.T, generation int64, external string, pods ...string) {
+func (w *world) grants(t *testing.T, generation int64, external string, pods ...netv1beta1.CIDRView) {
 	t.Helper()
 	c := w.configuration(t)
 	c.Status = seenAs(generation, external, pods...)
@@ -569,16 +574,18 @@ func TestPodCIDRsChange(t *testing.T) {
 	gap := a.gap(t, "10.71.1.2:80", func() {
 		says("at first")
 		const external = "10.73.0.0/16"
-		appended := []string{"10.10.0.0/16", "10.20.0.0/16"}
-		generation := a.announces(t, []string{"10.10.0.0/16", "10.41.0.0/16"}, appended)
+		first := netv1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: "10.71.0.0/16"}
+		added := netv1beta1.CIDRView{CIDR: "10.20.0.0/16", SeenAs: "10.75.0.0/16"}
+		both := []string{added.CIDR, first.CIDR} // in whatever order
+		generation := a.announces(t, []string{"10.10.0.0/16", "10.41.0.0/16"}, both)
 		rules(t, a.Gateway, "10.41.0.0/16")
 		says("a CIDR is added")
-		a.grants(t, generation, external, "10.71.0.0/16")
-		generation = a.announces(t, []string{"10.10.0.0/16", "10.42.0.0/16"}, appended)
+		a.grants(t, generation, external, first)
+		generation = a.announces(t, []string{"10.10.0.0/16", "10.42.0.0/16"}, both)
 		rules(t, a.Gateway, "10.42.0.0/16")
-		a.grants(t, generation, external, "10.71.0.0/16")
+		a.grants(t, generation, external, first)
 		says("the added CIDR is not granted")
-		a.grants(t, generation, external, "10.71.0.0/16", "10.75.0.0/16")
+		a.grants(t, generation, external, added, first)
 		rules(t, a.Gateway, "10.75.0.0")
 		says("the added CIDR is granted")
 		a.announces(t, []string{"10.10.0.0/16", "10.43.0.0/16"}, []string{"10.10.0.0/16", "10.30.0.0/16"})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,7 +40,7 @@ type GatewayObjects struct {
 }
 
 // Input adds what the objects say to what the process knows: the addresses of its pod and of the
-// tunnel, its own key and the peer's endpoint, and as Remote what stood before.
+// tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	for _, f := range alive(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
@@ -63,10 +62,11 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		peers, limited := ip.Annotations[api.AnnotationPeers]
 		return limited && !slices.Contains(strings.Split(peers, ","), o.Peer)
 	}))
-	stood := in.Remote
-	in.Remote = nil
 	if c := o.configuration(); c != nil {
-		in.Pods, in.External, in.Remote = addressSpaces(c, stood)
+		if own := c.Spec.Local; own != nil {
+			in.Pods, in.External = parsePrefixes(own.CIDR.Pod), parsePrefixes(own.CIDR.External)
+		}
+		in.Remote = remaps(c.Views())
 	}
 	if k := oldest(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
@@ -80,33 +80,13 @@ func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 	return cmp.Or(oldest(granted), oldest(o.Configurations))
 }
 
-// addressSpaces reads what both sides announced. The status lists how the peer's CIDRs are seen here, in
-// their order, and ends before the first that is not granted. While it is about a former spec, what
-// stood stays: a CIDR that was replaced would be taken for the one before.
-func addressSpaces(c *netv1beta1.Configuration, stood []Remap) (pods, external []netip.Prefix, remote []Remap) {
-	if c.Spec.Local != nil {
-		pods, external = parsePrefixes(c.Spec.Local.CIDR.Pod), parsePrefixes(c.Spec.Local.CIDR.External)
-	}
-	if c.Spec.Remote == nil || c.Status.Remote == nil {
-		return pods, external, nil
-	}
-	about := int64(0)
-	if seen := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured); seen != nil {
-		about = seen.ObservedGeneration
-	}
-	if about != c.Generation {
-		return pods, external, stood
-	}
-	real, view := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
-	return pods, external, append(remaps(real.Pod, view.Pod), remaps(real.External, view.External)...)
-}
-
-func remaps(real, view []string) []Remap {
-	r, v := parsePrefixes(real), parsePrefixes(view)
+// remaps are the views that can be: of one length and family.
+func remaps(views []netv1beta1.CIDRView) []Remap {
 	var out []Remap
-	for i := range min(len(r), len(v)) {
-		if r[i].Bits() == v[i].Bits() && is6(r[i]) == is6(v[i]) {
-			out = append(out, Remap{Real: r[i], View: v[i]})
+	for _, v := range views {
+		pair := parsePrefixes([]string{v.CIDR, v.SeenAs})
+		if len(pair) == 2 && pair[0].Bits() == pair[1].Bits() && is6(pair[0]) == is6(pair[1]) {
+			out = append(out, Remap{Real: pair[0], View: pair[1]})
 		}
 	}
 	return out

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
-	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,8 +37,8 @@ type ShadowEndpointSliceInput struct {
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	views := map[string]view{}
 	for id, c := range in.Configurations {
-		v, complete := viewOf(c)
-		if id == in.Origin && !(complete && settled(&c)) {
+		v := viewOf(c)
+		if id == in.Origin && len(v.from) == 0 {
 			return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Origin)
 		}
 		views[id] = v
@@ -117,38 +115,18 @@ func remap(addresses []string, origin string, direct map[string]string, views ma
 // view is how this cluster sees a peer's networks: prefix from[i] as prefix to[i].
 type view struct{ from, to []netip.Prefix }
 
-// viewOf reads a peer's view and reports whether all of its networks have been mapped.
-func viewOf(c networkingv1beta1.Configuration) (view, bool) {
-	wished, granted := cidrs(c.Spec.Remote), cidrs(c.Status.Remote)
-	if len(wished.Pod) != len(granted.Pod) || len(wished.External) != len(granted.External) {
-		return view{}, false
-	}
-	real := slices.Concat(wished.Pod, wished.External)
-	seen := slices.Concat(granted.Pod, granted.External)
+// viewOf reads how a peer's networks are seen, as far as they have been mapped.
+func viewOf(c networkingv1beta1.Configuration) view {
 	v := view{}
-	for i := range real {
-		from, err1 := netip.ParsePrefix(real[i])
-		to, err2 := netip.ParsePrefix(seen[i])
+	for _, of := range c.Views() {
+		from, err1 := netip.ParsePrefix(of.CIDR)
+		to, err2 := netip.ParsePrefix(of.SeenAs)
 		if err1 != nil || err2 != nil || from.Addr().BitLen() != to.Addr().BitLen() || from.Bits() != to.Bits() {
-			return view{}, false
+			continue
 		}
 		v.from, v.to = append(v.from, from.Masked()), append(v.to, to.Masked())
 	}
-	return v, true
-}
-
-func cidrs(c *networkingv1beta1.ClusterConfig) networkingv1beta1.ClusterCIDR {
-	if c == nil {
-		return networkingv1beta1.ClusterCIDR{}
-	}
-	return c.CIDR
-}
-
-// settled reports whether the status of a Configuration belongs to its spec as it is now: the lists of
-// both are paired by position. One whose controller has said nothing yet was written by hand.
-func settled(c *networkingv1beta1.Configuration) bool {
-	told := meta.FindStatusCondition(c.Status.Conditions, networkingv1beta1.NetworkCIDRsConfigured)
-	return told == nil || told.ObservedGeneration == c.Generation
+	return v
 }
 
 // see swaps the prefix of an address and keeps its host bits.

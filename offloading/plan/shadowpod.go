@@ -240,11 +240,11 @@ func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuratio
 	if c == nil {
 		return aliases
 	}
-	v, mapped := viewOf(*c)
+	v := viewOf(*c)
 	out := slices.Clone(aliases)
 	for i := range out {
 		home, err := netip.ParseAddr(out[i].IP)
-		if err != nil || !mapped || !slices.Contains(out[i].Hostnames, homeAPIServerName) {
+		if err != nil || !slices.Contains(out[i].Hostnames, homeAPIServerName) {
 			continue
 		}
 		if seen, ok := v.see(home); ok {

@@ -250,12 +250,12 @@ func connectBehindNAT(t *testing.T) {
 	restored()
 }
 
-// morePods is a range of pods that a cluster gets later.
+// morePods is a range of pods that a cluster gets later, and tells before the one it had: by name.
 const morePods = `
 apiVersion: ipam.liqo.io/v1alpha1
 kind: Network
 metadata:
-  name: pod-cidr-more
+  name: a-second-pod-cidr
   namespace: liqo
   labels: {ipam.liqo.io/network-type: pod-cidr, ipam.liqo.io/network-not-remapped: "true", ipam.liqo.io/network-shared: "true"}
 spec: {cidr: 10.99.0.0/16}
@@ -299,7 +299,7 @@ func serverAtConsumer(t *testing.T) {
 	rome.apply(t, morePods)
 	ranges(2)
 	reach(t)
-	rome.kubectl(t, "-n", "liqo", "delete", "networks.ipam.liqo.io", "pod-cidr-more", "--timeout=30s")
+	rome.kubectl(t, "-n", "liqo", "delete", "networks.ipam.liqo.io", "a-second-pod-cidr", "--timeout=30s")
 	ranges(1)
 	stays("the parameters changed")
 	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)

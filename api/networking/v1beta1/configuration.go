@@ -54,14 +54,30 @@ type ConfigurationSpec struct {
 
 // ConfigurationStatus is the peer's address space seen from here; written by the controller.
 type ConfigurationStatus struct {
-	// Remote holds the granted CIDRs, in the order of spec.remote; nil until granted.
+	// Remote holds the granted CIDRs, in the order of spec.remote, without those that have none yet; nil until granted.
 	// +optional
 	Remote *ClusterConfig `json:"remote,omitempty"`
+	// Views say which of them stands for which of the peer's, in that order.
+	// +optional
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=map
+	// +listMapKey=cidr
+	Views []CIDRView `json:"views,omitempty"`
 	// Conditions say whether all CIDRs are granted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CIDRView is a CIDR of the peer as it is seen from here.
+type CIDRView struct {
+	// CIDR is the peer's own.
+	// +kubebuilder:validation:MaxLength=49
+	CIDR string `json:"cidr"`
+	// SeenAs is the one of the same length that stands for it here; the same where nothing is remapped.
+	// +kubebuilder:validation:MaxLength=49
+	SeenAs string `json:"seenAs"`
 }
 
 // Configuration holds the CIDRs exchanged with one peer, named by the label liqo.io/remote-cluster-id.
@@ -85,6 +101,28 @@ type Configuration struct {
 	// Status is how it looks from here.
 	// +optional
 	Status ConfigurationStatus `json:"status,omitzero"`
+}
+
+// Views are the peer's CIDRs that are seen from here, pods first. Where no controller has written them since
+// there are views, as at an upgrade, the lists of spec and status say the same by position.
+func (x *Configuration) Views() []CIDRView {
+	if x.Status.Views != nil || x.Spec.Remote == nil || x.Status.Remote == nil {
+		return x.Status.Views
+	}
+	for _, c := range x.Status.Conditions {
+		if c.Type == NetworkCIDRsConfigured && c.ObservedGeneration != x.Generation {
+			return nil // of another spec
+		}
+	}
+	var views []CIDRView
+	pair := func(real, seen []string) {
+		for i := range min(len(real), len(seen)) {
+			views = append(views, CIDRView{real[i], seen[i]})
+		}
+	}
+	pair(x.Spec.Remote.CIDR.Pod, x.Status.Remote.CIDR.Pod)
+	pair(x.Spec.Remote.CIDR.External, x.Status.Remote.CIDR.External)
+	return views
 }
 
 // GetConditions returns the conditions for reading and writing.

@@ -214,21 +214,21 @@ func (in ConfigurationInput) stale(remote []remoteCIDR) []client.Object {
 	return list
 }
 
-// status lists what is granted, in the order of spec.remote. Of each list it ends before the
-// first CIDR without a grant: a reader may pair the lists of spec and status by position.
+// status tells what is granted, in the order of spec.remote. A CIDR without a grant harms no other.
 func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1beta1.Configuration {
 	seen := &netv1beta1.ClusterConfig{}
-	ended := map[string]bool{}
+	var views []netv1beta1.CIDRView
 	for _, r := range remote {
 		cidr := in.granted(r)
-		ended[r.kind] = ended[r.kind] || cidr == ""
 		switch {
-		case ended[r.kind]:
+		case cidr == "":
+			continue
 		case r.kind == api.CIDRTypePod:
 			seen.CIDR.Pod = append(seen.CIDR.Pod, cidr)
 		default:
 			seen.CIDR.External = append(seen.CIDR.External, cidr)
 		}
+		views = append(views, netv1beta1.CIDRView{CIDR: r.cidr.String(), SeenAs: cidr})
 	}
 	c := metav1.Condition{
 		Type: netv1beta1.NetworkCIDRsConfigured, Status: metav1.ConditionFalse,
@@ -240,6 +240,7 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 	}
 	return &netv1beta1.Configuration{Status: netv1beta1.ConfigurationStatus{
 		Remote:     seen,
+		Views:      views,
 		Conditions: []metav1.Condition{stamped(in.Root.Status.Conditions, c, in.Now)},
 	}}
 }
