@@ -170,7 +170,8 @@ type network struct {
 	// What the tasks find out.
 	herePods, therePods ranges
 	gateway             map[side]string
-	reversed, replaced  bool
+	// reversed: there are gateways the other way round; paired: both of them.
+	reversed, paired, replaced bool
 
 	rangesHere, rangesThere         *task
 	configuredHere, configuredThere *task
@@ -253,11 +254,10 @@ func (n *network) configure(ready *task) {
 	set := func(c *cluster, of *ranges, known *task) (*task, *task) {
 		var object *netv1beta1.Configuration
 		set := n.script.start(func(ctx context.Context) error {
-			name, err := c.configurationOf(ctx, n.other(c).id)
-			if err != nil {
+			var err error
+			if object, err = c.configurationOf(ctx, n.other(c).id, *of); err != nil {
 				return err
 			}
-			object = configuration(c.network, name, n.other(c).id, *of)
 			return c.apply(ctx, object)
 		}, ready, known)
 		done := n.script.start(func(ctx context.Context) error {
@@ -269,20 +269,27 @@ func (n *network) configure(ready *task) {
 	n.configuredThere, n.readyThere = set(n.there, &n.herePods, n.rangesHere)
 }
 
-// configurationOf is the name of the peer's Configuration, which may have been made by hand.
-func (c *cluster) configurationOf(ctx context.Context, peer string) (string, error) {
+// configurationOf is the peer's Configuration with these ranges. It may have been made by hand, under another name,
+// or the peer's controller may have told the same ranges in another order: that stays.
+func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*netv1beta1.Configuration, error) {
 	list := &netv1beta1.ConfigurationList{}
-	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
-		return peer, err
+	if err := c.listOf(ctx, c.network, peer, list); err != nil {
+		return nil, err
 	}
-	return plan.Oldest(list.Items).Name, nil
+	have := plan.Oldest(list.Items)
+	if have == nil {
+		return configuration(c.network, peer, peer, r), nil
+	}
+	if r.are(have.Spec.Remote) {
+		r = ranges{have.Spec.Remote.CIDR.Pod, have.Spec.Remote.CIDR.External}
+	}
+	return configuration(c.network, have.Name, peer, r), nil
 }
 
 // configured reports whether a Configuration for these ranges is in force.
 func configured(c *netv1beta1.Configuration, r ranges) bool {
-	return c.Spec.Remote != nil && slices.Equal(c.Spec.Remote.CIDR.Pod, r.pod) &&
-		c.Status.Remote != nil && len(c.Status.Remote.CIDR.Pod) == len(r.pod) &&
-		meta.IsStatusConditionTrue(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
+	told := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
+	return r.are(c.Spec.Remote) && told != nil && told.Status == metav1.ConditionTrue && told.ObservedGeneration == c.Generation
 }
 
 // readRanges waits until the installation's Networks have their addresses and returns them.
@@ -380,10 +387,16 @@ func (n *network) connect(ready *task) {
 		object := func() *netv1beta1.Connection {
 			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 		}
-		made := begin(func(ctx context.Context) error {
+		made := n.script.start(func(ctx context.Context) error {
+			if n.reversed && !n.paired {
+				return nil
+			}
 			return c.await(ctx, object(), func() bool { return true }, n.gatewayDeployment(c))
 		}, of)
-		up := begin(func(ctx context.Context) error {
+		up := n.script.start(func(ctx context.Context) error {
+			if n.reversed && !n.paired {
+				return nil
+			}
 			o := object()
 			return n.otherSays(c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c)), c)
 		}, made)
@@ -421,7 +434,11 @@ func (n *network) look(ctx context.Context) error {
 	if dialer := plan.Oldest(clients.Items); dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	n.reversed = len(backServers.Items)+len(backClients.Items) > 0
+	server, dialer := plan.Oldest(backServers.Items), plan.Oldest(backClients.Items)
+	n.reversed, n.paired = server != nil || dialer != nil, server != nil && dialer != nil
+	if n.paired {
+		n.gateway[n.client.side], n.gateway[n.server.side] = server.Name, dialer.Name
+	}
 	return nil
 }
 
@@ -638,8 +655,19 @@ func (n *network) reportConnection() error {
 	); err != nil {
 		return err
 	}
-	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil || n.reversed {
+	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil {
 		return err
+	}
+	if n.reversed { // their tunnel serves both directions; there is nothing to tell of
+		for _, up := range []*task{n.clientUp, n.serverUp} {
+			if up == nil {
+				continue
+			}
+			if err := n.await(up, n.client.side, "Waiting for the connection to be established"); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if n.replaced {
 		n.info(n.server.side, "Deleted existing gateway server")

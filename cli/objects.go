@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -39,6 +40,12 @@ func tenantNamespace(name, peer string) *corev1.Namespace {
 // ranges are the address ranges a cluster announces.
 type ranges struct {
 	pod, external []string
+}
+
+// are tells whether these ranges are what a Configuration says of a cluster, in whatever order.
+func (r ranges) are(c *netv1beta1.ClusterConfig) bool {
+	return c != nil && slices.Equal(slices.Sorted(slices.Values(r.pod)), slices.Sorted(slices.Values(c.CIDR.Pod))) &&
+		slices.Equal(slices.Sorted(slices.Values(r.external)), slices.Sorted(slices.Values(c.CIDR.External)))
 }
 
 // configuration tells a cluster the ranges of its peer.

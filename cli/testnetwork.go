@@ -619,20 +619,25 @@ func (t *trial) showRanges() error {
 				content.text(1, "not known yet")
 				continue
 			}
-			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Status.Remote.CIDR.Pod))
-			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Status.Remote.CIDR.External))
+			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Views()))
+			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Views()))
 		}
 		fmt.Fprint(c.env.Out, box("Peers as "+c.id+" sees them", content))
 	}
 	return nil
 }
 
-// seenAs pairs ranges with those that stand for them.
-func seenAs(there, here []string) string {
+// seenAs tells of ranges by which others they are seen, or that they are not yet.
+func seenAs(there []string, views []netv1beta1.CIDRView) string {
 	var out []string
-	for i, r := range there {
-		if i < len(here) && here[i] != r {
-			r += " as " + here[i]
+	for _, r := range there {
+		p, _ := netip.ParsePrefix(r)
+		i := slices.IndexFunc(views, func(v netv1beta1.CIDRView) bool { return v.CIDR == p.Masked().String() })
+		switch {
+		case i < 0:
+			r += " not yet"
+		case views[i].SeenAs != r:
+			r += " as " + views[i].SeenAs
 		}
 		out = append(out, r)
 	}
