@@ -320,7 +320,7 @@ func pods(t *testing.T, c cluster, app, field string) []string {
 func remapped(t *testing.T, viewer, owner cluster, addrs []string) []string {
 	t.Helper()
 	prefix := viewer.kubectl(t, "get", "configurations", "-A", "-l", "liqo.io/remote-cluster-id="+owner.name,
-		"-o", "jsonpath={.items[0].status.remote.cidr.pod[0]}")
+		"-o", `jsonpath={.items[0].status.views[?(@.cidr=="`+podCIDR+`")].seenAs}`)
 	net, bits, _ := strings.Cut(prefix, "/")
 	if bits != "16" || prefix == podCIDR {
 		t.Fatalf("%s sees the pods of %s at %q: want a remapped /16", viewer.name, owner.name, prefix)
