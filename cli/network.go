@@ -170,8 +170,7 @@ type network struct {
 	// What the tasks find out.
 	herePods, therePods ranges
 	gateway             map[side]string
-	// reversed: there are gateways the other way round; paired: both of them.
-	reversed, paired, replaced bool
+	reversed, replaced  bool
 
 	rangesHere, rangesThere         *task
 	configuredHere, configuredThere *task
@@ -289,7 +288,8 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 // configured reports whether a Configuration for these ranges is in force.
 func configured(c *netv1beta1.Configuration, r ranges) bool {
 	told := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
-	return r.are(c.Spec.Remote) && told != nil && told.Status == metav1.ConditionTrue && told.ObservedGeneration == c.Generation
+	return r.are(c.Spec.Remote) && told != nil && told.Status == metav1.ConditionTrue &&
+		(told.ObservedGeneration == 0 || told.ObservedGeneration == c.Generation) // 0: it does not say
 }
 
 // readRanges waits until the installation's Networks have their addresses and returns them.
@@ -387,16 +387,10 @@ func (n *network) connect(ready *task) {
 		object := func() *netv1beta1.Connection {
 			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 		}
-		made := n.script.start(func(ctx context.Context) error {
-			if n.reversed && !n.paired {
-				return nil
-			}
+		made := begin(func(ctx context.Context) error {
 			return c.await(ctx, object(), func() bool { return true }, n.gatewayDeployment(c))
 		}, of)
-		up := n.script.start(func(ctx context.Context) error {
-			if n.reversed && !n.paired {
-				return nil
-			}
+		up := begin(func(ctx context.Context) error {
 			o := object()
 			return n.otherSays(c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c)), c)
 		}, made)
@@ -434,11 +428,7 @@ func (n *network) look(ctx context.Context) error {
 	if dialer := plan.Oldest(clients.Items); dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	server, dialer := plan.Oldest(backServers.Items), plan.Oldest(backClients.Items)
-	n.reversed, n.paired = server != nil || dialer != nil, server != nil && dialer != nil
-	if n.paired {
-		n.gateway[n.client.side], n.gateway[n.server.side] = server.Name, dialer.Name
-	}
+	n.reversed = len(backServers.Items)+len(backClients.Items) > 0
 	return nil
 }
 
@@ -655,19 +645,8 @@ func (n *network) reportConnection() error {
 	); err != nil {
 		return err
 	}
-	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil {
+	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil || n.reversed {
 		return err
-	}
-	if n.reversed { // their tunnel serves both directions; there is nothing to tell of
-		for _, up := range []*task{n.clientUp, n.serverUp} {
-			if up == nil {
-				continue
-			}
-			if err := n.await(up, n.client.side, "Waiting for the connection to be established"); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
 	if n.replaced {
 		n.info(n.server.side, "Deleted existing gateway server")

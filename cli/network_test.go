@@ -25,13 +25,14 @@ func TestRangesInAnyOrder(t *testing.T) {
 		of   *netv1beta1.Configuration
 		want bool
 	}{
-		"another order":          {conf("10.70.0.0/16", 2, "True", "10.10.0.0/16", "10.1.0.0/16"), true},
-		"the same order":         {conf("10.70.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), true},
-		"granted for the former": {conf("10.70.0.0/16", 1, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
-		"not granted":            {conf("10.70.0.0/16", 2, "False", "10.1.0.0/16", "10.10.0.0/16"), false},
-		"one is missing":         {conf("10.70.0.0/16", 2, "True", "10.10.0.0/16"), false},
-		"another external range": {conf("10.71.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
-		"nothing is told":        {&netv1beta1.Configuration{}, false},
+		"another order":              {conf("10.70.0.0/16", 2, "True", "10.10.0.0/16", "10.1.0.0/16"), true},
+		"the same order":             {conf("10.70.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), true},
+		"granted for the former":     {conf("10.70.0.0/16", 1, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
+		"granted for no matter what": {conf("10.70.0.0/16", 0, "True", "10.1.0.0/16", "10.10.0.0/16"), true},
+		"not granted":                {conf("10.70.0.0/16", 2, "False", "10.1.0.0/16", "10.10.0.0/16"), false},
+		"one is missing":             {conf("10.70.0.0/16", 2, "True", "10.10.0.0/16"), false},
+		"another external range":     {conf("10.71.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
+		"nothing is told":            {&netv1beta1.Configuration{}, false},
 	} {
 		if got := configured(c.of, r); got != c.want {
 			t.Errorf("%s: %t, want %t", claim, got, c.want)

@@ -35,6 +35,8 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the clients are rolled", planned, rollGateways(rome)},
 		{"the server's pod is killed", 3 * time.Second, deleteGateway(milan, "--grace-period=0", "--force")},
 		{"the client's pod is killed", 3 * time.Second, deleteGateway(rome, "--grace-period=0", "--force")},
+		{"the server crashes", 3 * time.Second, crashGateway(milan)},
+		{"the client crashes", 3 * time.Second, crashGateway(rome)},
 	}
 	two = append(two, fault{"the consumer's API server is away", planned, freezeAPIServer(rome)})
 	if *soak {
@@ -191,6 +193,22 @@ func deleteGateway(c cluster, how ...string) func(*testing.T) {
 		before := activeGateway(t, c)
 		c.kubectl(t, append([]string{"-n", "liqo-tenant-" + other(c).name, "delete", "pod", before.name, "--wait=false"}, how...)...)
 		replaced(t, c, before)
+	}
+}
+
+// crashGateway ends the process that has the tunnel without a word. Its pod stays, and runs it again.
+func crashGateway(c cluster) func(*testing.T) {
+	return func(t *testing.T) {
+		before := activeGateway(t, c)
+		runs := func() string {
+			return c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "get", "pod", before.name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+		}
+		ran := runs()
+		node := strings.TrimPrefix(before.node, c.name+"-")
+		if out, err := testbed("exec", c.name, node, "--", "pkill", "-KILL", "-f", "^/usr/bin/liqo gateway "); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		eventually(t, before.name+" runs again", func() (string, bool) { now := runs(); return now, now != ran })
 	}
 }
 
