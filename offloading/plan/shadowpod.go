@@ -24,6 +24,13 @@ import (
 // have made room.
 const quotaInterval = 15 * time.Second
 
+// mappingTime is how long a pod waits for the address of its home's API server to be mapped, which takes a
+// second after a peering begins; a pod that needs none is not kept longer. It is asked for each mappingInterval.
+const (
+	mappingTime     = 10 * time.Second
+	mappingInterval = 500 * time.Millisecond
+)
+
 // ShadowPodInput is a pod a consumer asked for.
 type ShadowPodInput struct {
 	Root *offloadingv1beta1.ShadowPod
@@ -45,7 +52,8 @@ type ShadowPodInput struct {
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
 //	absent    Pending, Running   yes               Failed as status
-//	absent    other              –                 pod, unless it asks too much or the quota refuses it
+//	absent    other              –                 pod, unless it asks too much or the quota refuses it; not before
+//	                                               home's API server is seen from here, for a while
 //	another's any                –                 waits until the former ShadowPod's pod is gone
 //	present   any                yes               its metadata, and its phase once it has a node
 //	present   any                no                its metadata, and its phase once it is settled
@@ -64,6 +72,10 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	case in.Pod == nil && in.Refusal != "":
 		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
 		p.After = quotaInterval
+		return p
+	case in.Pod == nil && in.mapping():
+		p := ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Root.Labels[api.LabelOrigin])
+		p.After = mappingInterval
 		return p
 	}
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
@@ -87,6 +99,12 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	}
 	p.Status = phaseStatus(phase)
 	return p
+}
+
+// mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
+func (in ShadowPodInput) mapping() bool {
+	_, seen := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
+	return !seen && in.Now.Before(in.Root.CreationTimestamp.Add(mappingTime))
 }
 
 // amend plans what may change in a pod that runs: the resources of its containers, within the quota,
@@ -223,7 +241,7 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 			keepResources(pod.Spec.InitContainers, in.Pod.Spec.InitContainers)
 		}
 	} else {
-		pod.Spec.HostAliases = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
+		pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	}
 	return pod
 }
@@ -235,23 +253,34 @@ func keepResources(of, has []corev1.Container) {
 }
 
 // homeAPIServer translates the address under which the pod is to find the API server of its home
-// into this cluster's view. Aliases the user gave stay as they are.
-func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) []corev1.HostAlias {
+// into this cluster's view. Aliases the user gave stay as they are. Not seen is an address that the
+// home announces and that is not mapped yet.
+func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) (out []corev1.HostAlias, seen bool) {
 	if c == nil {
-		return aliases
+		return aliases, true
 	}
 	v := viewOf(*c)
-	out := slices.Clone(aliases)
+	out, seen = slices.Clone(aliases), true
 	for i := range out {
 		home, err := netip.ParseAddr(out[i].IP)
 		if err != nil || !slices.Contains(out[i].Hostnames, homeAPIServerName) {
 			continue
 		}
-		if seen, ok := v.see(home); ok {
-			out[i].IP = seen.String()
+		if here, ok := v.see(home); ok {
+			out[i].IP = here.String()
+		} else if announced(c, home) {
+			seen = false
 		}
 	}
-	return out
+	return out, seen
+}
+
+// announced reports whether an address is one of the peer's.
+func announced(c *networkingv1beta1.Configuration, address netip.Addr) bool {
+	return c.Spec.Remote != nil && slices.ContainsFunc(slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External), func(cidr string) bool {
+		p, err := netip.ParsePrefix(cidr)
+		return err == nil && p.Contains(address)
+	})
 }
 
 // homeAPIServerName is how an offloaded pod names the API server of its home.
