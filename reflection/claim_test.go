@@ -106,6 +106,20 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	w.unused(w.home, homeNS, "kept")
 	w.gone(w.home, &corev1.PersistentVolumeClaim{}, homeNS, "kept")
 
+	// Nor does another claim of its name, whose volume is at home, take it over or give it back.
+	another := claim("kept", "")
+	another.Annotations["volume.kubernetes.io/selected-node"] = "worker"
+	w.create(w.home, another)
+	w.create(w.home, claim("next", ""))
+	w.exists(w.remote, remote, remoteNS, "next")
+	w.must("read", w.home.Get(t.Context(), client.ObjectKeyFromObject(another), another))
+	if err := equal([]string{inUse}, another.Finalizers); err != nil {
+		t.Errorf("a claim for a node of home: %v", err)
+	}
+	w.must("delete", w.home.Delete(t.Context(), another))
+	w.unused(w.home, homeNS, "kept")
+	w.gone(w.home, another, homeNS, "kept")
+
 	// Nor is one given back whose claim has vanished while nobody looked, as when a cluster is restored.
 	stop()
 	w.must("read", w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "other"}, home))

@@ -227,7 +227,7 @@ func namespaceKinds(o Options) []Kind {
 			Pull:      Pull(translate.ClaimStatus),
 			Finalizer: api.ClaimFinalizer(o.Provider),
 			Keeps:     true,
-			Ending:    endOfClaim,
+			Ending:    endOfClaim(api.ClaimFinalizer(o.Provider)),
 		},
 	}
 	for i := range kinds {
@@ -245,23 +245,29 @@ func namespaceKinds(o Options) []Kind {
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 
 // endOfClaim gives a volume at the provider back as late as one at home: when no pod uses the claim
-// any more, and unless the volume is to be retained.
-func endOfClaim(ctx context.Context, home client.Reader, obj client.Object) (Ending, error) {
-	claim := obj.(*corev1.PersistentVolumeClaim)
-	if slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
-		return Waits, nil
-	}
-	if claim.Spec.VolumeName == "" {
+// any more, and unless the volume is to be retained. One that a claim without our mark finds there is a former
+// claim's, which was to stay.
+func endOfClaim(mark string) func(context.Context, client.Reader, client.Object) (Ending, error) {
+	return func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error) {
+		claim := obj.(*corev1.PersistentVolumeClaim)
+		if !slices.Contains(claim.Finalizers, mark) {
+			return Stays, nil
+		}
+		if slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
+			return Waits, nil
+		}
+		if claim.Spec.VolumeName == "" {
+			return Goes, nil
+		}
+		volume, err := get(ctx, home, types.NamespacedName{Name: claim.Spec.VolumeName}, &corev1.PersistentVolume{})
+		if err != nil {
+			return Waits, err
+		}
+		if v := as[*corev1.PersistentVolume](volume); v != nil && v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+			return Stays, nil
+		}
 		return Goes, nil
 	}
-	volume, err := get(ctx, home, types.NamespacedName{Name: claim.Spec.VolumeName}, &corev1.PersistentVolume{})
-	if err != nil {
-		return Waits, err
-	}
-	if v := as[*corev1.PersistentVolume](volume); v != nil && v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
-		return Stays, nil
-	}
-	return Goes, nil
 }
 
 // gatherEndpoints reads the Service of a slice and the addresses that stand for pods which are

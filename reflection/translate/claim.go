@@ -28,8 +28,12 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 
 // Claim pushes a claim for whose first pod the scheduler has chosen a virtual node of the provider.
 // What was asked for is written once, and nothing is given up: of a volume nothing can be changed but
-// that it grows.
+// that it grows. What is there of a former claim of the name is this one's only if it is placed there, too.
 func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
+	placed := v.ProviderNodes[home.Annotations[annotationSelectedNode]]
+	if !placed && !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {
+		return nil
+	}
 	if remote != nil {
 		out := remote.DeepCopy()
 		out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
@@ -38,7 +42,7 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 		}
 		return out
 	}
-	if !v.ProviderNodes[home.Annotations[annotationSelectedNode]] || v.StorageClass == nil {
+	if !placed || v.StorageClass == nil {
 		return nil
 	}
 	out := &corev1.PersistentVolumeClaim{ObjectMeta: v.metadata(home.ObjectMeta, metav1.ObjectMeta{}, home.Name)}
