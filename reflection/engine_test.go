@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,7 +147,7 @@ func clientOf(t *testing.T, s *apitest.Server) client.Client {
 	return c
 }
 
-// mapNamespace plays the provider's answer to the NamespaceMap; "" takes the namespace away.
+// mapNamespace offloads the namespace, or takes it back.
 func (w *world) mapNamespace(remote string) {
 	w.Helper()
 	m := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: provider, Namespace: tenant}}
@@ -154,26 +155,30 @@ func (w *world) mapNamespace(remote string) {
 		w.Fatal(err)
 	}
 	w.must("read namespace map", w.home.Get(w.Context(), client.ObjectKeyFromObject(m), m))
-	m.Spec.DesiredMapping = map[string]string{homeNS: remoteNS}
-	w.must("write namespace map", w.home.Update(w.Context(), m))
-	m.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
+	m.Spec.DesiredMapping = map[string]string{}
+	current := map[string]offv1beta1.RemoteNamespaceStatus{}
 	if remote != "" {
-		m.Status.CurrentMapping[homeNS] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offv1beta1.NamespaceAccepted}
+		m.Spec.DesiredMapping[homeNS] = remoteNS
+		current[homeNS] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offv1beta1.NamespaceAccepted}
 	}
+	w.must("write namespace map", w.home.Update(w.Context(), m))
+	m.Status.CurrentMapping = current
 	w.must("write status of namespace map", w.home.Status().Update(w.Context(), m))
 }
 
-// reflect runs the reflection until the returned function is called.
+// reflect runs the reflection until the returned function is called, or the test ends.
 func (w *world) reflect() (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- reflection.Run(ctx, w.options) }()
-	return func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			w.Errorf("run: %v", err)
 		}
-	}
+	})
+	w.Cleanup(stop)
+	return stop
 }
 
 func (w *world) must(what string, err error) {
@@ -462,6 +467,36 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.must("finish", w.remote.Status().Update(t.Context(), job))
 	w.exists(w.home, &home, homeNS, "job", func() error { return equal(corev1.PodSucceeded, home.Status.Phase) })
 	w.gone(w.remote, &tokens, remoteNS, "job-token")
+
+	// Somebody deletes the map. It comes back, and the provider has to answer it again: what runs is followed
+	// meanwhile, and nothing is concluded by a virtual kubelet that begins then.
+	moves := func(ip, seen string) {
+		t.Helper()
+		there := &corev1.Pod{}
+		w.must("read", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "other"}, there))
+		there.Status.PodIP, there.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+		w.must("move", w.remote.Status().Update(t.Context(), there))
+		w.exists(w.home, &home, homeNS, "other", func() error {
+			return equal([]string{"Running", seen}, []string{string(home.Status.Phase), home.Status.PodIP})
+		})
+	}
+	moves("10.20.1.20", "10.71.1.20")
+	lost := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: provider, Namespace: tenant}}
+	w.must("delete the map", w.home.Delete(t.Context(), lost))
+	moves("10.20.1.21", "10.71.1.21")
+	lost.ResourceVersion, lost.UID = "", ""
+	lost.Spec.DesiredMapping = map[string]string{homeNS: remoteNS}
+	w.create(w.home, lost)
+	moves("10.20.1.22", "10.71.1.22")
+	stop()
+	stop = w.reflect()
+	w.create(w.home, pod("early"))
+	w.exists(w.home, &home, homeNS, "early", func() error {
+		return equal([]string{"Pending", "OffloadingBackOff"}, []string{string(home.Status.Phase), home.Status.Reason})
+	})
+	w.mapNamespace(remoteNS)
+	w.exists(w.remote, &offv1beta1.ShadowPod{}, remoteNS, "early")
+	moves("10.20.1.23", "10.71.1.23")
 
 	// The namespace is taken away: what runs is aborted, what comes waits.
 	w.exists(w.home, &home, homeNS, "other", func() error { return equal(corev1.PodRunning, home.Status.Phase) })

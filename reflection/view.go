@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,7 @@ type viewer struct {
 	Options
 	cache   cache.Cache
 	changed chan struct{} // something was seen; one place, so that bursts become one view
+	former  translate.View
 }
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
@@ -78,17 +80,16 @@ func (v *viewer) wake() {
 
 // run gives every new view to see, until ctx ends. The cache is synced.
 func (v *viewer) run(ctx context.Context, see func(context.Context, translate.View) error) error {
-	var before *translate.View
 	for {
 		view, err := v.view(ctx)
 		if err != nil {
 			return err
 		}
-		if before == nil || !reflect.DeepEqual(*before, view) {
+		if !reflect.DeepEqual(v.former, view) {
 			if err := see(ctx, view); err != nil {
 				return err
 			}
-			before = &view
+			v.former = view
 		}
 		select {
 		case <-v.changed:
@@ -98,7 +99,8 @@ func (v *viewer) run(ctx context.Context, see func(context.Context, translate.Vi
 	}
 }
 
-// view reads the caches. What does not exist is left out.
+// view reads the caches. What does not exist is left out. A map that somebody deleted comes back, and the
+// provider answers it again: until then namespaces are where they were.
 func (v *viewer) view(ctx context.Context) (translate.View, error) {
 	out := translate.View{
 		Consumer:           v.Consumer,
@@ -117,6 +119,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		OtherNodes:         map[string]string{},
 		OtherPods:          map[string][]translate.Remap{},
 		Namespaces:         map[string]string{},
+		Unanswered:         map[string]bool{},
 	}
 	for _, part := range []func(context.Context, *translate.View) error{v.namespaces, v.nodes, v.addresses, v.apiServer} {
 		if err := part(ctx, &out); err != nil {
@@ -131,14 +134,29 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 	if err := v.cache.List(ctx, &maps, client.InNamespace(v.TenantNamespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list namespace maps: %w", err)
 	}
+	var node offv1beta1.VirtualNode
+	err := v.cache.Get(ctx, types.NamespacedName{Namespace: v.TenantNamespace, Name: v.Node}, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get virtual node %s: %w", v.Node, err)
+	}
+	out.NoMap = err == nil && node.DeletionTimestamp == nil // it comes back
 	for _, m := range maps.Items {
 		if m.Labels[api.LabelReplicated] == api.True {
 			continue // the peer's own, when it consumes from us, too
 		}
-		for home, remote := range m.Status.CurrentMapping {
-			if _, wanted := m.Spec.DesiredMapping[home]; wanted && remote.Phase == offv1beta1.NamespaceAccepted {
+		out.NoMap = false
+		for home := range m.Spec.DesiredMapping {
+			switch remote, answered := m.Status.CurrentMapping[home]; {
+			case !answered:
+				out.Unanswered[home] = true
+			case remote.Phase == offv1beta1.NamespaceAccepted:
 				out.Namespaces[home] = remote.RemoteNamespace
 			}
+		}
+	}
+	for home, remote := range v.former.Namespaces {
+		if out.NoMap || out.Unanswered[home] {
+			out.Namespaces[home] = remote
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;virtualnodes,verbs=get;list;watch
 
 // abandoned lets claims go whose provider is not used any more: no virtual kubelet is left to do it.
 type abandoned struct{}
@@ -34,7 +34,8 @@ func (abandoned) Register(mgr manager.Manager) error {
 	r := &abandonedReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	return builder.ControllerManagedBy(mgr).Named("abandoned-claims").WithOptions(ctl.Options()).
 		For(&corev1.PersistentVolumeClaim{}).
-		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.held)).Complete(r)
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.held)).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.held)).Complete(r)
 }
 
 type abandonedReconciler struct {
@@ -87,5 +88,9 @@ func without(ctx context.Context, r client.Reader, claim *corev1.PersistentVolum
 	if err := r.List(ctx, &maps); err != nil {
 		return nil, fmt.Errorf("list namespace maps: %w", err)
 	}
-	return plan.Abandoned(claim, maps.Items), nil
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list virtual nodes: %w", err)
+	}
+	return plan.Abandoned(claim, maps.Items, nodes.Items), nil
 }

@@ -40,6 +40,7 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	finished        –           –               –                stays
 //	waiting         not mapped  –               –                Pending, OffloadingBackOff
 //	had started     not mapped  –               –                Failed, OffloadingAborted
+//	had started     not known   –               –                stays
 //	any             mapped      removed there   –                stays, not ready: another will be made
 //	any             mapped      kubelet spoke   –                the remote status, translated
 //	any             mapped      none            finished         that phase, RemotePodTerminated
@@ -61,6 +62,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
 	switch {
+	case v.Namespaces[home.Namespace] == "" && (v.NoMap || v.Unanswered[home.Namespace]) && home.Status.StartTime != nil:
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
 	case remote != nil && replaced(home, shadow, remote):

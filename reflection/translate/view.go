@@ -40,6 +40,10 @@ type View struct {
 	// Namespaces maps a home namespace to its remote one. Only namespaces that exist at the
 	// provider are in it.
 	Namespaces map[string]string
+	// NoMap: nobody says which namespaces exist at the provider, Unanswered: of these it has not said it yet.
+	// Both pass; until then nothing is concluded from what Namespaces lacks.
+	NoMap      bool
+	Unanswered map[string]bool
 	// ProviderNodes are all virtual nodes that stand for the provider.
 	ProviderNodes map[string]bool
 	// OtherNodes leads from virtual nodes that stand for further providers to their cluster IDs,

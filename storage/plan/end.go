@@ -51,18 +51,25 @@ func Unused(in UnusedInput) ctl.Plan {
 }
 
 // Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
-// is not, and not about to be, offloaded there. The others are taken away by who gives the volume
-// back; these would hold the claim for ever once Liqo is uninstalled.
-func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.NamespaceMap) []string {
+// is not, and not about to be, offloaded there. While there is a virtual node, a map that is missing comes back
+// and says whether it is. The others are taken away by who gives the volume back; these would hold the claim
+// for ever once Liqo is uninstalled.
+func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.NamespaceMap, nodes []offloadingv1beta1.VirtualNode) []string {
 	var out []string
 	for _, finalizer := range claim.Finalizers {
 		provider, ours := strings.CutPrefix(finalizer, api.ClaimFinalizerPrefix)
+		of := func(m offloadingv1beta1.NamespaceMap) bool {
+			return m.Labels[api.LabelRemoteClusterID] == provider && m.Labels[api.LabelReplicated] != api.True
+		}
 		offloaded := slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
 			_, desired := m.Spec.DesiredMapping[claim.Namespace]
 			_, current := m.Status.CurrentMapping[claim.Namespace]
-			return m.Labels[api.LabelRemoteClusterID] == provider && m.Labels[api.LabelReplicated] != api.True && (desired || current)
+			return of(m) && (desired || current)
 		})
-		if ours && !offloaded {
+		missing := !slices.ContainsFunc(maps, of) && slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool {
+			return n.Spec.ClusterID == provider && n.DeletionTimestamp == nil
+		})
+		if ours && !offloaded && !missing {
 			out = append(out, finalizer)
 		}
 	}

@@ -41,7 +41,7 @@ func tell(t *testing.T, objects []client.Object) string {
 			return show(t, root, plan.Unused(plan.UnusedInput{Root: root, Claim: story.First[*corev1.PersistentVolumeClaim](rest)}))
 		}
 		if len(root.Finalizers) > 0 {
-			return text(t, map[string]any{"abandoned": plan.Abandoned(root, story.Values[*offloadingv1beta1.NamespaceMap](rest))})
+			return text(t, map[string]any{"abandoned": plan.Abandoned(root, story.Values[*offloadingv1beta1.NamespaceMap](rest), story.Values[*offloadingv1beta1.VirtualNode](rest))})
 		}
 		return fmt.Sprintf("provisioning: %t\n", plan.Provisioning(root)) + show(t, root, plan.Claim(claimInput(root, rest)))
 	}
