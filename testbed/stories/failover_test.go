@@ -23,12 +23,14 @@ type fault struct {
 const planned = 750 * time.Millisecond
 
 // gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
-// then with two, while pods of both clusters talk. Established connections survive. A node that was
+// then with two, while pods of both clusters talk. Established connections survive, and each cluster sees
+// the other by the same addresses as before, also after its controllers began anew. A node that was
 // killed takes minutes to come back, so nodes are lost in full runs only.
 func gatewaysAreReplaced(t *testing.T) {
 	one := []fault{
 		{"the server's pod is deleted", 3 * time.Second, deleteGateway(milan)},
 		{"the client's pod is deleted", 3 * time.Second, deleteGateway(rome)},
+		{"both API servers are away", planned, freezeAPIServers(rome, milan)},
 	}
 	two := []fault{
 		{"the servers are rolled", planned, rollGateways(milan)},
@@ -38,7 +40,7 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the server crashes", 3 * time.Second, crashGateway(milan)},
 		{"the client crashes", 3 * time.Second, crashGateway(rome)},
 	}
-	two = append(two, fault{"the consumer's API server is away", planned, freezeAPIServer(rome)})
+	two = append(two, fault{"the consumer's API server is away", planned, freezeAPIServers(rome)})
 	if *soak {
 		two = append(two,
 			fault{"the server's node is drained", planned, drainGatewayNode(milan)},
@@ -46,6 +48,13 @@ func gatewaysAreReplaced(t *testing.T) {
 			fault{"the client's node is killed, with the controller", 6 * time.Second, killGatewayNode(rome)},
 			fault{"the server's node is killed, with the controller", 6 * time.Second, killGatewayNode(milan)})
 	}
+	views := func() (all string) {
+		for _, c := range []cluster{rome, milan} {
+			all += c.kubectl(t, "get", "configurations", "-A", "-o", "jsonpath={.items[*].status.remote}")
+		}
+		return all
+	}
+	before := views()
 	for _, f := range one {
 		t.Run(f.claim, f.measure)
 	}
@@ -54,6 +63,9 @@ func gatewaysAreReplaced(t *testing.T) {
 		t.Run(f.claim, f.measure)
 	}
 	replicate(t, 1)
+	if after := views(); after != before {
+		t.Errorf("the clusters saw each other as\n%s\nand see each other as\n%s", before, after)
+	}
 }
 
 // measure pings, and keeps a connection, while the fault happens.
@@ -248,21 +260,30 @@ func drainGatewayNode(c cluster) func(*testing.T) {
 	}
 }
 
-// freezeAPIServer stops the API server in the middle of everything, so that nobody is even refused:
+// freezeAPIServers stops API servers in the middle of everything, so that nobody is even refused:
 // longer than any lease lasts, five minutes in full.
-func freezeAPIServer(c cluster) func(*testing.T) {
+func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 	return func(t *testing.T) {
 		away := 45 * time.Second
 		if *soak {
 			away = 5 * time.Minute
 		}
-		before := activeGateway(t, c)
-		c.signalAPIServer(t, "STOP")
+		var before []gatewayPod
+		for _, c := range clusters {
+			before = append(before, activeGateway(t, c))
+		}
+		for _, c := range clusters {
+			c.signalAPIServer(t, "STOP")
+		}
 		time.Sleep(away) // the fault is its length; nobody can be asked meanwhile
-		c.signalAPIServer(t, "CONT")
-		c.answersAgain(t)
-		if now := activeGateway(t, c); now.name != before.name {
-			t.Errorf("the tunnel moved from %s to %s", before.name, now.name)
+		for _, c := range clusters {
+			c.signalAPIServer(t, "CONT")
+		}
+		for i, c := range clusters {
+			c.answersAgain(t)
+			if now := activeGateway(t, c); now.name != before[i].name {
+				t.Errorf("the tunnel of %s moved from %s to %s", c.name, before[i].name, now.name)
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ package stories
 
 import (
 	"cmp"
-	"encoding/base64"
 	"flag"
 	"math/rand"
 	"slices"
@@ -59,7 +58,7 @@ func mistakes() []mistake {
 		}
 		return func(t *testing.T) {
 			before = c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "get", "publickeies", other(*c).name, "-o", "jsonpath={.spec.publicKey}")
-			set(t, base64.StdEncoding.EncodeToString(newKey(t).PublicKey().Bytes()))
+			set(t, newKey(t).public)
 		}, func(t *testing.T) { set(t, before) }
 	}
 	healed := fault("heal")
@@ -159,8 +158,7 @@ func (m mistake) named(t *testing.T, c cluster, reason string) {
 		if err != nil || !slices.Contains(strings.Split(reason, "|"), said) {
 			return got, false
 		}
-		words := strings.Fields(message)[:3] // the rest may be broken into lines
 		out, _ := c.must(t, "info", "peer", other(c).name)
-		return got + "\n" + out, strings.Contains(out, strings.Join(words, " "))
+		return got + "\n" + out, strings.Contains(out, message)
 	})
 }

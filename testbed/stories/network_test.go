@@ -4,12 +4,11 @@
 package stories
 
 import (
-	"crypto/ecdh"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,26 +63,20 @@ const (
 // connectByCommand is the mission's page on liqoctl network, in its order.
 func connectByCommand(t *testing.T) {
 	restored := nodesAsBefore(t)
-	for _, step := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"init"}, initLines},
-		{[]string{"connect", "--server-service-type", "NodePort"}, connectLines},
-		{nil, ""}, // here the clusters are connected
-		{[]string{"disconnect", "--wait", "--skip-confirm"}, disconnectLines},
-		{[]string{"reset", "--wait", "--skip-confirm"}, resetLines},
-	} {
-		if step.args == nil {
-			reach(t)
-			connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
-			continue
-		}
-		args := append([]string{"network", "--remote-kubeconfig", milan.kubeconfig}, step.args...)
-		if _, stderr := rome.must(t, args...); stderr != step.want {
-			t.Errorf("network %s printed other lines than the mission:\n%s", step.args[0], stderr)
+	run := func(want, verb string, args ...string) {
+		t.Helper()
+		if got := network(t, verb, args...); got != want {
+			t.Errorf("network %s printed other lines than the mission:\n%s", verb, got)
 		}
 	}
+	run(initLines, "init")
+	disconnected := kernelsAsBefore(t)
+	run(connectLines, "connect", "--server-service-type", "NodePort")
+	reach(t)
+	connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
+	run(disconnectLines, "disconnect", "--wait", "--skip-confirm")
+	disconnected()
+	run(resetLines, "reset", "--wait", "--skip-confirm")
 	// What follows is tried without a tenant namespace.
 	rome.kubectl(t, "delete", "namespace", "liqo-tenant-milan", "--timeout=60s")
 	milan.kubectl(t, "delete", "namespace", "liqo-tenant-rome", "--timeout=60s")
@@ -172,11 +165,9 @@ spec:
 func connectDeclaratively(t *testing.T) {
 	restored := nodesAsBefore(t)
 	romeKey, milanKey := newKey(t), newKey(t)
-	side := func(peer cluster, own, theirs *ecdh.PrivateKey, gateway string) string {
+	side := func(peer cluster, own, theirs key, gateway string) string {
 		external := peer.kubectl(t, "-n", "liqo", "get", "networks.ipam.liqo.io", "external-cidr", "-o=jsonpath={.status.cidr}")
-		text := base64.StdEncoding.EncodeToString
-		return fmt.Sprintf(declared, peer.name, podCIDR, external,
-			text(own.Bytes()), text(own.PublicKey().Bytes()), text(theirs.PublicKey().Bytes()), gateway)
+		return fmt.Sprintf(declared, peer.name, podCIDR, external, own.private, own.public, theirs.public, gateway)
 	}
 	manifests := map[*cluster]string{
 		&rome:  side(milan, romeKey, milanKey, fmt.Sprintf(declaredClient, nodeAddress(t, milan, "n1"))),
@@ -262,23 +253,16 @@ spec: {cidr: 10.99.0.0/16}
 `
 
 // serverAtConsumer peers with the tunnel's server at rome, behind a load balancer whose address changes.
-// Then rome gets another key and more pods. Milan follows by itself, and a connection of pods outlives
-// all of it.
+// Then keys and ranges of pods change. The other side follows by itself, and a connection of pods outlives all
+// of it.
 func serverAtConsumer(t *testing.T) {
 	restored := nodesAsBefore(t)
 	const asked, moved = "172.31.11.66", "172.31.11.77"
 	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-location", "Consumer", "--gw-server-service-type", "LoadBalancer",
 		"--load-balancer-ip", asked)
-	follows := func(what, kind, field string, as func(got string) bool) {
-		t.Helper()
-		eventually(t, "milan has "+what, func() (string, bool) {
-			got, err := milan.ask("-n", "liqo-tenant-rome", "get", kind, "-o", "jsonpath={.items[0]"+field+"}")
-			return got, err == nil && as(got)
-		})
-	}
 	address := func(want string) {
 		t.Helper()
-		follows(want, "gatewayclients", ".spec.endpoint.addresses[0]", func(got string) bool { return got == want })
+		follows(t, milan, "gatewayclients", ".spec.endpoint.addresses[0]", func(got string) bool { return got == want })
 		reach(t)
 	}
 	address(asked)
@@ -286,25 +270,50 @@ func serverAtConsumer(t *testing.T) {
 	rome.kubectl(t, "-n", "liqo-tenant-milan", "annotate", "service", "gw-milan", "testbed/address="+moved)
 	address(moved)
 
-	old := milan.kubectl(t, "-n", "liqo-tenant-rome", "get", "publickeies", "-o", "jsonpath={.items[0].spec.publicKey}")
-	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "secret", "gw-milan")
-	follows("another key", "publickeies", ".spec.publicKey", func(got string) bool { return got != old })
-	rome.rolled(t)
-	reach(t)
-
-	ranges := func(n int) {
-		t.Helper()
-		follows(fmt.Sprint(n, " ranges of pods"), "configurations", ".status.remote.cidr.pod[*]", func(got string) bool { return len(strings.Fields(got)) == n })
-	}
-	rome.apply(t, morePods)
-	ranges(2)
-	reach(t)
-	rome.kubectl(t, "-n", "liqo", "delete", "networks.ipam.liqo.io", "a-second-pod-cidr", "--timeout=30s")
-	ranges(1)
+	changesReach(t, rome)
+	changesReach(t, milan)
 	stays("the parameters changed")
 	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
 	nothingLeft(t)
 	restored()
+}
+
+// parametersChange, with the tunnel's server at the provider.
+func parametersChange(t *testing.T) {
+	stays := connected(t)
+	changesReach(t, rome)
+	changesReach(t, milan)
+	stays("the parameters changed")
+}
+
+// changesReach gives a cluster another key, and more pods for a while. The peer follows by itself.
+func changesReach(t *testing.T, c cluster) {
+	t.Helper()
+	peer := other(c)
+	old := peer.kubectl(t, "-n", "liqo-tenant-"+c.name, "get", "publickeies", "-o", "jsonpath={.items[0].spec.publicKey}")
+	c.kubectl(t, "-n", "liqo-tenant-"+peer.name, "delete", "secret", "gw-"+peer.name)
+	follows(t, peer, "publickeies", ".spec.publicKey", func(got string) bool { return got != old })
+	c.rolled(t)
+	reach(t)
+
+	ranges := func(n int) {
+		t.Helper()
+		follows(t, peer, "configurations", ".status.remote.cidr.pod[*]", func(got string) bool { return len(strings.Fields(got)) == n })
+	}
+	c.apply(t, morePods)
+	ranges(2)
+	reach(t)
+	c.kubectl(t, "-n", "liqo", "delete", "networks.ipam.liqo.io", "a-second-pod-cidr", "--timeout=30s")
+	ranges(1)
+}
+
+// follows waits until what a cluster knows of its peer is as it should be.
+func follows(t *testing.T, c cluster, kind, field string, as func(got string) bool) {
+	t.Helper()
+	eventually(t, c.name+" follows with "+kind+field, func() (string, bool) {
+		got, err := c.ask("-n", "liqo-tenant-"+other(c).name, "get", kind, "-o", "jsonpath={.items[0]"+field+"}")
+		return got, err == nil && as(got)
+	})
 }
 
 // onTestbed runs a verb of the test clusters.
@@ -317,14 +326,24 @@ func onTestbed(t *testing.T, verb string, args ...string) string {
 	return out
 }
 
-// newKey makes a pair of keys as openssl genpkey does: X25519, RFC 7748.
-func newKey(t *testing.T) *ecdh.PrivateKey {
+// key is a pair of WireGuard keys, in base64.
+type key struct{ private, public string }
+
+// newKey makes a pair of keys by the commands of the mission.
+func newKey(t *testing.T) key {
 	t.Helper()
-	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", `
+openssl genpkey -algorithm X25519 -outform der -out private.der
+openssl pkey -inform der -in private.der -pubout -outform der -out public.der
+cat private.der | tail -c 32 | base64
+cat public.der | tail -c 32 | base64`)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
+	lines := strings.Fields(string(out))
+	return key{lines[0], lines[1]}
 }
 
 func nodeAddress(t *testing.T, c cluster, node string) string {
@@ -376,7 +395,15 @@ func everyPathIsTested(t *testing.T) {
 		t.Errorf("with UDP blocked: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	connections(t, "liqo-tenant-milan gw-milan Client Connected", "liqo-tenant-rome gw-rome Server Connected")
-	rome.must(t, append(args, "--pod-np", "--np-ext", "--lb", "--rm")...)
+	milan.apply(t, fmt.Sprintf(outside, 80))
+	milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", "--timeout=60s")
+	stdout, _ = rome.must(t, append(args, "--pod-np", "--np-ext", "--lb", "--ip", "--ip-address", nodeAddress(t, milan, "n1"), "--info", "--rm")...)
+	for _, c := range []cluster{rome, milan} {
+		if sees := regexp.MustCompile(`Peers as ` + c.name + ` sees them [^└]*Pods: 10\.10\.0\.0/16 as 10\.`); !sees.MatchString(stdout) {
+			t.Errorf("how %s sees addresses was not printed:\n%s", c.name, stdout)
+		}
+	}
+	milan.kubectl(t, "delete", "pod", "outside", "--timeout=60s")
 }
 
 // asBefore looks now, and returns a function that waits until what is seen is the same again.
@@ -395,12 +422,12 @@ func asBefore(t *testing.T, look func() (string, error)) (restored func()) {
 	}
 }
 
-// nodesAsBefore looks at all nodes, and returns a function that waits until they look so again:
+// kernelsAsBefore looks at all nodes, and returns a function that waits until they look so again:
 // links, addresses, rules, routes, forwarding entries and tables of ours, and what of it lies on
 // devices of others.
-func nodesAsBefore(t *testing.T) (restored func()) {
+func kernelsAsBefore(t *testing.T) (restored func()) {
 	t.Helper()
-	look := func() (string, error) {
+	return asBefore(t, func() (string, error) {
 		var all strings.Builder
 		for _, c := range []cluster{rome, milan} {
 			for _, node := range []string{"n1", "n2"} {
@@ -412,8 +439,13 @@ func nodesAsBefore(t *testing.T) (restored func()) {
 			}
 		}
 		return all.String(), nil
-	}
-	same := asBefore(t, look)
+	})
+}
+
+// nodesAsBefore is kernelsAsBefore, and no object of a network is left.
+func nodesAsBefore(t *testing.T) (restored func()) {
+	t.Helper()
+	same := kernelsAsBefore(t)
 	return func() {
 		t.Helper()
 		same()

@@ -52,13 +52,56 @@ func usersRulesAct(t *testing.T) {
 		milan.apply(t, fmt.Sprintf(guard, category))
 		reaches(false, "9000", tcp...)
 		reaches(true, "8080", "get", "-timeout", "2s", "http://"+target+":8080/")
-		eventually(t, fmt.Sprintf("%d hosts say that they have the rules of category %s", hosts, category), func() (string, bool) {
-			got, err := milan.ask("-n", "liqo", "get", "firewallconfigurations", "guard",
-				"-o", `jsonpath={range .status.conditions[*]}{.host}={.status} {end}`)
-			return got, err == nil && strings.Count(got, "=True") == hosts && !strings.Contains(got, "=False")
-		})
+		milan.hostsHave(t, hosts, "firewallconfigurations", "guard")
 		milan.kubectl(t, "-n", "liqo", "delete", "firewallconfigurations", "guard", "--timeout=30s")
 		reaches(true, "9000", tcp...)
+	}
+	restored()
+}
+
+// hostsHave waits until so many hosts say that they have what a user's object holds, and none that it has not.
+func (c cluster) hostsHave(t *testing.T, hosts int, kind, name string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d hosts say that they have %s", hosts, name), func() (string, bool) {
+		got, err := c.ask("-n", "liqo", "get", kind, name, "-o", `jsonpath={range .status.conditions[*]}{.host}={.status} {end}`)
+		return got, err == nil && strings.Count(got, "=True") == hosts && !strings.Contains(got, "=False")
+	})
+}
+
+// detour leads to a range by a device, where the category says.
+const detour = `
+apiVersion: networking.liqo.io/v1beta1
+kind: RouteConfiguration
+metadata: {name: detour, namespace: liqo, labels: {networking.liqo.io/route-category: %s}}
+spec: {table: {name: detour, rules: [{dst: 198.51.100.0/24, routes: [{dst: 198.51.100.0/24, dev: %s}]}]}}
+`
+
+// usersRoutesAct: what milan's administrator sends another way goes there, from gateways or from nodes.
+func usersRoutesAct(t *testing.T) {
+	restored := kernelsAsBefore(t)
+	const ask = "ip route get 198.51.100.7"
+	at := activeGateway(t, milan)
+	for _, c := range []struct {
+		category, device string
+		hosts            int
+		way              func() (string, error)
+	}{
+		{"gateway", "eth0", 1, func() (string, error) { return milan.inGateway(at, ask) }},
+		{"fabric", "cni0", 2, func() (string, error) { return testbed("exec", "milan", "n1", "--", "sh", "-c", ask) }},
+	} {
+		direct := func(want bool) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("the %s sends directly by %s: %t", c.category, c.device, want), func() (string, bool) {
+				got, err := c.way()
+				return got, err == nil && strings.HasPrefix(got, "198.51.100.7 dev "+c.device+" ") == want
+			})
+		}
+		direct(false)
+		milan.apply(t, fmt.Sprintf(detour, c.category, c.device))
+		milan.hostsHave(t, c.hosts, "routeconfigurations", "detour")
+		direct(true)
+		milan.kubectl(t, "-n", "liqo", "delete", "routeconfigurations", "detour", "--timeout=30s")
+		direct(false)
 	}
 	restored()
 }
@@ -79,7 +122,7 @@ func tables(t *testing.T) (restored func()) {
 	})
 }
 
-// outside is a host that is no pod of milan's: a node, which peers do not reach.
+// outside is a host that is no pod of milan's, and answers HTTP on a port: a node, which peers do not reach.
 const outside = `
 apiVersion: v1
 kind: Pod
@@ -89,8 +132,10 @@ spec:
   nodeName: milan-n1
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":18080", -tcp, ":19000", -udp, ":19000"]}
----
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":%d", -tcp, ":19000", -udp, ":19000"]}
+`
+
+const outsideIP = `
 apiVersion: ipam.liqo.io/v1alpha1
 kind: IP
 metadata: {name: outside, namespace: default}
@@ -103,7 +148,8 @@ func externalHostIsReached(t *testing.T) {
 	host := nodeAddress(t, milan, "n1")
 	source := pods(t, rome, "probe", "{.metadata.name}")[0]
 	for _, masquerade := range []bool{true, false} {
-		milan.apply(t, fmt.Sprintf(outside, host, masquerade))
+		milan.apply(t, fmt.Sprintf(outside, 18080))
+		milan.apply(t, fmt.Sprintf(outsideIP, host, masquerade))
 		milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", "--timeout=60s")
 		own := eventually(t, "the address peers use", func() (string, bool) {
 			got, err := milan.ask("get", "ips.ipam.liqo.io", "outside", "-o", "jsonpath={.status.ip}")

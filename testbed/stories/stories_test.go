@@ -65,9 +65,13 @@ func TestStories(t *testing.T) {
 		{"controllers are killed at a step", killedAtAStep},
 		{"peer", peerFirst},
 		{"peer again changes nothing", peerAgain},
+		{"keys and ranges change", parametersChange},
 		{"every pod reaches every pod", everyPodReachesEveryPod},
 		{"every path is tested by liqoctl", everyPathIsTested},
+		{"a peer reaches pods and nothing else", trespassing},
+		{"no pod is taken for a gateway", impersonated},
 		{"rules of users act", usersRulesAct},
+		{"routes of users act", usersRoutesAct},
 		{"an external host is reached", externalHostIsReached},
 		{"rules can be printed and are as desired", rulesAsDesired},
 		{"nothing is written while nothing changes", nothingIsWritten},
@@ -162,7 +166,25 @@ func badInput(t *testing.T) {
 			t.Errorf("%s: want the line %q, got\n%s", c.name, want, stderr)
 		}
 	}
+	clash(t)
 	nothingLeft(t)
+}
+
+// clash asks for a CIDR that rome's pods have.
+func clash(t *testing.T) {
+	t.Helper()
+	rome.apply(t, `
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: clash, namespace: default, labels: {ipam.liqo.io/network-not-remapped: "true"}}
+spec: {cidr: 10.10.7.0/24}
+`)
+	rome.kubectl(t, "wait", "networks.ipam.liqo.io/clash", "--for=condition=Ready=False", "--timeout=30s")
+	const says = "CIDRTaken 10.10.7.0/24 must not be remapped but overlaps 10.10.0.0/16 of Network liqo/pod-cidr; delete one of the two"
+	if got := rome.kubectl(t, "get", "networks.ipam.liqo.io", "clash", "-o", "jsonpath={.status.conditions[0].reason} {.status.conditions[0].message}"); got != says {
+		t.Errorf("a CIDR that is taken says %q", got)
+	}
+	rome.kubectl(t, "delete", "networks.ipam.liqo.io", "clash", "--timeout=30s")
 }
 
 func peerFirst(t *testing.T) {
