@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -278,6 +279,7 @@ func TestReflection(t *testing.T) {
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
+		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 	} {
@@ -287,6 +289,41 @@ func TestReflection(t *testing.T) {
 			story.run(t, &here)
 		})
 	}
+}
+
+// aPodIsFollowedThoughNothingCanBeWritten: a webhook of the provider is away, so that a change at home does not
+// reach it. What its kubelet says comes home.
+func aPodIsFollowedThoughNothingCanBeWritten(t *testing.T, w *world) {
+	defer w.reflect()()
+	w.create(w.home, pod("deaf"))
+	remote := w.runAt("deaf", "10.20.1.40")
+	var home corev1.Pod
+	w.exists(w.home, &home, homeNS, "deaf", func() error { return equal("10.71.1.40", home.Status.PodIP) })
+	away := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "away.example.com"}}
+	away.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
+		Name:         "away.example.com",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{offv1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
+		}},
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		AdmissionReviewVersions: []string{"v1"},
+	}}
+	w.create(w.remote, away)
+	defer func() { w.must("delete webhook", w.remote.Delete(w.Context(), away)) }()
+	w.eventually("the webhook is asked", func(ctx context.Context) error {
+		if w.remote.Update(ctx, w.shadow("deaf"), client.DryRunAll) == nil {
+			return errors.New("not asked")
+		}
+		return nil
+	})
+	home.Labels["late"] = "yes"
+	w.must("change", w.home.Update(t.Context(), &home))
+	w.event("deaf", "FailedReflection", "away.example.com")
+	remote.Status.PodIP, remote.Status.PodIPs = "10.20.1.41", []corev1.PodIP{{IP: "10.20.1.41"}}
+	w.must("move", w.remote.Status().Update(t.Context(), remote))
+	w.exists(w.home, &home, homeNS, "deaf", func() error { return equal("10.71.1.41", home.Status.PodIP) })
 }
 
 func configFollowsHome(t *testing.T, w *world) {

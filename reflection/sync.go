@@ -28,8 +28,8 @@ var errNotOurs = errors.New("not ours")
 //	home            remote       what happens
 //	none            none         nothing
 //	none            ours         remote deleted
-//	there           –            Push: create, patch, delete or nothing; then Pull, unless it failed
-//	there           refuses      Push is tried again; Pull goes on
+//	there           –            Push: create, patch, delete or nothing; then Pull
+//	there           fails        Push is tried again; Pull goes on
 //	being deleted   ours         remote deleted; Pull goes on
 //	being deleted   none         home released
 //
@@ -62,9 +62,10 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		return 0, w.end(ctx, key, o, v)
 	case ns != nil:
 		o, after, err = w.push(ctx, ns, key, o, v)
-		if v.Refusal = refusal(err); err != nil && v.Refusal == nil {
+		if errors.Is(err, errNotOurs) {
 			return after, err
 		}
+		v.Refusal = refusal(err)
 	}
 	return after, cmp.Or(err, w.pull(ctx, key, o, v))
 }

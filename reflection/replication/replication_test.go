@@ -178,8 +178,6 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 	return home, remote, slice, copied
 }
 
-// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
-// taken the copy and the rights in a drain, or bound their number as here.
 // TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away what is at the
 // provider; the next map takes it over, and goes with it once there are none.
 func TestAMapInUseStays(t *testing.T) {
@@ -242,6 +240,8 @@ func TestAMapInUseStays(t *testing.T) {
 	}
 }
 
+// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
+// taken the copy and the rights in a drain, or bound their number as here.
 func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	home, remote, slice, copied := replicated(t)
 	ctx := t.Context()
