@@ -64,13 +64,13 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 		return in, err
 	}
 	in.Pod = nil // somebody else's; the create will tell
+	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil || in.Mapping() {
+		return in, err
+	}
 	if plan.RunsToEnd(root) {
 		if err := confirmAbsence(ctx, r, &in); err != nil || in.Pod != nil {
 			return in, err
 		}
-	}
-	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil {
-		return in, err
 	}
 	if o.EnforceResources {
 		in.Refusal, err = quotas.admitPod(ctx, r, root, in.Now)

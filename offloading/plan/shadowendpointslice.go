@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	for id, c := range in.Configurations {
 		v := viewOf(c)
 		if id == in.Origin && len(v.from) == 0 {
-			return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Origin)
+			return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
 		}
 		views[id] = v
 	}
@@ -53,11 +54,15 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	}
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
+	out := ctl.Plan{Objects: []client.Object{slice}}
 	direct := directAddresses(in)
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
 		e := *endpoint.DeepCopy()
 		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
 		if len(e.Addresses) == 0 {
+			if in.announced(endpoint.Addresses) {
+				out.Lacks = mappingVerdict(in.Origin)
+			}
 			continue
 		}
 		if in.Down {
@@ -65,7 +70,21 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
-	return ctl.Plan{Objects: []client.Object{slice}}
+	return out
+}
+
+// mappingVerdict says that addresses of the consumer are not seen from here yet.
+func mappingVerdict(origin string) ctl.Verdict {
+	return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", origin).Verdict
+}
+
+// announced reports whether some of the addresses are the consumer's.
+func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
+	c, ok := in.Configurations[in.Origin]
+	return ok && slices.ContainsFunc(addresses, func(text string) bool {
+		address, err := netip.ParseAddr(text)
+		return err == nil && announced(&c, address)
+	})
 }
 
 // directAddresses leads from an address to the third cluster that holds it. An annotation that

@@ -28,7 +28,7 @@ const quotaInterval = 15 * time.Second
 // second after a peering begins; a pod that needs none is not kept longer. It is asked for each mappingInterval.
 const (
 	mappingTime     = 10 * time.Second
-	mappingInterval = 500 * time.Millisecond
+	mappingInterval = time.Second
 )
 
 // ShadowPodInput is a pod a consumer asked for.
@@ -52,8 +52,8 @@ type ShadowPodInput struct {
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
 //	absent    Pending, Running   yes               Failed as status
-//	absent    other              –                 pod, unless it asks too much or the quota refuses it; not before
-//	                                               home's API server is seen from here, for a while
+//	absent    other              –                 waits for a while until home's API server is seen from here
+//	absent    other              –                 pod, unless it asks too much or the quota refuses it
 //	another's any                –                 waits until the former ShadowPod's pod is gone
 //	present   any                yes               its metadata, and its phase once it has a node
 //	present   any                no                its metadata, and its phase once it is settled
@@ -65,6 +65,8 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return ctl.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
 	case in.Pod == nil && Finished(before):
 		return ctl.Plan{}
+	case in.Pod == nil && in.Mapping():
+		return ctl.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), After: mappingInterval}
 	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
 		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
 	case in.Pod == nil && presumption(&in.Root.Spec.Pod) != "":
@@ -72,10 +74,6 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	case in.Pod == nil && in.Refusal != "":
 		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
 		p.After = quotaInterval
-		return p
-	case in.Pod == nil && in.mapping():
-		p := ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", in.Root.Labels[api.LabelOrigin])
-		p.After = mappingInterval
 		return p
 	}
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
@@ -101,8 +99,8 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	return p
 }
 
-// mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
-func (in ShadowPodInput) mapping() bool {
+// Mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
+func (in ShadowPodInput) Mapping() bool {
 	_, seen := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
 	return !seen && in.Now.Before(in.Root.CreationTimestamp.Add(mappingTime))
 }

@@ -184,6 +184,9 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 	if p.Reason != "" {
 		out["verdict"] = p.Reason + ": " + p.Message
 	}
+	if p.Lacks.State != ctl.Ready {
+		out["lacks"] = p.Lacks.Reason + ": " + p.Lacks.Message
+	}
 	if p.After > 0 {
 		out["after"] = p.After.String()
 	}
