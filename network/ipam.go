@@ -5,6 +5,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -77,6 +78,9 @@ func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, gra
 	if _, again := g.given[uid]; again { // it may not have been written
 		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
 			return err
+		}
+		if root.GetUID() != uid {
+			return fmt.Errorf("%s/%s is another one by now", root.GetNamespace(), root.GetName())
 		}
 		if delete(g.given, uid); *granted != "" {
 			g.given[uid] = *granted // the cache is late still

@@ -60,7 +60,8 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-others:
-			if slices.ContainsFunc(g.shown.List(), g.isOurs) {
+			stands := func(c netv1beta1.Connection) bool { return g.isOurs(c) && (written == nil || c.UID == written.UID) }
+			if slices.ContainsFunc(g.shown.List(), stands) {
 				continue
 			}
 			written = nil
@@ -76,6 +77,7 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
 			written = nil
 			pause(ctx, retryWrite)
+			notify(g.pinger.changed)
 			continue
 		}
 		written = next

@@ -106,7 +106,10 @@ type Configuration struct {
 // Views are the peer's CIDRs that are seen from here, pods first. Where no controller has written them since
 // there are views, as at an upgrade, the lists of spec and status say the same by position.
 func (x *Configuration) Views() []CIDRView {
-	if x.Status.Views != nil || x.Spec.Remote == nil || x.Status.Remote == nil {
+	switch {
+	case x.Spec.Remote == nil:
+		return nil
+	case x.Status.Views != nil || x.Status.Remote == nil:
 		return x.Status.Views
 	}
 	for _, c := range x.Status.Conditions {
