@@ -511,6 +511,7 @@ func tells(t *testing.T, what, text, app string) {
 	}
 }
 
+// objectsAreReflected: what changes follows, what is deleted comes back, and pods stay meanwhile.
 func objectsAreReflected(t *testing.T) {
 	for _, object := range []string{"configmap/page", "secret/key", "service/web"} {
 		milan.kubectl(t, "-n", "shop-rome", "get", object)
@@ -525,6 +526,16 @@ func objectsAreReflected(t *testing.T) {
 		got, err := milan.ask("-n", "shop-rome", "get", "configmap", "page", "-o", "jsonpath={.data.greeting}")
 		return got, err == nil && got == "ciao"
 	})
+	const states = "{.metadata.uid}={.status.phase}"
+	before := offloaded(t, states)
+	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "namespacemap", "milan", "--timeout=30s")
+	eventually(t, "deleted NamespaceMap comes back", func() (string, bool) {
+		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "namespacemap", "milan", "-o", "jsonpath={.status.currentMapping.shop.phase}")
+		return got, err == nil && got == "Accepted"
+	})
+	if after := offloaded(t, states); after != before || !strings.Contains(after, "=Running") {
+		t.Errorf("pods next door were %s and are %s", before, after)
+	}
 }
 
 // serviceOnBothSides calls the Service by its name from a pod on either side until pods of
