@@ -66,6 +66,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 			return after, err
 		}
 		v.Refusal = refusal(err)
+		v.Unsaid = err != nil && v.Refusal == nil
 	}
 	return after, cmp.Or(err, w.pull(ctx, key, o, v))
 }

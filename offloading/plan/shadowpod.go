@@ -102,7 +102,8 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 // Mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
 func (in ShadowPodInput) Mapping() bool {
 	_, seen := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
-	return !seen && in.Now.Before(in.Root.CreationTimestamp.Add(mappingTime))
+	made := in.Root.CreationTimestamp
+	return !seen && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // by two clocks
 }
 
 // amend plans what may change in a pod that runs: the resources of its containers, within the quota,

@@ -92,6 +92,9 @@ func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []auth
 	at := slices.IndexFunc(conditions, func(c authv1beta1.ResourceSliceCondition) bool {
 		return c.Type == authv1beta1.ResourceSliceReplicated
 	})
+	if v.Unsaid {
+		return conditions
+	}
 	if v.Refusal == nil {
 		if at >= 0 {
 			conditions = slices.Delete(slices.Clone(conditions), at, at+1)
@@ -145,13 +148,23 @@ func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.Nam
 	return out
 }
 
-// NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when
-// there is no map: whoever deletes the map there (a drain) deletes the namespaces.
-func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, _ View) *offv1beta1.NamespaceMap {
+// NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when it
+// refuses the map: whoever takes the map away there (a drain) deletes the namespaces. Of a map that
+// is not there yet nothing is known.
+func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
+	if remote == nil && v.Unsaid {
+		return home
+	}
 	out := home.DeepCopy()
 	out.Status = offv1beta1.NamespaceMapStatus{}
-	if remote != nil {
+	switch {
+	case remote != nil:
 		remote.Status.DeepCopyInto(&out.Status)
+	case v.Refusal != nil:
+		out.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
+		for namespace, name := range home.Spec.DesiredMapping {
+			out.Status.CurrentMapping[namespace] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offv1beta1.NamespaceCreationLoopBackOff}
+		}
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -29,10 +30,12 @@ func TestAnswersOfSlices(t *testing.T) {
 		name               string
 		home, remote, want conditions
 		refusal            *metav1.Condition
+		unsaid             bool
 	}{
 		{name: "answered", home: conditions{ready}, remote: conditions{unready, authenticated}, want: conditions{ready, authenticated}},
 		{name: "made anew", home: conditions{ready, authenticated}, remote: conditions{unready}, want: conditions{ready, authenticated}},
 		{name: "drained", home: conditions{ready, authenticated}, want: conditions{ready, authenticated, refused}, refusal: &metav1.Condition{Message: "forbidden"}},
+		{name: "drained and away", home: conditions{ready, authenticated, refused}, want: conditions{ready, authenticated, refused}, unsaid: true},
 		{name: "activated", home: conditions{ready, refused}, remote: conditions{authenticated}, want: conditions{ready, authenticated}},
 	} {
 		home, remote := &authv1beta1.ResourceSlice{}, &authv1beta1.ResourceSlice{}
@@ -42,10 +45,36 @@ func TestAnswersOfSlices(t *testing.T) {
 		if len(test.remote) == 1 && test.remote[0].Type == "Ready" {
 			remote.Status.AuthParams = nil
 		}
-		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal}
+		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal, Unsaid: test.unsaid}
 		got := translate.ResourceSliceStatus(home, remote, view)
 		if diff := cmp.Diff(test.want, got.Status.Conditions); diff != "" || got.Status.AuthParams == nil {
 			t.Errorf("%s: credentials %v, conditions (-want +got):\n%s", test.name, got.Status.AuthParams, diff)
+		}
+	}
+}
+
+// TestAMapIsAnsweredByWhoRefusesIt: its namespaces are not at the provider then. While nothing is known they are
+// where they were.
+func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
+	type mapping = map[string]offv1beta1.RemoteNamespaceStatus
+	accepted := mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted}}
+	for _, test := range []struct {
+		name string
+		copy *offv1beta1.NamespaceMap
+		view translate.View
+		want mapping
+	}{
+		{"answered", &offv1beta1.NamespaceMap{Status: offv1beta1.NamespaceMapStatus{CurrentMapping: accepted}}, translate.View{}, accepted},
+		{"made anew", nil, translate.View{}, nil},
+		{"drained", nil, translate.View{Refusal: &metav1.Condition{Message: "forbidden"}},
+			mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceCreationLoopBackOff}}},
+		{"away", nil, translate.View{Unsaid: true}, accepted},
+	} {
+		home := &offv1beta1.NamespaceMap{}
+		home.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+		home.Status.CurrentMapping = accepted
+		if diff := cmp.Diff(test.want, translate.NamespaceMapStatus(home, test.copy, test.view).Status.CurrentMapping); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
 }

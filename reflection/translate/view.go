@@ -89,6 +89,8 @@ type View struct {
 	// Refusal is what the peer has just said that does not let the remote object be made or changed; nil =
 	// it let. Set when a status is pulled.
 	Refusal *metav1.Condition
+	// Unsaid: whether the peer lets the remote object be made or changed is not known this time.
+	Unsaid bool
 	// Tokens are freshly requested service account tokens by key of the Secret; nil = go on
 	// with those the remote Secret has. Set for service accounts only.
 	Tokens map[string]Token
