@@ -33,8 +33,8 @@ import (
 type viewer struct {
 	Options
 	cache   cache.Cache
-	changed chan struct{} // something was seen; one place, so that bursts become one view
-	former  translate.View
+	changed chan struct{}  // something was seen; one place, so that bursts become one view
+	former  translate.View // as it was given last
 }
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of

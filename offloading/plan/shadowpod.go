@@ -51,8 +51,8 @@ type ShadowPodInput struct {
 //
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
+//	absent    other, just made   –                 waits until home's API server is seen from here
 //	absent    Pending, Running   yes               Failed as status
-//	absent    other              –                 waits for a while until home's API server is seen from here
 //	absent    other              –                 pod, unless it asks too much or the quota refuses it
 //	another's any                –                 waits until the former ShadowPod's pod is gone
 //	present   any                yes               its metadata, and its phase once it has a node

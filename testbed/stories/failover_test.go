@@ -217,7 +217,7 @@ func crashGateway(c cluster) func(*testing.T) {
 		}
 		ran := runs()
 		node := strings.TrimPrefix(before.node, c.name+"-")
-		if out, err := testbed("exec", c.name, node, "--", "pkill", "-KILL", "-f", "^/usr/bin/liqo gateway "); err != nil {
+		if out, err := testbed("exec", c.name, node, "--", "pkill", "-KILL", "-f", theGateway); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		eventually(t, before.name+" runs again", func() (string, bool) { now := runs(); return now, now != ran })
