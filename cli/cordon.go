@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,6 +98,11 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 		s.warn(nowhere, t.warns, tenant.Name)
 		return nil
 	}
+	if t.to == authv1beta1.TenantDrained {
+		if err := s.confirmDrain(c, tenant); err != nil {
+			return err
+		}
+	}
 	before := tenant.DeepCopy()
 	tenant.Spec.TenantCondition = t.to
 	if err := c.describe("update", tenant, c.Patch(s.ctx, tenant, client.MergeFrom(before))); err != nil {
@@ -108,6 +114,19 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 	}
 	s.info(nowhere, "Tenant %q %s", tenant.Name, t.done)
 	return nil
+}
+
+// confirmDrain asks about the volumes the consumer has here: they go with its namespaces.
+func (s *script) confirmDrain(c *cluster, tenant *authv1beta1.Tenant) error {
+	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{}, client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
+	if err != nil {
+		return err
+	}
+	var claims []string
+	for _, claim := range copies {
+		claims = append(claims, c.nameOf(claim))
+	}
+	return s.confirmLossOf(c, "drain", claims, "; its owner can move what is needed to another cluster first")
 }
 
 // stateOfTenant is the state of a Tenant; one that names none is active.

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,11 @@ func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said s
 					return err
 				}
 			}
+			if node, ok := object.(*offv1beta1.VirtualNode); ok {
+				if err := s.confirmNodeLoss(c, node); err != nil {
+					return err
+				}
+			}
 			found, err := c.remove(s.ctx, object)
 			if err != nil {
 				return err
@@ -54,4 +60,15 @@ func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said s
 			return nil
 		})
 	}
+}
+
+// confirmNodeLoss asks about the volumes of namespaces that reach their provider by this node alone.
+func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
+	r, err := c.reach(s.ctx)
+	if err != nil {
+		return err
+	}
+	return s.confirmRetreat(c, "delete", r.loses(func(r *reach) {
+		r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
+	}))
 }

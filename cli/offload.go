@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -172,6 +173,12 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 	if err := c.Get(s.ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("namespace %q does not exist; create it first", name)
 	}
+	tell := func() {}
+	if before.Spec.PodOffloadingStrategy != "" {
+		if tell, err = s.confirmChange(c, wanted); err != nil {
+			return err
+		}
+	}
 	if err := c.apply(s.ctx, wanted); err != nil {
 		return err
 	}
@@ -179,9 +186,7 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 		s.warn(nowhere, "The PodOffloadingStrategy was mutated to a more restrictive setting")
 		s.warn(nowhere, "Existing pods violating this policy might still be running")
 	}
-	if before.Spec.PodOffloadingStrategy != "" {
-		s.tellAstray(c, wanted)
-	}
+	tell()
 	s.info(nowhere, "Offloading of namespace %q correctly enabled", name)
 	s.busy(nowhere, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
@@ -205,24 +210,47 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 	return nil
 }
 
-// tellAstray names the pods that run where the namespace does not let new ones go any more.
-func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading) {
-	var pods corev1.PodList
-	var nodes corev1.NodeList
-	err := errors.Join(c.List(s.ctx, &pods, client.InNamespace(o.Namespace)), c.List(s.ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}))
+// confirmChange asks about volumes at providers the namespace is to leave, and returns what tells of its pods.
+func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(), err error) {
+	r, err := c.reach(s.ctx)
 	if err != nil {
+		return nil, err
+	}
+	left := r.loses(func(r *reach) {
+		for i := range r.offloadings.Items {
+			if o := &r.offloadings.Items[i]; o.Namespace == wanted.Namespace {
+				o.Spec = wanted.Spec
+			}
+		}
+	})
+	if err := s.confirmRetreat(c, "offload", left); err != nil {
+		return nil, err
+	}
+	return func() { s.tellAstray(c, wanted, r.byName, left[wanted.Namespace]) }, nil
+}
+
+// tellAstray names the pods that run where the namespace does not let new ones go any more, and those that
+// end, for the namespace has left their provider. virtual are the virtual nodes by name.
+func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, virtual map[string]corev1.Node, left []string) {
+	var pods corev1.PodList
+	if err := c.List(s.ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
 		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
 		return
 	}
-	virtual := map[string]corev1.Node{}
-	for _, node := range nodes.Items {
-		virtual[node.Name] = node
+	var end []string
+	stay := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		ends := slices.Contains(left, virtual[p.Spec.NodeName].Labels[api.LabelRemoteClusterID])
+		if ends && !plan.Finished(p.Status.Phase) {
+			end = append(end, p.Name)
+		}
+		return ends
+	})
+	if len(end) > 0 {
+		s.warn(nowhere, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace, strings.Join(left, ", "), upTo(10, end))
 	}
-	names := plan.Astray(pods.Items, virtual, o.Spec, api.RuntimeClassName)
-	if len(names) == 0 {
-		return
+	if names := plan.Astray(stay, virtual, o.Spec, api.RuntimeClassName); len(names) > 0 {
+		s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, upTo(10, names))
 	}
-	s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, upTo(10, names))
 }
 
 // offloadFailure names a peer whose namespace could not be made.

@@ -6,12 +6,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
@@ -36,6 +38,11 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.
 			claims = append(claims, fmt.Sprintf("%s/%s at %s", claim.Namespace, claim.Name, object.GetLabels()[api.LabelRemoteClusterID]))
 		}
 	}
+	return s.confirmLossOf(c, verb, claims, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
+}
+
+// confirmLossOf names claims and asks whether their data may go.
+func (s *script) confirmLossOf(c *cluster, verb string, claims []string, remedy string) error {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -43,7 +50,7 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.
 	if len(claims) == 1 {
 		noun = "volume"
 	}
-	s.warn(c.side, "The data of %d %s will be lost: %s; '%s move volume' keeps what you need", len(claims), noun, someNames(claims), c.env.name)
+	s.warn(c.side, "The data of %d %s will be lost: %s%s", len(claims), noun, someNames(claims), remedy)
 	return c.env.confirm(verb, ": ")
 }
 
@@ -54,6 +61,47 @@ func (s *script) confirmLossIn(c *cluster, verb string, namespaces []string) err
 		there[name] = true
 	}
 	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, _ string) bool { return there[claim.Namespace] })
+}
+
+// reach is what decides to which providers namespaces are extended.
+type reach struct {
+	offloadings offv1beta1.NamespaceOffloadingList
+	nodes       offv1beta1.VirtualNodeList
+	byName      map[string]corev1.Node
+}
+
+func (c *cluster) reach(ctx context.Context) (*reach, error) {
+	r, nodes := &reach{byName: map[string]corev1.Node{}}, corev1.NodeList{}
+	err := together(
+		func() error { return c.List(ctx, &r.offloadings) },
+		func() error { return c.List(ctx, &r.nodes) },
+		func() error { return c.List(ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}) },
+	)
+	if err != nil {
+		return nil, fmt.Errorf("find where namespaces are extended to: %w", err)
+	}
+	for _, node := range nodes.Items {
+		r.byName[node.Name] = node
+	}
+	return r, nil
+}
+
+// loses are the providers that change takes each namespace from.
+func (r *reach) loses(change func(*reach)) map[string][]string {
+	before := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName)
+	change(r)
+	after := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName)
+	for namespace := range before {
+		before[namespace] = slices.DeleteFunc(before[namespace], func(id string) bool { return slices.Contains(after[namespace], id) })
+	}
+	return before
+}
+
+// confirmRetreat asks about the volumes of namespaces that will not be extended to their providers any more.
+func (s *script) confirmRetreat(c *cluster, verb string, loses map[string][]string) error {
+	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, at string) bool {
+		return slices.Contains(loses[claim.Namespace], at)
+	})
 }
 
 // dataHere is a line about the claims whose data a purge would delete; none if there are none.

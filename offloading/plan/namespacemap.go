@@ -5,6 +5,7 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,24 @@ func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 		}
 	}
 	return ctl.Plan{Objects: []client.Object{m}}
+}
+
+// Extended tells to which providers namespaces are extended: cluster IDs by namespace. Nodes are the
+// cluster's virtual nodes by name.
+func Extended(offloadings []offloadingv1beta1.NamespaceOffloading, vns []offloadingv1beta1.VirtualNode, nodes map[string]corev1.Node) map[string][]string {
+	providers := map[string][]offloadingv1beta1.VirtualNode{}
+	for _, vn := range vns {
+		providers[vn.Spec.ClusterID] = append(providers[vn.Spec.ClusterID], vn)
+	}
+	out := map[string][]string{}
+	for _, o := range offloadings {
+		for _, id := range slices.Sorted(maps.Keys(providers)) {
+			if o.DeletionTimestamp == nil && selectsAny(o.Spec, providers[id], nodes) {
+				out[o.Namespace] = append(out[o.Namespace], id)
+			}
+		}
+	}
+	return out
 }
 
 // RemoteNamespaceName is the name of the namespace's counterpart at providers.
