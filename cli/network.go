@@ -383,14 +383,15 @@ func (n *network) connect(ready *task) {
 		return n.client.awaitGateway(ctx, n.client.network, n.gateway[n.client.side], dialer.DeepCopy())
 	}, n.clientSet)
 	n.exchangeKeys(begin, &server, &dialer)
+	// Of a pair built the other way round only this concerns us: whether it connects.
 	up := func(c *cluster, of *task) (*task, *task) {
 		object := func() *netv1beta1.Connection {
 			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 		}
-		made := begin(func(ctx context.Context) error {
+		made := n.script.start(func(ctx context.Context) error {
 			return c.await(ctx, object(), func() bool { return true }, n.gatewayDeployment(c))
 		}, of)
-		up := begin(func(ctx context.Context) error {
+		up := n.script.start(func(ctx context.Context) error {
 			o := object()
 			return n.otherSays(c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c)), c)
 		}, made)
@@ -428,7 +429,12 @@ func (n *network) look(ctx context.Context) error {
 	if dialer := plan.Oldest(clients.Items); dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	n.reversed = len(backServers.Items)+len(backClients.Items) > 0
+	if server := plan.Oldest(backServers.Items); server != nil {
+		n.gateway[n.client.side], n.reversed = server.Name, true
+	}
+	if dialer := plan.Oldest(backClients.Items); dialer != nil {
+		n.gateway[n.server.side], n.reversed = dialer.Name, true
+	}
 	return nil
 }
 
@@ -645,21 +651,24 @@ func (n *network) reportConnection() error {
 	); err != nil {
 		return err
 	}
-	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil || n.reversed {
+	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil {
 		return err
 	}
 	if n.replaced {
 		n.info(n.server.side, "Deleted existing gateway server")
 	}
 	at, from := n.server.side, n.client.side
-	rows := []row{
-		{n.serverSet, at, "Setting up gateway server", "Gateway server correctly set up"},
-		{n.serverPod, at, "Waiting for gateway pod", fmt.Sprintf("Gateway pod %s is ready", api.GatewayResourceName(n.gateway[at]))},
-		{n.endpoint, at, "Waiting for gateway server Service", "Gateway server Service created successfully"},
-		{n.clientSet, from, "Setting up gateway client", "Gateway client correctly set up"},
-		{n.clientPod, from, "Waiting for gateway pod", fmt.Sprintf("Gateway pod %s is ready", api.GatewayResourceName(n.gateway[from]))},
+	var rows []row
+	if !n.reversed {
+		rows = append(rows,
+			row{n.serverSet, at, "Setting up gateway server", "Gateway server correctly set up"},
+			row{n.serverPod, at, "Waiting for gateway pod", fmt.Sprintf("Gateway pod %s is ready", api.GatewayResourceName(n.gateway[at]))},
+			row{n.endpoint, at, "Waiting for gateway server Service", "Gateway server Service created successfully"},
+			row{n.clientSet, from, "Setting up gateway client", "Gateway client correctly set up"},
+			row{n.clientPod, from, "Waiting for gateway pod", fmt.Sprintf("Gateway pod %s is ready", api.GatewayResourceName(n.gateway[from]))},
+		)
 	}
-	if !n.keepKeys {
+	if !n.reversed && !n.keepKeys {
 		rows = append(rows,
 			row{n.serverKey, at, "Waiting for gateway server Secret", "Gateway server Secret created successfully"},
 			row{n.serverKeyGiven, from, "Creating public key", "Public key correctly created"},

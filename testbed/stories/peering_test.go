@@ -169,7 +169,10 @@ func bothDirections(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	before, running := network(), offloaded(t, "{.metadata.uid}")
-	milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
+	stdout, _ := milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
+	if n := strings.Count(stdout, "Connection is established"); n != 2 || strings.Contains(stdout, "Gateway server correctly set up") {
+		t.Errorf("the tunnel that is there is not looked at, or not the only one:\n%s", stdout)
+	}
 	for _, c := range []cluster{rome, milan} {
 		c.sumsUp(t, other(c).name, bothWays)
 	}
