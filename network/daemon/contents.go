@@ -78,6 +78,11 @@ func (c *Contents) wanted() []plan.Content {
 	return c.Host.Contents(c.firewalls.List(), c.routings.List())
 }
 
+// Track tells whether users' rules speak of connections.
+func (c *Contents) Track() bool {
+	return plan.Track(c.wanted())
+}
+
 // found takes what became of it.
 func (c *Contents) found(contents []plan.Content, p *dataplane.Dataplane) {
 	if c == nil {

@@ -28,8 +28,15 @@ type Content struct {
 	Tables                    []Table
 	Rules                     []Rule
 	Routes                    []Route
+	// Tracks tells that its tables speak of connections, also of those between pods.
+	Tracks bool
 	// Problems name what is left out and say why; the rest acts.
 	Problems []string
+}
+
+// Track tells whether some content speaks of connections.
+func Track(contents []Content) bool {
+	return slices.ContainsFunc(contents, func(c Content) bool { return c.Tracks })
 }
 
 // Resources of contents.

@@ -54,6 +54,9 @@ func firewall(f netv1beta1.FirewallConfiguration) Content {
 			name: x.Name, base: fmt.Sprintf("%s hook %s priority %s", x.Type, x.Hook, t.priority(x)),
 			drop: x.Policy == netv1beta1.PolicyDrop, rules: t.rules(x),
 		})
+		c.Tracks = c.Tracks || x.Type == netv1beta1.ChainTypeNAT || slices.ContainsFunc(x.Rules.FilterRules, func(r netv1beta1.FilterRule) bool {
+			return r.Action == netv1beta1.ActionCtMark || r.Action == netv1beta1.ActionMetaMarkFromCtMark
+		})
 	}
 	table.Text = written(table.Family, table.Name, chains)
 	c.Tables, c.Problems = []Table{table}, t.problems

@@ -31,6 +31,8 @@ type GatewayStateInput struct {
 	Tunnel  TunnelInput
 	// Port of the overlay, UDP.
 	Port int
+	// Tracks is set when rules of users speak of connections between pods.
+	Tracks bool
 	// Relays lead new packets for the tunnel elsewhere, while a server hands over.
 	Relays []Relay
 }
@@ -265,7 +267,7 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // chains bring into the namespace, does that first (priority −400, this is −300).
 // Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
 //
-// It keeps traffic between pods out of connection tracking, which does not need it: another gateway
+// It keeps traffic between pods out of connection tracking, unless a user needs that: another gateway
 // can take it over in the middle, and it fills no table. Pods that are targets of IP
 // objects answer under their external address, so what they send is tracked. The overlay's frames
 // go first: they often come in segments, forty where the packet within is one.
@@ -274,6 +276,9 @@ func (in GatewayStateInput) fromPeer() chain {
 	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
 	var arriving []string
 	for _, f := range families() {
+		if in.Tracks {
+			break
+		}
 		to, some := f.match("daddr", in.Pods)
 		from, _ := f.match("saddr", in.Pods)
 		peer, any := f.match("daddr", in.views())

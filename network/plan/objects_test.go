@@ -46,9 +46,9 @@ func FuzzObjects(f *testing.F) {
 		}
 		pod, _ := netip.ParseAddr(outer)
 		for _, p := range []process{{Role: "gateway", Node: "rome-1", Pod: pod, MTU: 1500, Server: flags&4 != 0}, {Role: "fabric", Node: "rome-1", MTU: 1500}} {
-			want := ownState(p, world)
+			want := ownState(p, world, nil)
 			slices.Reverse(world)
-			if again := ownState(p, world); again.String() != want.String() {
+			if again := ownState(p, world, nil); again.String() != want.String() {
 				t.Fatalf("the order matters:\n%s\n%s", want, again)
 			}
 			if c := Diff(want, want); !c.Empty() {

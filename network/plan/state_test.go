@@ -87,10 +87,10 @@ func stateOf(p process, world []runtime.Object) (State, []Content) {
 		host.Names = []string{"milan"}
 	}
 	contents := host.Contents(of[netv1beta1.FirewallConfiguration](world), of[netv1beta1.RouteConfiguration](world))
-	return ownState(p, world).With(contents), contents
+	return ownState(p, world, contents).With(contents), contents
 }
 
-func ownState(p process, world []runtime.Object) State {
+func ownState(p process, world []runtime.Object, contents []Content) State {
 	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
 	under := Underlay{Device: "eth0", MTU: p.MTU}
 	if p.Role == "fabric" {
@@ -110,6 +110,7 @@ func ownState(p process, world []runtime.Object) State {
 	if p.Server {
 		in.Tunnel.ListenPort = 51840
 	}
+	in.Tracks = Track(contents)
 	return GatewayState(GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "milan"},
 		Peer:           "milan",
