@@ -59,7 +59,7 @@ func examples() []example {
 		},
 	}, {
 		name: "no-ping", got: "--ping-enabled=false",
-		says: "No pings inside the tunnel: nothing is sent when there is no traffic, and the Connection does\n# not tell when the peer is lost.",
+		says: "No pings inside the tunnel but until the first is answered: nothing is sent when there is no traffic, and\n# the Connection does not tell when the peer is lost.",
 		change: func(container, _ map[string]any) {
 			args := container["args"].([]any)
 			args = slices.DeleteFunc(args, func(a any) bool { return strings.HasPrefix(fmt.Sprint(a), "--ping-") })

@@ -50,7 +50,7 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 	if g.PingEnabled {
 		beside.Go(func() { g.measure(ctx, &w) })
 	}
-	if g.PingEnabled && !g.Server {
+	if !g.Server {
 		beside.Go(func() { g.knock(ctx, &w) })
 	}
 	others := make(chan struct{}, 1) // somebody changed it, or we
@@ -94,8 +94,10 @@ func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Co
 		written = found
 	}
 	want := written.DeepCopy()
+	g.pinger.shaken(g.traffic().Handshake)
 	h := g.pinger.Health()
 	want.Status.Value = h.Connection(now, written.Status.Value, g.Ping)
+	g.reported.Store(&want.Status.Value)
 	if latency := written.Status.Latency; h.Latency > 0 {
 		last := netv1beta1.ConnectionLatency{}
 		if latency != nil {
@@ -235,6 +237,9 @@ func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit
 	implementation := dataplane.Kernel
 	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
 	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, string(status.Value), "the peer's gateway answers; WireGuard runs in the "+implementation
+	if !g.PingEnabled {
+		ready.Message = "the peer's gateway was reached; pings are off, so nobody asks whether it still is; WireGuard runs in the " + implementation
+	}
 	meta.SetStatusCondition(&status.Conditions, ready)
 	add := func(what string, good bool, reason, message string) {
 		c := metav1.Condition{Type: what, Status: metav1.ConditionFalse, Reason: reason, Message: message}

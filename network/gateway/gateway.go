@@ -86,6 +86,10 @@ type gateway struct {
 	further []*pinger
 	// peer is the public key of the peer in base64, "" = not known yet.
 	peer atomic.Value
+	// rules are users' for this gateway.
+	rules *daemon.Contents
+	// reported is what the Connection said last; nil = nothing yet.
+	reported atomic.Pointer[netv1beta1.ConnectionStatusValue]
 	// active tells whether this replica has its turn.
 	active atomic.Bool
 	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
@@ -107,6 +111,7 @@ type gateway struct {
 // Run runs a gateway until the context ends and it is no longer needed. What it programmed stays: a
 // restart of the container finds it in the pod's network namespace.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	o.Ping.Once = !o.PingEnabled
 	key, err := readKey(o.KeysDir)
 	if err != nil {
 		return err
@@ -159,24 +164,22 @@ func (g *gateway) watch() []daemon.Source {
 // contents are users' rules for this gateway. Only the replica that carries the traffic says what
 // became of them.
 func (g *gateway) contents() *daemon.Contents {
-	return daemon.WatchContents(g.client, daemon.ContentsOptions{
+	g.rules = daemon.WatchContents(g.client, daemon.ContentsOptions{
 		Host: plan.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
 		Name: g.PodName, Writer: func(string) string { return "liqo/gateway-" + string(g.UID) },
 		Silent: func() bool { return g.PodName == "" || !g.active.Load() },
 	})
+	return g.rules
 }
 
 // tasks are what runs beside; told is the context that tells the gateway to end, before it does.
 func (g *gateway) tasks(told context.Context) []daemon.Task {
-	tasks := []daemon.Task{g.keepConnection, g.keepHandingOver, g.returnMemory}
-	if g.PingEnabled {
-		tasks = append(tasks, g.pinger.run)
-		for _, p := range g.further {
-			tasks = append(tasks, p.run)
-		}
-		if len(g.further) > 0 {
-			tasks = append(tasks, g.keepSpread)
-		}
+	tasks := []daemon.Task{g.keepConnection, g.keepHandingOver, g.returnMemory, g.pinger.run}
+	for _, p := range g.further {
+		tasks = append(tasks, p.run)
+	}
+	if len(g.further) > 0 && g.PingEnabled {
+		tasks = append(tasks, g.keepSpread)
 	}
 	if !g.Server {
 		tasks = append(tasks, g.keepDialled)
@@ -209,6 +212,7 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 		return plan.State{}, false, err
 	}
 	in.Tunnel.Silent = g.silent(time.Now())
+	in.Tracks = g.rules.Track()
 	in = g.objects().Input(in)
 	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
 		g.begin()

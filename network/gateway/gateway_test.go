@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -403,6 +404,22 @@ func TestPeering(t *testing.T) {
 		}
 		return err
 	})
+
+	// What the pings tell stands in the Connection and in the metrics.
+	space.Eventually(t, "a latency", func() error {
+		c := &netv1beta1.Connection{}
+		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, c); err != nil {
+			return err
+		}
+		if c.Status.Latency == nil {
+			return errors.New("there is none")
+		}
+		if took, err := time.ParseDuration(c.Status.Latency.Value); err != nil || took <= 0 {
+			return fmt.Errorf("it is %q", c.Status.Latency.Value)
+		}
+		return nil
+	})
+	positive(t, b.Gateway, "liqo_peer_latency_us", "liqo_peer_latency_histogram_us_count", "liqo_peer_receive_bytes_total", "liqo_peer_transmit_bytes_total")
 
 	// A gateway that is away shows as Error and comes back by itself.
 	measures(t, b.Gateway, connected+"1")
@@ -837,6 +854,58 @@ func measures(t *testing.T, pod *space.Space, line string) {
 		}
 		return err
 	})
+}
+
+// positive waits until metrics of a pod are more than nothing.
+func positive(t *testing.T, pod *space.Space, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		more := regexp.MustCompile(`(?m)^` + name + `\{.*\} [0-9.e+]*[1-9]`)
+		space.Eventually(t, name, func() error {
+			text, err := get(pod, ":8082", "/metrics")
+			if err == nil && !more.MatchString(text) {
+				err = fmt.Errorf("%s has other metrics:\n%s", pod.Name, text)
+			}
+			return err
+		})
+	}
+}
+
+// TestWithoutPings: the first answer says that the tunnel works, and nothing that it does not any more. Traffic
+// still finds a server that was replaced, and a peer that pings is answered.
+func TestWithoutPings(t *testing.T) {
+	_, a, b := worlds(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	b.trust(t, a)
+	a.trust(t, b)
+	off := func(o *gateway.Options) { o.PingEnabled = false }
+	server := a.startGatewayPod(t, a.Gateway, "gw", b, true, off)
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, off)
+	for _, w := range []*world{a, b} {
+		w.waitFor(t, netv1beta1.Connected)
+		measures(t, w.Gateway, connected+"1")
+	}
+	b.Pod.Serve("10.10.1.2:80")
+	ask := func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err }
+	space.Eventually(t, "pod to pod", ask)
+	const lost = 5 * time.Second // with pings the tunnel counts as lost after four
+	space.Eventually(t, "nothing is sent without traffic", func() error {
+		passed := func() string { return b.Gateway.Run("", "ip", "-s", "link", "show", "dev", "liqo-tunnel") }
+		before := passed()
+		time.Sleep(lost)
+		if after := passed(); after != before {
+			return fmt.Errorf("%s\nbecame\n%s", before, after)
+		}
+		return nil
+	})
+	server.kill()
+	time.Sleep(lost)
+	b.waitFor(t, netv1beta1.Connected)
+	a.startGateway(t, b, true)
+	space.Eventually(t, "pod to pod after a restart", ask)
+	a.waitFor(t, netv1beta1.Connected)
+	measures(t, a.Gateway, connected+"1")
 }
 
 // connected is the metric that alerts look at.

@@ -60,6 +60,8 @@ type pinger struct {
 	health plan.Health
 	// open is when the pings not yet answered were sent, the latest last.
 	open []time.Time
+	// answers says that one was answered: not every gateway does.
+	answers bool
 }
 
 // openLimit bounds the memory of pings without answer; an answer comes within a few.
@@ -85,7 +87,7 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 func (p *pinger) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open, p.health = nil, plan.Health{Started: time.Now()}
+	p.open, p.answers, p.health = nil, false, plan.Health{Started: time.Now()}
 	notify(p.changed)
 	notify(p.hurry)
 }
@@ -95,6 +97,15 @@ func (p *pinger) Health() plan.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.health
+}
+
+// shaken tells of the last handshake, which is as good as an answer where pings are to end with the first.
+func (p *pinger) shaken(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.policy.Once && p.conn != nil {
+		p.health = p.health.Shaken(at)
+	}
 }
 
 // run pings until the context ends. The tunnel's address may not be there yet, or not any more:
@@ -114,7 +125,7 @@ func (p *pinger) rest(ctx context.Context) {
 	asked := time.Now()
 	for {
 		h, now := p.Health(), time.Now()
-		left := asked.Add(h.PingAfter(now, p.policy.Interval)).Sub(now)
+		left := h.PingAfter(now, p.policy) - now.Sub(asked)
 		if left <= 0 {
 			return
 		}
@@ -123,10 +134,19 @@ func (p *pinger) rest(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.hurry:
-			return
+			if p.worthAsking() {
+				return
+			}
 		case <-time.After(left):
 		}
 	}
+}
+
+// worthAsking tells whether a ping before its time may be answered.
+func (p *pinger) worthAsking() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.policy.Once || p.answers || p.health.Answered.IsZero()
 }
 
 // ask sends one ping.
@@ -207,7 +227,7 @@ func (p *pinger) answered(sent, now time.Time) {
 	p.mu.Lock()
 	for _, t := range p.open {
 		if t.Equal(sent) {
-			p.open = nil
+			p.open, p.answers = nil, true
 			p.health = p.health.Answer(now, now.Sub(t))
 			p.histogram.Observe(float64(now.Sub(t).Microseconds()))
 			break

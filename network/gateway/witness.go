@@ -88,7 +88,7 @@ func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
 		}
 	}
 	w.traffic, w.calls = traffic, calls
-	s.Namespace, s.Name, s.Server, s.TCP, s.Port, s.Pings = g.Namespace, g.Name, g.Server, g.TCP, g.EndpointPort, g.PingEnabled
+	s.Namespace, s.Name, s.Server, s.TCP, s.Port = g.Namespace, g.Name, g.Server, g.TCP, g.EndpointPort
 	if g.Server {
 		s.Port = g.ListenPort
 	}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"math"
 	"time"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -24,12 +25,20 @@ type Health struct {
 
 // Answer takes an answer into account.
 func (h Health) Answer(now time.Time, latency time.Duration) Health {
-	if h.Answered.IsZero() {
+	if h.Latency == 0 {
 		h.Latency = latency
 	}
 	// 1/8 as in TCP's estimate of the round trip (RFC 6298).
 	h.Latency += (latency - h.Latency) / 8
 	h.Open, h.Answered = time.Time{}, now
+	return h
+}
+
+// Shaken takes a handshake for an answer when there was none: the peer's gateway may not answer pings at all.
+func (h Health) Shaken(at time.Time) Health {
+	if h.Answered.IsZero() && !at.IsZero() {
+		h.Open, h.Answered = time.Time{}, at
+	}
 	return h
 }
 
@@ -47,6 +56,8 @@ type PingPolicy struct {
 	Interval time.Duration
 	// Threshold is how many pings in a row must be lost, at that interval.
 	Threshold int
+	// Once means no pings after the first answer, and that no tunnel counts as lost.
+	Once bool
 }
 
 // silence is how long a tunnel that counts as lost was silent.
@@ -66,8 +77,10 @@ func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue,
 	switch {
 	case silent && (last == "" || last == netv1beta1.Connecting):
 		return netv1beta1.Connecting
-	case silent && now.Sub(h.Started) < policy.silence():
+	case silent && (policy.Once || now.Sub(h.Started) < policy.silence()):
 		return last
+	case policy.Once:
+		return netv1beta1.Connected
 	case silent, !h.Open.IsZero() && now.Sub(h.Open) >= policy.silence():
 		return netv1beta1.ConnectionError
 	}
@@ -95,16 +108,21 @@ func (h Health) Patience() time.Duration { return max(patience, lateTrips*h.Late
 // Late tells whether an answer is overdue: the peer's gateway may have moved or ended.
 func (h Health) Late(now time.Time) bool { return !h.Open.IsZero() && now.Sub(h.Open) >= h.Patience() }
 
+// never is later than any process runs.
+const never = time.Duration(math.MaxInt64)
+
 // PingAfter is the time from the last ping to the next, as things are now: a late answer is asked
 // for again soon.
-func (h Health) PingAfter(now time.Time, interval time.Duration) time.Duration {
+func (h Health) PingAfter(now time.Time, policy PingPolicy) time.Duration {
 	switch {
 	case h.Answered.IsZero() && h.Sent < eagerPings:
-		return min(eagerInterval, interval)
+		return min(eagerInterval, policy.Interval)
 	case !h.Answered.IsZero() && !h.Open.IsZero() && now.Sub(h.Open) < urgentFor:
-		return min(h.Patience(), interval)
+		return min(h.Patience(), policy.Interval)
+	case policy.Once && !h.Answered.IsZero() && h.Open.IsZero():
+		return never
 	}
-	return interval
+	return policy.Interval
 }
 
 // latencyNoise is a difference that says nothing: scheduling of the two processes.

@@ -15,6 +15,7 @@ func TestConnectionFollowsThePings(t *testing.T) {
 	start := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 	silent := Health{Started: start}
 	answered := silent.Answer(start.Add(time.Second), time.Millisecond)
+	once := PingPolicy{Interval: 2 * time.Second, Threshold: 5, Once: true}
 	open := func(h Health, after time.Duration) Health {
 		return h.Asked(start.Add(after)).Asked(start.Add(after + time.Second))
 	}
@@ -24,18 +25,24 @@ func TestConnectionFollowsThePings(t *testing.T) {
 		after  time.Duration
 		last   netv1beta1.ConnectionStatusValue
 		want   netv1beta1.ConnectionStatusValue
+		policy PingPolicy
 	}{
-		{"nothing yet", silent, 0, "", netv1beta1.Connecting},
-		{"nothing for an hour", silent, time.Hour, netv1beta1.Connecting, netv1beta1.Connecting},
-		{"the first answer", answered, time.Second, netv1beta1.Connecting, netv1beta1.Connected},
-		{"a few lost", open(answered, time.Second), 10 * time.Second, netv1beta1.Connected, netv1beta1.Connected},
-		{"too many lost", open(answered, time.Second), 11 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError},
-		{"back again", answered, 11 * time.Second, netv1beta1.ConnectionError, netv1beta1.Connected},
-		{"a new process on a tunnel that works", silent, 9 * time.Second, netv1beta1.Connected, netv1beta1.Connected},
-		{"a new process on a tunnel that is dead", silent, 10 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError},
-		{"a new process on a tunnel that was dead", silent, 0, netv1beta1.ConnectionError, netv1beta1.ConnectionError},
+		{"nothing yet", silent, 0, "", netv1beta1.Connecting, policy},
+		{"nothing for an hour", silent, time.Hour, netv1beta1.Connecting, netv1beta1.Connecting, policy},
+		{"the first answer", answered, time.Second, netv1beta1.Connecting, netv1beta1.Connected, policy},
+		{"a few lost", open(answered, time.Second), 10 * time.Second, netv1beta1.Connected, netv1beta1.Connected, policy},
+		{"too many lost", open(answered, time.Second), 11 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError, policy},
+		{"back again", answered, 11 * time.Second, netv1beta1.ConnectionError, netv1beta1.Connected, policy},
+		{"a new process on a tunnel that works", silent, 9 * time.Second, netv1beta1.Connected, netv1beta1.Connected, policy},
+		{"a new process on a tunnel that is dead", silent, 10 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError, policy},
+		{"a new process on a tunnel that was dead", silent, 0, netv1beta1.ConnectionError, netv1beta1.ConnectionError, policy},
+		{"no pings: nothing yet", silent, time.Hour, "", netv1beta1.Connecting, once},
+		{"no pings: a handshake", silent.Shaken(start), 0, netv1beta1.Connecting, netv1beta1.Connected, once},
+		{"no pings: no handshake", silent.Shaken(time.Time{}), 0, netv1beta1.Connecting, netv1beta1.Connecting, once},
+		{"no pings: one more was lost", open(answered, time.Second), time.Hour, netv1beta1.Connected, netv1beta1.Connected, once},
+		{"no pings: a new process on a tunnel that worked", silent, time.Hour, netv1beta1.Connected, netv1beta1.Connected, once},
 	} {
-		if got := c.health.Connection(start.Add(c.after), c.last, policy); got != c.want {
+		if got := c.health.Connection(start.Add(c.after), c.last, c.policy); got != c.want {
 			t.Errorf("%s: %s, want %s", c.claim, got, c.want)
 		}
 	}
@@ -54,16 +61,21 @@ func TestLateAnswersAreAskedForAgain(t *testing.T) {
 		after  time.Duration
 		want   time.Duration
 		late   bool
+		once   bool
 	}{
-		{"no answer ever", Health{Started: start}.Asked(start), 0, eagerInterval, false},
-		{"all answered", near, time.Second, interval, false},
-		{"one just sent", near.Asked(start), 0, patience, false},
-		{"one not answered", near.Asked(start), patience, patience, true},
-		{"one to a peer far away", far.Asked(start), time.Second, 1200 * time.Millisecond, false},
-		{"silence for long", near.Asked(start), urgentFor, interval, true},
+		{"no answer ever", Health{Started: start}.Asked(start), 0, eagerInterval, false, false},
+		{"all answered", near, time.Second, interval, false, false},
+		{"one just sent", near.Asked(start), 0, patience, false, false},
+		{"one not answered", near.Asked(start), patience, patience, true, false},
+		{"one to a peer far away", far.Asked(start), time.Second, 1200 * time.Millisecond, false, false},
+		{"silence for long", near.Asked(start), urgentFor, interval, true, false},
+		{"no pings: no answer yet", Health{Started: start, Sent: eagerPings}.Asked(start), time.Second, interval, true, true},
+		{"no pings: answered", near, time.Hour, never, false, true},
+		{"no pings: a handshake", Health{Started: start}.Asked(start).Shaken(start), time.Hour, never, false, true},
+		{"no pings: one was asked for and not answered", near.Asked(start), patience, patience, true, true},
 	} {
 		now := start.Add(c.after)
-		if got, late := c.health.PingAfter(now, interval), c.health.Late(now); got != c.want || late != c.late {
+		if got, late := c.health.PingAfter(now, PingPolicy{Interval: interval, Once: c.once}), c.health.Late(now); got != c.want || late != c.late {
 			t.Errorf("%s: next after %v, late %t; want %v, %t", c.claim, got, late, c.want, c.late)
 		}
 	}

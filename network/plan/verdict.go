@@ -16,8 +16,6 @@ import (
 const (
 	// ReasonConnecting: it has not had the time yet.
 	ReasonConnecting = "Connecting"
-	// ReasonPingsOff: nobody asks, so nobody knows. Switch them on in the gateway's template.
-	ReasonPingsOff = "PingsOff"
 	// ReasonNameUnknown: the server's name has no address. Correct the name or the DNS.
 	ReasonNameUnknown = "NameUnknown"
 	// ReasonPortRefused: nothing listens there. Correct the port, or see whether the server runs.
@@ -80,8 +78,6 @@ type Sight struct {
 	// Namespace and Name are those of our gateway.
 	Namespace, Name string
 	Server, TCP     bool
-	// Pings are sent.
-	Pings bool
 	// Targets are what a client dials in turn, at Port. A server listens on Port.
 	Targets []Target
 	Port    int
@@ -133,12 +129,10 @@ func (s Sight) Verdict(now time.Time) (reason, message string) {
 	refusing := s.targets(func(t Target) bool { return seen(t.Refused) })
 	unreachable := s.targets(func(t Target) bool { return seen(t.Unreachable) })
 	switch {
-	case !s.Pings:
-		return ReasonPingsOff, "pings are switched off here by --ping-enabled=false, so nobody knows whether the peer's gateway answers"
 	case s.Answered.IsZero() && now.Sub(s.Started) < grace, fresh:
 		return ReasonConnecting, "the peer's gateway has not answered yet; wait"
 	case works:
-		return ReasonPingsUnanswered, "the tunnel works, but the peer's gateway does not answer pings in it; check that they are enabled there and use the same UDP port and the same tunnel addresses"
+		return ReasonPingsUnanswered, "the tunnel works, but the peer's gateway does not answer pings in it; check that they use the same UDP port and the same tunnel addresses"
 	case heard:
 		return ReasonOneWay, s.oneWay()
 	case seen(s.Strange):

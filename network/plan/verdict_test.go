@@ -26,7 +26,7 @@ func TestVerdicts(t *testing.T) {
 	node := at("203.0.113.7", "203.0.113.7")
 	second := at("203.0.113.8", "203.0.113.8")
 	base := Sight{
-		Health: Health{Started: start, Open: start}, Namespace: "liqo-tenant-milan", Name: "milan", Pings: true, Tells: true,
+		Health: Health{Started: start, Open: start}, Namespace: "liqo-tenant-milan", Name: "milan", Tells: true,
 		Port: 31840,
 	}
 	var b strings.Builder
@@ -37,7 +37,6 @@ func TestVerdicts(t *testing.T) {
 		see    func(*Sight)
 	}{
 		{"a client that has just begun", false, func(s *Sight) { s.Started, s.Open = now, now }},
-		{"a client whose pings are off", false, func(s *Sight) { s.Pings = false }},
 		{"a client that sees nothing at all: blocked, wrong address, NAT, wrong key", false, func(s *Sight) {}},
 		{"a client that dials a private address and sees nothing", false, func(s *Sight) { s.Targets = []Target{at("10.9.8.7", "10.9.8.7")} }},
 		{"a client whose server's name has no address", false, func(s *Sight) { s.Targets = []Target{at("gw.milan.example", "")} }},
