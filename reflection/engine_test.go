@@ -1168,7 +1168,8 @@ func listsDecideForEveryKind(t *testing.T, w *world) {
 		stop := here.reflect()
 		var made []client.Object
 		for _, kind := range []string{"service", "configmap", "secret", "ingress", "endpointslice"} {
-			for name, value := range map[string]string{"stays": list.stay, "goes": list.goes} {
+			for _, name := range []string{"stays", "goes"} { // so that what goes shows that what stays was looked at
+				value := map[string]string{"stays": list.stay, "goes": list.goes}[name]
 				home, _ := kinds[kind](metav1.ObjectMeta{Name: name, Namespace: homeNS, Annotations: map[string]string{list.mark: value}})
 				here.create(here.home, home)
 				made = append(made, home)
