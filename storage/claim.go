@@ -71,14 +71,18 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 			return root.Namespace == o.Namespace && root.Labels[api.LabelVirtualPVCName] != ""
 		},
 		Quiet:   true,
-		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}},
+		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}, {Kind: &corev1.PersistentVolume{}, Map: o.behind}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
 			key := types.NamespacedName{Namespace: root.Labels[api.LabelVirtualPVCNamespace], Name: root.Labels[api.LabelVirtualPVCName]}
 			claim, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
 				claim = nil // another of that name
 			}
-			return plan.UnusedInput{Root: root, Claim: claim}, err
+			if err != nil {
+				return plan.UnusedInput{}, err
+			}
+			volume, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: plan.VolumeName(types.UID(root.Name))}, &corev1.PersistentVolume{})
+			return plan.UnusedInput{Root: root, Claim: claim, Volume: volume}, err
 		},
 		Plan: plan.Unused,
 	}
@@ -87,6 +91,15 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 // backing leads from a claim to the one that backs it.
 func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(obj.GetUID())}}}
+}
+
+// behind leads from a volume that a claim is shown to the claim behind it.
+func (o Options) behind(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef
+	if ref == nil || obj.GetName() != plan.VolumeName(ref.UID) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(ref.UID)}}}
 }
 
 // released removes the volumes of claims that are gone.

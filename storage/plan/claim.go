@@ -28,7 +28,10 @@ const (
 	AnnotationProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// AnnotationProvisionedBy on a volume names who has made it and will remove it.
 	AnnotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
-	annotationDefaultClass  = "storageclass.kubernetes.io/is-default-class"
+	// annotationUnused ("true") is on a claim that backs another until that one has been shown a volume: so
+	// long there is no data.
+	annotationUnused       = "storage.liqo.io/unused"
+	annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
 )
 
 // placeholder is the path of a volume that is at a provider. Nothing is ever mounted from it: the
@@ -118,6 +121,11 @@ func real(in ClaimInput) ctl.Plan {
 			AccessModes: in.Root.Spec.AccessModes, VolumeMode: in.Root.Spec.VolumeMode,
 			Resources: in.Root.Spec.Resources, StorageClassName: new(class),
 		},
+	}
+	if in.Backing == nil {
+		backing.Annotations[annotationUnused] = api.True
+	} else if value, ok := in.Backing.Annotations[annotationUnused]; ok {
+		backing.Annotations[annotationUnused] = value
 	}
 	for key, value := range map[string]string{api.LabelVirtualPVCNamespace: in.Root.Namespace, api.LabelVirtualPVCName: in.Root.Name} {
 		if len(value) <= validation.LabelValueMaxLength {

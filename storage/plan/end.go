@@ -38,13 +38,24 @@ func Released(in ReleasedInput) ctl.Plan {
 	return p
 }
 
-// UnusedInput is a claim that backs another, which is nil when it is gone.
-type UnusedInput struct{ Root, Claim *corev1.PersistentVolumeClaim }
+// UnusedInput is a claim that backs another, which is nil when it is gone, and the volume that one was shown, nil
+// when there is none (yet, or any more).
+type UnusedInput struct {
+	Root, Claim *corev1.PersistentVolumeClaim
+	Volume      *corev1.PersistentVolume
+}
 
 // Unused plans the end of a claim that backs another which went before it got its volume: there is
-// no data, and no volume whose end would take it along.
+// no data, and no volume whose end would take it along. Once there was such a volume, the claim is of use: who
+// deletes a retained volume keeps the data.
 func Unused(in UnusedInput) ctl.Plan {
-	if in.Claim == nil && in.Root.Spec.VolumeName == "" {
+	unused := in.Root.Annotations[annotationUnused] == api.True
+	switch {
+	case in.Volume != nil && unused:
+		used := in.Root.DeepCopy()
+		delete(used.Annotations, annotationUnused)
+		return ctl.Plan{Fill: used}
+	case in.Volume == nil && in.Claim == nil && (unused || in.Root.Spec.VolumeName == ""):
 		return ctl.Plan{Delete: []client.Object{in.Root}}
 	}
 	return ctl.Plan{}

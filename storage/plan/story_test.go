@@ -38,7 +38,9 @@ func tell(t *testing.T, objects []client.Object) string {
 		return fmt.Sprintf("removable: %t\n", plan.Removable(root)) + out
 	case *corev1.PersistentVolumeClaim:
 		if root.Namespace == "liqo-storage" {
-			return show(t, root, plan.Unused(plan.UnusedInput{Root: root, Claim: story.First[*corev1.PersistentVolumeClaim](rest)}))
+			return show(t, root, plan.Unused(plan.UnusedInput{
+				Root: root, Claim: story.First[*corev1.PersistentVolumeClaim](rest), Volume: story.First[*corev1.PersistentVolume](rest),
+			}))
 		}
 		if len(root.Finalizers) > 0 {
 			return text(t, map[string]any{"abandoned": plan.Abandoned(root, story.Values[*offloadingv1beta1.NamespaceMap](rest), story.Values[*offloadingv1beta1.VirtualNode](rest))})
