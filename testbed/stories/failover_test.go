@@ -5,6 +5,8 @@ package stories
 
 import (
 	"fmt"
+	"math/rand"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,8 +21,9 @@ type fault struct {
 	happen func(t *testing.T)
 }
 
-// planned is the longest gap of a move somebody planned: 0.3 s is wanted and seen, on machines with time to spare.
-const planned = 750 * time.Millisecond
+// planned is the longest gap of a move somebody planned. On a busy machine one may be longer: then it is made twice
+// more, and the median counts.
+const planned = 300 * time.Millisecond
 
 // gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
 // then with two, while pods of both clusters talk. Established connections survive, and each cluster sees
@@ -41,10 +44,17 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the client crashes", 3 * time.Second, crashGateway(rome)},
 	}
 	two = append(two, fault{"the consumer's API server is away", planned, freezeAPIServers(rome)})
+	drains := []fault{
+		{"the server's node is drained", planned, drainGatewayNode(milan)},
+		{"the client's node is drained", planned, drainGatewayNode(rome)},
+	}
+	if !*soak {
+		n := rand.Intn(len(drains))
+		drains = drains[n : n+1]
+	}
+	two = append(two, drains...)
 	if *soak {
 		two = append(two,
-			fault{"the server's node is drained", planned, drainGatewayNode(milan)},
-			fault{"the client's node is drained", planned, drainGatewayNode(rome)},
 			fault{"the client's node is killed, with the controller", 6 * time.Second, killGatewayNode(rome)},
 			fault{"the server's node is killed, with the controller", 6 * time.Second, killGatewayNode(milan)})
 	}
@@ -72,8 +82,15 @@ func gatewaysAreReplaced(t *testing.T) {
 func (f fault) measure(t *testing.T) {
 	t.Helper()
 	stays := connected(t)
-	gap := pingGap(t, func() { f.happen(t) })
-	t.Logf("%s: the longest gap is %v", f.claim, gap)
+	var gaps []time.Duration
+	for len(gaps) == 0 || f.most == planned && gaps[0] > planned && len(gaps) < 3 {
+		if !t.Run(fmt.Sprint(len(gaps)+1), func(t *testing.T) { gaps = append(gaps, pingGap(t, func() { f.happen(t) })) }) {
+			return
+		}
+	}
+	t.Logf("%s: the longest gap is %v", f.claim, gaps)
+	slices.Sort(gaps)
+	gap := gaps[len(gaps)/2]
 	if gap > f.most {
 		t.Errorf("%s: the longest gap is %v, more than %v", f.claim, gap, f.most)
 	}

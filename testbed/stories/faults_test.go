@@ -87,10 +87,19 @@ func mistakes() []mistake {
 			"MTUsDiffer", "MTUsDiffer", "MTUFits", ""},
 	}
 	noRange, noRangeBack := announce(`"fd00:10::/64"`)
+	var external string
+	overlaps := func(t *testing.T) {
+		external = rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "configurations", "milan", "-o", "jsonpath={.spec.remote.cidr.external}")
+		patch(&rome, "configurations", "milan", `{"spec":{"remote":{"cidr":{"external":["10.10.7.0/24"]}}}}`)(t)
+	}
+	overlapsNoMore := func(t *testing.T) {
+		patch(&rome, "configurations", "milan", `{"spec":{"remote":{"cidr":{"external":`+external+`}}}}`)(t)
+	}
 	unbalanced := `{"spec":{"endpoint":{"serviceType":"LoadBalancer","loadBalancerIP":"203.0.113.9"}}}`
 	return append(all,
 		// Nobody gave the cluster a pool of IPv6.
 		mistake{"no range is left for the peer's", noRange, noRangeBack, "PoolsExhausted", "", "Ready", "configurations"},
+		mistake{"two ranges of the peer overlap", overlaps, overlapsNoMore, "InvalidCIDR", "", "Ready", "configurations"},
 		mistake{"no node takes the gateway", noRoomForGateway(rome), nodesAreOpen(rome), "GatewayPodUnschedulable", "", "Ready", "gatewayclients"},
 		mistake{"the Service gets no address",
 			patch(&milan, "gatewayservers", "rome", unbalanced),
@@ -159,6 +168,6 @@ func (m mistake) named(t *testing.T, c cluster, reason string) {
 			return got, false
 		}
 		out, _ := c.must(t, "info", "peer", other(c).name)
-		return got + "\n" + out, strings.Contains(out, message)
+		return got + "\n" + out, message != "" && strings.Contains(out, message)
 	})
 }

@@ -80,6 +80,11 @@ func leafToLeaf(t *testing.T) {
 		got, err := turin.ask("exec", "control-plane", "--", "/echo", "get", "-timeout", "2s", "http://"+there+":8080/")
 		return got, err == nil && strings.Contains(got, "pod=probe-")
 	})
+	turin.apply(t, probes)
+	for _, daemons := range []string{"probe", "host"} {
+		turin.kubectl(t, "rollout", "status", "daemonset/"+daemons, "--timeout=90s")
+	}
+	reachEachOther(t, rome, turin)
 	changesProvider(t, milan, turin)
 	chain(t, turin)
 	// What one provider loses does not touch the other.

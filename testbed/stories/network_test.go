@@ -485,8 +485,25 @@ for p in 1 $(pgrep -x liqo); do
 done
 wait`
 
+// changesMade counts what fabrics and gateways say they changed, peers and keys of tunnels among it, which no
+// monitor shows.
+func changesMade(t *testing.T) map[string]int {
+	t.Helper()
+	made := map[string]int{}
+	for _, c := range []cluster{rome, milan} {
+		for _, selector := range []string{"app.kubernetes.io/name=fabric", "networking.liqo.io/component=gateway"} {
+			for line := range strings.Lines(c.kubectl(t, "get", "pods", "-A", "-l", selector, "-o", `jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}`)) {
+				pod := strings.Fields(line)
+				made[c.name+" "+pod[1]] = strings.Count(c.kubectl(t, "-n", pod[0], "logs", pod[1], "--tail=-1"), "Changing the network")
+			}
+		}
+	}
+	return made
+}
+
 // nothingIsWritten watches the kernel of all nodes and gateways while nobody asks for anything.
 func nothingIsWritten(t *testing.T) {
+	before := changesMade(t)
 	d := 20 * time.Second
 	if *soak {
 		d = 5 * time.Minute
@@ -513,13 +530,22 @@ func nothingIsWritten(t *testing.T) {
 	if n := watched.Load(); n < 4+2 {
 		t.Errorf("%d places were watched; there are four nodes and two gateways at least", n)
 	}
+	after := changesMade(t)
+	for pod, n := range before {
+		if n == 0 || after[pod] != n {
+			t.Errorf("%s told of %d changes since it began, and of %d when nothing had changed since", pod, n, after[pod])
+		}
+	}
+	if len(before) < 4+2 {
+		t.Errorf("%d pods were asked; there are four fabrics and two gateways at least", len(before))
+	}
 }
 
 // connectByTemplates connects with templates users start from, and by two ports: a second run of connect
 // changes the templates of gateways that exist.
 func connectByTemplates(t *testing.T) {
 	restored := nodesAsBefore(t)
-	files := []string{"two-replicas", "target-port"}
+	files := []string{"two-replicas", "target-port", "no-ping", "tcp"}
 	for _, c := range []cluster{rome, milan} {
 		for _, file := range files {
 			text, err := os.ReadFile(filepath.Join(root, "examples", "networking", file+".yaml"))
@@ -544,6 +570,8 @@ func connectByTemplates(t *testing.T) {
 		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "deployment", "gw-milan", "-o", "jsonpath={.status.readyReplicas}")
 		return got, err == nil && got == "2"
 	})
+	with("no-ping", "no-ping", "--server-port", "51840", "--node-port", "30742")
+	with("tcp", "tcp")
 	network(t, "reset", "--wait", "--skip-confirm")
 	for _, c := range []cluster{rome, milan} {
 		c.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates,wggatewayclienttemplates", "--field-selector",
@@ -576,6 +604,13 @@ spec:
   objectKind: {apiVersion: vpn.example.com/v1, kind: Fancy}
   template: {spec: {listen: "{{ .Spec.Endpoint.Port }}"}}
 ---
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayClientTemplate
+metadata: {name: fancy, namespace: liqo}
+spec:
+  objectKind: {apiVersion: vpn.example.com/v1, kind: Fancy}
+  template: {spec: {dial: "{{ index .Spec.Endpoint.Addresses 0 }}:{{ .Spec.Endpoint.Port }}"}}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: fancies}
@@ -597,8 +632,23 @@ spec:
   endpoint: {port: 4500, serviceType: NodePort}
 `
 
+const fancyClient = `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayClient
+metadata: {name: rome, namespace: liqo-tenant-rome, labels: {liqo.io/remote-cluster-id: rome}}
+spec:
+  clientTemplateRef: {name: fancy}
+  endpoint: {addresses: [203.0.113.7], port: 4500}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key, namespace: liqo-tenant-rome}
+data: {publicKey: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}
+`
+
 // connectByAnotherTechnology: milan's server is of a kind Liqo does not know. It is rendered; where it is,
-// as its status says, is told to clients, and milan's nodes are joined to its pod.
+// as its status says, is told to clients, and milan's nodes are joined to its pod. Likewise a client, whose key
+// peers are given.
 func connectByAnotherTechnology(t *testing.T) {
 	restored := nodesAsBefore(t)
 	milan.apply(t, fancy)
@@ -626,8 +676,29 @@ func connectByAnotherTechnology(t *testing.T) {
 		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "fancies", "-o", "name")
 		return got, err == nil && got == ""
 	})
+
+	milan.apply(t, fancyClient)
+	eventually(t, "the client is rendered", func() (string, bool) {
+		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "fancies", "rome", "-o", "jsonpath={.spec.dial}")
+		return got, err == nil && got == "203.0.113.7:4500"
+	})
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "fancies", "rome", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+		`{"status":{"internalEndpoint":{"ip":%q,"node":"milan-n1"},"secretRef":{"name":"key","namespace":"liqo-tenant-rome"}}}`, pod))
+	for _, node := range []string{"n1", "n2"} {
+		eventually(t, node+" is joined to the client's pod", func() (string, bool) {
+			out, err := testbed("exec", milan.name, node, "--", "bridge", "fdb", "show", "dev", "liqo.ovl")
+			return out, err == nil && strings.Contains(out, "dst "+pod)
+		})
+	}
+	eventually(t, "the client's key can be given", func() (string, bool) {
+		stdout, stderr, code := milan.liqoctl(t, "generate", "publickey", "--gateway-type", "client", "--gateway-name", "rome")
+		return stdout + stderr, code == 0 && strings.Contains(stdout, "publicKey: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	})
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "gatewayclients", "rome", "--timeout=60s")
+
 	network(t, "reset", "--wait", "--skip-confirm")
 	milan.kubectl(t, "delete", "customresourcedefinition/fancies.vpn.example.com", "clusterrole/fancies", "clusterrolebinding/fancies")
-	milan.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates", "fancy")
+	milan.kubectl(t, "-n", "liqo", "delete", "wggatewayservertemplates/fancy", "wggatewayclienttemplates/fancy")
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "secret", "key", "--ignore-not-found")
 	restored()
 }

@@ -143,10 +143,12 @@ spec: {ip: %s, masquerade: %t, serviceTemplate: {spec: {ports: [{port: 80, targe
 `
 
 // externalHostIsReached: milan gives its peers an address for a host outside its pods, and its own pods a
-// Service. The host sees a node of milan as who asks. Without the IP it is not reached.
+// Service. With masquerade the host sees a node or gateway of milan as who asks, without it rome's pod. Without
+// the IP it is not reached.
 func externalHostIsReached(t *testing.T) {
 	host := nodeAddress(t, milan, "n1")
 	source := pods(t, rome, "probe", "{.metadata.name}")[0]
+	asker := "from=" + remapped(t, milan, rome, pods(t, rome, "probe", "{.status.podIP}"))[0] + ":"
 	for _, masquerade := range []bool{true, false} {
 		milan.apply(t, fmt.Sprintf(outside, 18080))
 		milan.apply(t, fmt.Sprintf(outsideIP, host, masquerade))
@@ -158,7 +160,7 @@ func externalHostIsReached(t *testing.T) {
 		addr := external(t, rome, milan, own)
 		eventually(t, fmt.Sprintf("rome reaches the host by %s, masquerade %t", addr, masquerade), func() (string, bool) {
 			got, err := rome.ask("exec", source, "--", "/echo", "get", "-timeout", "2s", "http://"+addr+":18080/")
-			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ")
+			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ") && strings.Contains(got, asker) != masquerade
 		})
 		eventually(t, "milan reaches the host by its Service", func() (string, bool) {
 			got, err := milan.ask("exec", pods(t, milan, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "-timeout", "2s", "http://outside/")

@@ -80,6 +80,8 @@ func TestStories(t *testing.T) {
 		{"a pod that ends is followed to its end", podThatEnds},
 		{"a pod without a place next door says so", withoutAPlace},
 		{"objects are reflected", objectsAreReflected},
+		{"namespaces next door", namespacesNextDoor},
+		{"two virtual nodes lead to one provider", secondVirtualNode},
 		{"a service answers from both sides to both sides", serviceOnBothSides},
 		{"a pod that came first gets going", podThatCameFirst},
 		{"the home API server is reached at its endpoints", apiServerByEndpoints},
@@ -260,10 +262,13 @@ metadata: {name: probe, namespace: default}
 spec: {type: NodePort, selector: {app: probe}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
 `
 
-// everyPodReachesEveryPod tries the whole matrix: from pods and host-network pods of every
+func everyPodReachesEveryPod(t *testing.T) { reachEachOther(t, rome, milan) }
+
+// reachEachOther tries the whole matrix: from pods and host-network pods of every
 // node to pods of every node of the other cluster, over TCP and UDP, in both directions.
-func everyPodReachesEveryPod(t *testing.T) {
-	for _, way := range []struct{ from, to cluster }{{rome, milan}, {milan, rome}} {
+func reachEachOther(t *testing.T, a, b cluster) {
+	t.Helper()
+	for _, way := range []struct{ from, to cluster }{{a, b}, {b, a}} {
 		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
 		for _, source := range slices.Concat(pods(t, way.from, "probe", "{.metadata.name}"), pods(t, way.from, "host", "{.metadata.name}")) {
 			for _, target := range targets {

@@ -23,6 +23,12 @@ func trespassing(t *testing.T) {
 	apiServer, _, _ := strings.Cut(strings.TrimPrefix(milan.api, "https://"), ":")
 	service := milan.kubectl(t, "get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
 	targets := []string{remapped(t, rome, milan, []string{pod})[0], nodeAddress(t, milan, "n1"), nodeAddress(t, milan, "n2"), apiServer, service}
+	for _, addr := range strings.Fields(milan.kubectl(t, "get", "ips.ipam.liqo.io", "-A", "-o", "jsonpath={.items[*].status.ip}")) {
+		targets = append(targets, external(t, rome, milan, addr)) // the API server's among them
+	}
+	if len(targets) < 5+2 {
+		t.Errorf("milan has no addresses for its API server: %s", targets)
+	}
 	at := activeGateway(t, rome)
 	evil := func(command string) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -245,4 +246,45 @@ func exchangeUDP(ctx context.Context, args []string) error {
 // payloadOf is a line of size bytes.
 func payloadOf(size int) []byte {
 	return append(bytes.Repeat([]byte("x"), max(0, size-1)), '\n')
+}
+
+// follow copies a file that another pod serves, and tries again when that fails. What was copied has reached the disk.
+func follow(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("name a URL and a file")
+	}
+	from, err := url.Parse(args[0])
+	if err != nil {
+		return err
+	}
+	if leader, _, _ := strings.Cut(from.Hostname(), "."); strings.HasPrefix(who(), "pod="+leader+" ") {
+		return sleep(ctx, nil)
+	}
+	for wait(ctx, time.Second) {
+		if err := replicate(ctx, args[0], args[1]); err != nil {
+			fmt.Println("not copied:", err)
+		}
+	}
+	return nil
+}
+
+func replicate(ctx context.Context, from, to string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	f, err := os.Create(to + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, response.Body)
+	return errors.Join(err, f.Sync(), f.Close(), os.Rename(to+".new", to))
 }

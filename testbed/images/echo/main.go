@@ -19,13 +19,14 @@ import (
 	"time"
 )
 
-const usage = `echo serve [-http :8080] [-tcp :9000] [-udp :9000]   answer who, where and from whom
+const usage = `echo serve [-http :8080] [-tcp :9000] [-udp :9000] [-files DIR]   answer who, where and from whom
 echo get   [-n N] [-i 1s] [-timeout 5s] [-account] URL...   fetch, print answer and time
 echo tcp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   one connection, N exchanges
 echo udp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   N datagrams
 echo lookup NAME...        ask the resolver
 echo cat [FILE...]         print files; without, repeat standard input line by line
 echo write FILE            write standard input to a file
+echo follow URL FILE       keep a file what another pod's is, each second; does nothing in that pod
 echo env                   print the environment
 echo sleep [DURATION]      wait, without an argument for ever
 `
@@ -46,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	verbs := map[string]func(context.Context, []string) error{
 		"serve": serve, "get": get, "tcp": exchangeTCP, "udp": exchangeUDP,
-		"lookup": lookup, "cat": cat, "write": keep, "env": printEnv, "sleep": sleep,
+		"lookup": lookup, "cat": cat, "write": keep, "follow": follow, "env": printEnv, "sleep": sleep,
 	}
 	verb, ok := verbs[args[0]]
 	if !ok {

@@ -24,11 +24,12 @@ func serve(ctx context.Context, args []string) error {
 	web := f.String("http", ":8080", "address")
 	tcp := f.String("tcp", ":9000", "address")
 	udp := f.String("udp", ":9000", "address")
+	files := f.String("files", "", "folder that is served as /files/")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	failed := make(chan error, 3)
-	for address, server := range map[*string]func(string) error{web: serveHTTP, tcp: serveTCP, udp: serveUDP} {
+	for address, server := range map[*string]func(string) error{web: httpServer(*files), tcp: serveTCP, udp: serveUDP} {
 		if *address != "" {
 			go func() { failed <- server(*address) }()
 		}
@@ -42,10 +43,13 @@ func serve(ctx context.Context, args []string) error {
 	}
 }
 
-// serveHTTP answers every path with one line; /bytes?n=N with N bytes, /status?code=C
-// with that status.
-func serveHTTP(address string) error {
+// httpServer answers every path with one line; /bytes?n=N with N bytes, /status?code=C
+// with that status; /files/ is a folder, if one is named.
+func httpServer(files string) func(address string) error {
 	mux := http.NewServeMux()
+	if files != "" {
+		mux.Handle("/files/", http.StripPrefix("/files/", http.FileServer(http.Dir(files))))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s from=%s to=%s %s %s\n", who(), r.RemoteAddr, r.Context().Value(http.LocalAddrContextKey), r.Method, r.URL)
 	})
@@ -64,7 +68,7 @@ func serveHTTP(address string) error {
 		}
 		w.WriteHeader(code)
 	})
-	return http.ListenAndServe(address, mux)
+	return func(address string) error { return http.ListenAndServe(address, mux) }
 }
 
 // zeros is an endless stream.
