@@ -46,7 +46,7 @@ type Applier struct {
 	manager string
 
 	mu   sync.Mutex
-	memo map[target]state
+	memo map[digest]state // by target
 }
 
 // target is one part ("" = object, "status" = status subresource) of one object.
@@ -59,12 +59,18 @@ type target struct {
 // state remembers what was asked and what the server made of it.
 type state struct{ desired, live digest }
 
-type digest = [sha256.Size]byte
+// digest is the first half of a SHA-256: objects come in thousands, and 128 bits tell them apart.
+type digest = [sha256.Size / 2]byte
+
+func digestOf(b []byte) digest {
+	whole := sha256.Sum256(b)
+	return digest(whole[:len(digest{})])
+}
 
 // New returns an Applier that writes through c as the field manager. live reads from the API
 // server: caches need not hold who owns which field.
 func New(c client.Client, live client.Reader, manager string) *Applier {
-	return &Applier{client: c, live: live, manager: manager, memo: map[target]state{}}
+	return &Applier{client: c, live: live, manager: manager, memo: map[digest]state{}}
 }
 
 // Object applies everything of desired but its status, and reports whether a request was sent.
@@ -132,7 +138,7 @@ func (a *Applier) Forget(obj client.Object) {
 	defer a.mu.Unlock()
 	for _, part := range []string{"", "status"} {
 		if at, err := a.targetOf(obj, part); err == nil {
-			delete(a.memo, at)
+			delete(a.memo, at.key())
 		}
 	}
 }
@@ -180,6 +186,11 @@ func (a *Applier) targetOf(obj client.Object, part string) (target, error) {
 	return target{gvk, obj.GetNamespace(), obj.GetName(), part}, nil
 }
 
+// key is what the part is remembered by. No name holds a NUL.
+func (t target) key() digest {
+	return digestOf([]byte(strings.Join([]string{t.gvk.String(), t.namespace, t.name, t.part}, "\x00")))
+}
+
 func (t target) String() string {
 	if t.namespace == "" {
 		return fmt.Sprintf("%s %s", t.gvk.Kind, t.name)
@@ -195,14 +206,14 @@ func (a *Applier) remember(at target, want digest, answer client.Object) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.memo[at] = state{desired: want, live: got}
+	a.memo[at.key()] = state{desired: want, live: got}
 	return nil
 }
 
 // done reports whether live already is what applying the desired object led to last time.
 func (a *Applier) done(at target, want digest, live client.Object) bool {
 	a.mu.Lock()
-	last, ok := a.memo[at]
+	last, ok := a.memo[at.key()]
 	a.mu.Unlock()
 	if !ok || live == nil || last.desired != want {
 		return false
@@ -359,7 +370,7 @@ func sum(obj client.Object, part string, meta metav1.ObjectMeta) (digest, error)
 		content = rest.Interface()
 	}
 	b, err := json.Marshal(content)
-	return sha256.Sum256(b), err
+	return digestOf(b), err
 }
 
 // dropNulls removes null values: for server-side apply a null claims the field, while a typed

@@ -162,7 +162,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.rootOf), concerning(c.Concerns))
+		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, concerning(c.Concerns))
 	}
 	for _, w := range c.Watches {
 		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
@@ -170,6 +170,17 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		}), concerning(w.Concerns))
 	}
 	return b.Complete(l)
+}
+
+// forgetting tells also of objects that are gone: most go with their root, not by a deletion of ours.
+type forgetting struct {
+	handler.EventHandler
+	forget func(client.Object)
+}
+
+func (f forgetting) Delete(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	f.forget(e.Object)
+	f.EventHandler.Delete(ctx, e, q)
 }
 
 // Options are those of all controllers: their queues are fair, and tests make controllers of one name anew.
