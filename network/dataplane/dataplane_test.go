@@ -453,6 +453,10 @@ func TestUsersRules(t *testing.T) {
 			t.Errorf("%s: error %v", to, err)
 		}
 	}
+	g.apply(t, ours)
+	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" || refused(broken) != nil {
+		t.Errorf("users' rules leave %s and\n%s", refused(broken), diff)
+	}
 	nat := plan.Content{Tables: []plan.Table{{Family: "inet", Name: "liqo/ns/nat",
 		Text: "table inet liqo/ns/nat {\n\tchain way {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\tip daddr 10.71.1.99 dnat ip to 10.71.1.2\n\t}\n}\n"}}}
 	for _, tracks := range []bool{false, true} { // without, nothing between pods comes to NAT
@@ -462,10 +466,6 @@ func TestUsersRules(t *testing.T) {
 		if _, err := a.Pod.Asks("tcp", "", "10.71.1.99:81", 0); (err == nil) != tracks {
 			t.Errorf("through NAT, with tracking %t: error %v", tracks, err)
 		}
-	}
-	g.apply(t, ours)
-	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" || refused(broken) != nil {
-		t.Errorf("users' rules leave %s and\n%s", refused(broken), diff)
 	}
 }
 
