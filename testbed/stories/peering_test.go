@@ -169,9 +169,9 @@ func bothDirections(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	before, running := network(), offloaded(t, "{.metadata.uid}")
-	stdout, _ := milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
-	if n := strings.Count(stdout, "Connection is established"); n != 2 || strings.Contains(stdout, "Gateway server correctly set up") {
-		t.Errorf("the tunnel that is there is not looked at, or not the only one:\n%s", stdout)
+	_, stderr := milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
+	if n := strings.Count(stderr, "Connection is established"); n != 2 || strings.Contains(stderr, "Gateway server correctly set up") {
+		t.Errorf("the tunnel that is there is not looked at, or not the only one:\n%s", stderr)
 	}
 	for _, c := range []cluster{rome, milan} {
 		c.sumsUp(t, other(c).name, bothWays)
