@@ -148,8 +148,19 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 		s.info(nowhere, "No namespaces can be offloaded")
 		return nil
 	}
-	for _, name := range names {
-		if err := s.offloadOne(c, name, o); err != nil {
+	tells := make([]func(*script), len(names))
+	for i, name := range names {
+		ask, end := e.newScript(ctx, o.timeout) // the time to answer is not that of the work
+		tells[i], err = ask.confirmChange(c, o.object(name))
+		end()
+		if err != nil {
+			return err
+		}
+	}
+	s, end := e.newScript(ctx, o.timeout)
+	defer end()
+	for i, name := range names {
+		if err := s.offloadOne(c, name, o, tells[i]); err != nil {
 			return err
 		}
 	}
@@ -164,7 +175,7 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	return e.print(o.output, objects...)
 }
 
-func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
+func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell func(*script)) error {
 	before, wanted := &offv1beta1.NamespaceOffloading{}, o.object(name)
 	err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before)
 	if client.IgnoreNotFound(err) != nil {
@@ -173,12 +184,6 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 	if err := c.Get(s.ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("namespace %q does not exist; create it first", name)
 	}
-	tell := func() {}
-	if before.Spec.PodOffloadingStrategy != "" {
-		if tell, err = s.confirmChange(c, wanted); err != nil {
-			return err
-		}
-	}
 	if err := c.apply(s.ctx, wanted); err != nil {
 		return err
 	}
@@ -186,7 +191,7 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 		s.warn(nowhere, "The PodOffloadingStrategy was mutated to a more restrictive setting")
 		s.warn(nowhere, "Existing pods violating this policy might still be running")
 	}
-	tell()
+	tell(s)
 	s.info(nowhere, "Offloading of namespace %q correctly enabled", name)
 	s.busy(nowhere, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
@@ -211,8 +216,16 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions) error {
 }
 
 // confirmChange asks about volumes at providers the namespace is to leave, and returns what tells of its pods.
-func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(), err error) {
+func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(*script), err error) {
+	nothing := func(*script) {}
+	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), &offv1beta1.NamespaceOffloading{}); err != nil {
+		return nothing, client.IgnoreNotFound(err)
+	}
 	r, err := c.reach(s.ctx)
+	if apierrors.IsForbidden(err) {
+		s.warn(nowhere, "Which pods and volumes are affected cannot be told: %v", err)
+		return nothing, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +239,7 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	if err := s.confirmRetreat(c, "offload", left); err != nil {
 		return nil, err
 	}
-	return func() { s.tellAstray(c, wanted, r.byName, left[wanted.Namespace]) }, nil
+	return func(s *script) { s.tellAstray(c, wanted, r.byName, left[wanted.Namespace]) }, nil
 }
 
 // tellAstray names the pods that run where the namespace does not let new ones go any more, and those that

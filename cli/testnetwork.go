@@ -218,7 +218,7 @@ func (t *trial) prepare() error {
 	}
 	err := t.offloadOne(t.home, trialNamespace, &offloadOptions{
 		pods: choice(string(offv1beta1.LocalAndRemoteStrategy)), mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
-	})
+	}, func(*script) {})
 	if err != nil {
 		return err
 	}

@@ -80,6 +80,7 @@ func (c *cluster) reach(ctx context.Context) (*reach, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find where namespaces are extended to: %w", err)
 	}
+	r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.DeletionTimestamp != nil })
 	for _, node := range nodes.Items {
 		r.byName[node.Name] = node
 	}

@@ -32,6 +32,8 @@ import (
 const (
 	// retryWrite is after an error of the API server.
 	retryWrite = time.Second
+	// lookAgain is between two looks at a tunnel without pings; with them it is at most as long.
+	lookAgain = 10 * time.Second
 	// conditionReady is True while the peer's gateway answers.
 	conditionReady = "Ready"
 )
@@ -55,10 +57,17 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 	}
 	others := make(chan struct{}, 1) // somebody changed it, or we
 	beside.Go(func() { g.shown.Keep(ctx, func() { notify(others) }) })
+	var again <-chan time.Time // pings that go on bring the next look
+	if !g.PingEnabled {
+		looks := time.NewTicker(lookAgain)
+		defer looks.Stop()
+		again = looks.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
 		case <-others:
 			stands := func(c netv1beta1.Connection) bool { return g.isOurs(c) && (written == nil || c.UID == written.UID) }
 			if slices.ContainsFunc(g.shown.List(), stands) {

@@ -214,8 +214,8 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	in.Tunnel.Silent = g.silent(time.Now())
 	in.Tracks = g.rules.Track()
 	in = g.objects().Input(in)
-	if g.peer.Swap(in.Tunnel.PeerKey) != in.Tunnel.PeerKey {
-		g.begin()
+	if before := g.peer.Swap(in.Tunnel.PeerKey); before != in.Tunnel.PeerKey {
+		g.begin(before != "")
 	}
 	g.lead(ctx, g.named(in.Self.Outer))
 	switch {

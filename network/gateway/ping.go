@@ -83,11 +83,11 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 	}
 }
 
-// begin forgets everything: another peer is at the other end now.
-func (p *pinger) begin() {
+// begin forgets everything: another peer is at the other end now, in place of one before when renewed.
+func (p *pinger) begin(renewed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open, p.answers, p.health = nil, false, plan.Health{Started: time.Now()}
+	p.open, p.answers, p.health = nil, false, plan.Health{Started: time.Now(), Renewed: renewed}
 	notify(p.changed)
 	notify(p.hurry)
 }
@@ -104,7 +104,7 @@ func (p *pinger) shaken(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.policy.Once && p.conn != nil {
-		p.health = p.health.Shaken(at)
+		p.health = p.health.Shaken(at, time.Now())
 	}
 }
 

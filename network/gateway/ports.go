@@ -21,10 +21,11 @@ const (
 )
 
 // begin forgets what pings told: another peer is at the other end now.
-func (g *gateway) begin() {
-	g.pinger.begin()
+func (g *gateway) begin(renewed bool) {
+	g.reported.Store(nil)
+	g.pinger.begin(renewed)
 	for _, p := range g.further {
-		p.begin()
+		p.begin(renewed)
 	}
 }
 

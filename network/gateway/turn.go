@@ -75,7 +75,7 @@ func (g *gateway) lead(ctx context.Context, leads bool) {
 		return
 	}
 	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
-	g.begin()
+	g.begin(false)
 	if g.Server {
 		g.handing.Store(!leads)
 		notify(g.turned)

@@ -13,6 +13,8 @@ import (
 // Health is what pings tell about a tunnel since the process started.
 type Health struct {
 	Started time.Time
+	// Renewed says that another peer, or the peer's other key, came in place of one before.
+	Renewed bool
 	// Sent counts pings.
 	Sent int
 	// Open is when the first ping without an answer was sent; zero = all were answered.
@@ -34,9 +36,13 @@ func (h Health) Answer(now time.Time, latency time.Duration) Health {
 	return h
 }
 
-// Shaken takes a handshake for an answer when there was none: the peer's gateway may not answer pings at all.
-func (h Health) Shaken(at time.Time) Health {
-	if h.Answered.IsZero() && !at.IsZero() {
+// shakenFor is how long after a handshake the answer to a ping would have come.
+const shakenFor = 2 * time.Second
+
+// Shaken takes a handshake for an answer when there was none: the peer's gateway may not answer pings at all. One
+// from before this process says nothing of now.
+func (h Health) Shaken(at, now time.Time) Health {
+	if h.Answered.IsZero() && at.After(h.Started) && now.Sub(at) >= shakenFor {
 		h.Open, h.Answered = time.Time{}, at
 	}
 	return h
@@ -75,7 +81,7 @@ func (p PingPolicy) silence() time.Duration { return time.Duration(p.Threshold) 
 func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue, policy PingPolicy) netv1beta1.ConnectionStatusValue {
 	silent := h.Answered.IsZero()
 	switch {
-	case silent && (last == "" || last == netv1beta1.Connecting):
+	case silent && (last == "" || last == netv1beta1.Connecting || policy.Once && h.Renewed):
 		return netv1beta1.Connecting
 	case silent && (policy.Once || now.Sub(h.Started) < policy.silence()):
 		return last

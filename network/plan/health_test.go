@@ -37,8 +37,11 @@ func TestConnectionFollowsThePings(t *testing.T) {
 		{"a new process on a tunnel that is dead", silent, 10 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError, policy},
 		{"a new process on a tunnel that was dead", silent, 0, netv1beta1.ConnectionError, netv1beta1.ConnectionError, policy},
 		{"no pings: nothing yet", silent, time.Hour, "", netv1beta1.Connecting, once},
-		{"no pings: a handshake", silent.Shaken(start), 0, netv1beta1.Connecting, netv1beta1.Connected, once},
-		{"no pings: no handshake", silent.Shaken(time.Time{}), 0, netv1beta1.Connecting, netv1beta1.Connecting, once},
+		{"no pings: a handshake", silent.Shaken(start.Add(time.Second), start.Add(4*time.Second)), 0, netv1beta1.Connecting, netv1beta1.Connected, once},
+		{"no pings: no handshake", silent.Shaken(time.Time{}, start.Add(4*time.Second)), 0, netv1beta1.Connecting, netv1beta1.Connecting, once},
+		{"no pings: a handshake just now", silent.Shaken(start.Add(time.Second), start.Add(2*time.Second)), 0, netv1beta1.Connecting, netv1beta1.Connecting, once},
+		{"no pings: a handshake of a former process", silent.Shaken(start.Add(-time.Second), start.Add(4*time.Second)), 0, netv1beta1.ConnectionError, netv1beta1.ConnectionError, once},
+		{"no pings: another key of the peer", Health{Started: start, Renewed: true}, time.Hour, netv1beta1.Connected, netv1beta1.Connecting, once},
 		{"no pings: one more was lost", open(answered, time.Second), time.Hour, netv1beta1.Connected, netv1beta1.Connected, once},
 		{"no pings: a new process on a tunnel that worked", silent, time.Hour, netv1beta1.Connected, netv1beta1.Connected, once},
 	} {
@@ -71,7 +74,7 @@ func TestLateAnswersAreAskedForAgain(t *testing.T) {
 		{"silence for long", near.Asked(start), urgentFor, interval, true, false},
 		{"no pings: no answer yet", Health{Started: start, Sent: eagerPings}.Asked(start), time.Second, interval, true, true},
 		{"no pings: answered", near, time.Hour, never, false, true},
-		{"no pings: a handshake", Health{Started: start}.Asked(start).Shaken(start), time.Hour, never, false, true},
+		{"no pings: a handshake", Health{Started: start}.Asked(start).Shaken(start.Add(1), start.Add(time.Minute)), time.Hour, never, false, true},
 		{"no pings: one was asked for and not answered", near.Asked(start), patience, patience, true, true},
 	} {
 		now := start.Add(c.after)
