@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,9 @@ func (r *reach) loses(change func(*reach)) map[string][]string {
 
 // confirmRetreat asks about the volumes of namespaces that will not be extended to their providers any more.
 func (s *script) confirmRetreat(c *cluster, verb string, loses map[string][]string) error {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(loses)), func(ids []string) bool { return len(ids) > 0 }) {
+		return nil
+	}
 	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, at string) bool {
 		return slices.Contains(loses[claim.Namespace], at)
 	})

@@ -31,7 +31,10 @@ const (
 	// redialLate is the same after redialEagerPings regular ones without an answer, a minute. Every other
 	// attempt is from the port where the server was heard last, for longer than the 5 s after which WireGuard
 	// there tries again: a server that is not heard itself goes on sending to that port.
-	redialLate       = 10 * time.Second
+	redialLate = 10 * time.Second
+	// redialOnce is the time where pings end with the first answer: a peer may answer none, and a handshake
+	// needs 2 s to count as one.
+	redialOnce       = 5 * time.Second
 	redialEagerPings = 30
 	// suspectEvery is between two looks whether the tunnel only sends, suspectIdle the same while less than
 	// idleBytes pass in each idleTime: pings of both ends twice a second, with their answers, and a handshake.
@@ -297,6 +300,8 @@ func redialDue(now time.Time, asked bool, h plan.Health, p plan.PingPolicy) (wai
 		return moveEvery, true
 	case now.Sub(tried) >= redialEagerPings*p.Interval:
 		return redialLate, h.Late(now)
+	case h.Answered.IsZero() && p.Once:
+		return redialOnce, now.Sub(h.Started) >= redialFirst
 	case h.Answered.IsZero():
 		return redialEager, now.Sub(h.Started) >= redialFirst
 	}

@@ -150,4 +150,9 @@ func TestRedialDue(t *testing.T) {
 			t.Errorf("%s: due %t, %v after the last; want %t, %v", c.claim, due, wait, c.due, c.wait)
 		}
 	}
+	once := policy
+	once.Once = true
+	if wait, due := redialDue(now, false, plan.Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
+		t.Errorf("without pings: due %t, %v after the last, in which no handshake gets old enough to count", due, wait)
+	}
 }

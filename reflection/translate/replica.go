@@ -150,12 +150,16 @@ func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.Nam
 
 // NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when it
 // refuses the map: whoever takes the map away there (a drain) deletes the namespaces. Of a map that
-// is not there yet nothing is known.
+// is not there yet nothing is known; a namespace that it refused and nobody wants any more holds nothing up.
 func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
-	if remote == nil && v.Unsaid {
-		return home
-	}
 	out := home.DeepCopy()
+	if remote == nil && v.Unsaid {
+		maps.DeleteFunc(out.Status.CurrentMapping, func(namespace string, s offv1beta1.RemoteNamespaceStatus) bool {
+			_, wanted := home.Spec.DesiredMapping[namespace]
+			return !wanted && s.Phase == offv1beta1.NamespaceCreationLoopBackOff
+		})
+		return out
+	}
 	out.Status = offv1beta1.NamespaceMapStatus{}
 	switch {
 	case remote != nil:

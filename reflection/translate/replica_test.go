@@ -79,6 +79,20 @@ func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
 	}
 }
 
+// TestRefusedNamespaceIsLetGo: a provider that refused a namespace and then went away does not hold it.
+func TestRefusedNamespaceIsLetGo(t *testing.T) {
+	home := &offv1beta1.NamespaceMap{}
+	home.Spec.DesiredMapping = map[string]string{"wanted": "wanted-rome"}
+	home.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{
+		"wanted": {Phase: offv1beta1.NamespaceCreationLoopBackOff}, "refused": {Phase: offv1beta1.NamespaceCreationLoopBackOff},
+		"there": {Phase: offv1beta1.NamespaceAccepted},
+	}
+	got := translate.NamespaceMapStatus(home, nil, translate.View{Unsaid: true}).Status.CurrentMapping
+	if _, held := got["refused"]; held || len(got) != 2 {
+		t.Errorf("what stands is %v", got)
+	}
+}
+
 // TestCopyOfASliceAnnouncesWhatItsConsumerKnows when it is made; later its annotations are the provider's.
 func TestCopyOfASliceAnnouncesWhatItsConsumerKnows(t *testing.T) {
 	home := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "big", Namespace: "here"}}
