@@ -271,7 +271,7 @@ func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
 	for _, peer := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[peer] {
 			if condition.Type == offv1beta1.NamespaceReady && condition.Status == corev1.ConditionFalse {
-				return fmt.Errorf("offloading of namespace %q to %s failed: %s: %s; offload under another name, or have what is in its way removed there",
+				return fmt.Errorf("offloading of namespace %q to %s failed: %s: %s",
 					o.Namespace, peer, condition.Reason, condition.Message)
 			}
 		}

@@ -506,7 +506,8 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.gone(w.remote, &tokens, remoteNS, "job-token")
 
 	// Somebody deletes the map. It comes back, and the provider has to answer it again: what runs is followed
-	// meanwhile, and nothing is concluded by a virtual kubelet that begins then.
+	// meanwhile, and nothing is concluded by a virtual kubelet that begins then: a pod that is deleted ends when
+	// it has ended there, but for one that never started.
 	moves := func(ip, seen string) {
 		t.Helper()
 		there := &corev1.Pod{}
@@ -518,6 +519,9 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		})
 	}
 	moves("10.20.1.20", "10.71.1.20")
+	w.create(w.home, pod("leaving"))
+	leaving := w.runAt("leaving", "10.20.1.24")
+	w.exists(w.home, &home, homeNS, "leaving", func() error { return equal("10.71.1.24", home.Status.PodIP) })
 	lost := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: provider, Namespace: tenant}}
 	w.must("delete the map", w.home.Delete(t.Context(), lost))
 	moves("10.20.1.21", "10.71.1.21")
@@ -531,8 +535,16 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.exists(w.home, &home, homeNS, "early", func() error {
 		return equal([]string{"Pending", "OffloadingBackOff"}, []string{string(home.Status.Phase), home.Status.Reason})
 	})
+	w.must("delete", w.home.Delete(t.Context(), pod("leaving")))
+	w.create(w.home, pod("brief"))
+	w.must("delete", w.home.Delete(t.Context(), pod("brief")))
+	w.gone(w.home, &home, homeNS, "brief")
+	w.must("still there", w.home.Get(t.Context(), client.ObjectKeyFromObject(pod("leaving")), &home))
 	w.mapNamespace(remoteNS)
 	w.exists(w.remote, &offv1beta1.ShadowPod{}, remoteNS, "early")
+	w.gone(w.remote, &offv1beta1.ShadowPod{}, remoteNS, "leaving")
+	w.must("end at the provider", w.remote.Delete(t.Context(), leaving, client.GracePeriodSeconds(0)))
+	w.gone(w.home, &home, homeNS, "leaving")
 	moves("10.20.1.23", "10.71.1.23")
 
 	// The namespace is taken away: what runs is aborted, what comes waits.

@@ -34,7 +34,7 @@ var errNotOurs = errors.New("not ours")
 //	being deleted   none         home released
 //
 // In a namespace that is not mapped there is nothing to push, but Pull may have something to
-// say about it.
+// say about it. Where nobody says whether it is, what may run next door is not released.
 func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
@@ -58,6 +58,8 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 			return 0, errNotOurs // whoever made it may be another virtual node
 		}
 		return 0, w.removeRemote(ctx, key, o.Remote)
+	case o.Home.GetDeletionTimestamp() != nil && ns == nil && translate.MayRun(o.Home, v):
+		return 0, errNotOurs // a view in which the namespace is known looks again
 	case o.Home.GetDeletionTimestamp() != nil:
 		return 0, w.end(ctx, key, o, v)
 	case ns != nil:

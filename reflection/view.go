@@ -139,7 +139,7 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get virtual node %s: %w", v.Node, err)
 	}
-	out.NoMap = err == nil && node.DeletionTimestamp == nil // it comes back
+	out.NoMap = err == nil // it comes back while there is a virtual node, also one that is being deleted
 	for _, m := range maps.Items {
 		if m.Labels[api.LabelReplicated] == api.True {
 			continue // the peer's own, when it consumes from us, too

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 // Reasons of the events on home objects. The first two end in what the kind says.
@@ -72,10 +74,14 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 // refusal is an answer of the peer that will not change by itself: a quota, a policy, a webhook, a name
 // that somebody else has; nil is none.
 func refusal(err error) *metav1.Condition {
-	if errors.Is(err, errNameTaken) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return &metav1.Condition{Message: err.Error(), LastTransitionTime: metav1.Now().Rfc3339Copy()}
+	reason := authv1beta1.ReasonProviderRefuses
+	switch {
+	case errors.Is(err, errNameTaken):
+		reason = translate.ReasonNameTaken
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+		return nil
 	}
-	return nil
+	return &metav1.Condition{Reason: reason, Message: err.Error(), LastTransitionTime: metav1.Now().Rfc3339Copy()}
 }
 
 // taken finds out who has the name: if it is ours, the cache was late and conflict stands for

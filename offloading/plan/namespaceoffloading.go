@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
@@ -47,6 +48,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.ObservedGeneration = in.Root.Generation
 	conditions := map[string]offloadingv1beta1.RemoteNamespaceConditions{}
 	at := map[offloadingv1beta1.NamespacePhase][]string{}
+	var troubles []string
 	pending := in.selected()
 	for i := range in.Maps {
 		m := &in.Maps[i]
@@ -55,8 +57,11 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
-			state, _ := stateAt(m, in.Root.Namespace, name)
+			state, trouble := stateAt(m, in.Root.Namespace, name)
 			at[state] = append(at[state], m.Name)
+			if trouble != "" {
+				troubles = append(troubles, fmt.Sprintf("at %s: %s", m.Name, trouble))
+			}
 		}
 	}
 	for _, peer := range pending {
@@ -67,7 +72,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 		return releasing(in, status)
 	}
 	status.Status.OffloadingPhase = phase(at)
-	p := told(in.Root, status.Status.OffloadingPhase, name, at)
+	p := told(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
 	return p
 }
@@ -125,7 +130,7 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 
 // told is the phase as a verdict: what the user waits for and what can be done about it.
 func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
-	at map[offloadingv1beta1.NamespacePhase][]string) ctl.Plan {
+	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) ctl.Plan {
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
 		return ctl.Block("RemoteNameInvalid", "%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
 	}
@@ -147,20 +152,23 @@ func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.Offlo
 		return ctl.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info peer'",
 			peers("", offloadingv1beta1.NamespaceTerminating), name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
-		return ctl.Wait(string(p), "namespace %s cannot be created at %s; see remoteNamespacesConditions, and remove what is in its way or offload under another name",
-			name, peers(offloadingv1beta1.NamespaceCreationLoopBackOff))
+		slices.Sort(troubles)
+		return ctl.Wait(string(p), "namespace %s cannot be created %s", name, strings.Join(troubles, "; "))
 	}
 	return ctl.Plan{}
 }
 
-// stateAt is how a namespace stands at one peer, and what is wrong if it cannot be there. A peer
-// whose API server refuses to create it says so in the conditions of its copy of the map.
+// stateAt is how a namespace stands at one peer, and what is wrong if it cannot be there, with what can be done.
+// A peer that refuses the map, or whose API server refuses to create the namespace, says so in the conditions.
 func stateAt(m *offloadingv1beta1.NamespaceMap, local, remote string) (offloadingv1beta1.NamespacePhase, string) {
 	phase := m.Status.CurrentMapping[local].Phase
 	stalled := meta.FindStatusCondition(m.Status.Conditions, ctl.ConditionStalled)
 	switch {
+	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff && stalled != nil && stalled.Reason == authv1beta1.ReasonProviderRefuses:
+		return phase, stalled.Message
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
-		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted", remote)
+		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted: "+
+			"have what is in its way removed there, or offload under another name", remote)
 	case phase == "" && stalled != nil && strings.Contains(stalled.Message, remote):
 		return offloadingv1beta1.NamespaceCreationLoopBackOff, stalled.Message
 	}

@@ -240,6 +240,53 @@ func TestAMapInUseStays(t *testing.T) {
 	}
 }
 
+// TestAMapWithoutOurMarkEndsNothing: a copy whose labels somebody took at the provider is not ours any more, but
+// its namespaces are there, and pods run in them. The map says what is wrong until the mark is back.
+func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	var logged lines
+	run(t, rome.Config, &logged)
+	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
+	wish := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: map[string]string{
+		api.LabelReplication: api.True, api.LabelRemoteID: "milan",
+	}}}
+	wish.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+	create(t, home, wish)
+	var copied offv1beta1.NamespaceMap
+	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "milan"), &copied) })
+	copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted},
+	}
+	must(t, remote.Status().Update(ctx, &copied))
+	stands := func(want string) {
+		t.Helper()
+		eventually(t, func() error {
+			must(t, home.Get(ctx, client.ObjectKeyFromObject(wish), wish))
+			told := string(wish.Status.CurrentMapping["shop"].Phase)
+			for _, c := range wish.Status.Conditions {
+				told += fmt.Sprintf(" %s=%s %s", c.Type, c.Status, c.Reason)
+			}
+			if told != want {
+				return fmt.Errorf("it is %q, want %q", told, want)
+			}
+			return nil
+		})
+	}
+	stands("Accepted")
+	marks := copied.Labels
+	copied.Labels = nil
+	must(t, remote.Update(ctx, &copied))
+	stands("Accepted Stalled=True NameTaken")
+	must(t, remote.Get(ctx, key(remoteTenant, "milan"), &copied))
+	copied.Labels = marks
+	must(t, remote.Update(ctx, &copied))
+	stands("Accepted")
+}
+
 // TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
 // taken the copy and the rights in a drain, or bound their number as here.
 func TestSliceThatIsRefusedSaysSo(t *testing.T) {

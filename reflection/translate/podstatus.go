@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -62,7 +63,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
 	switch {
-	case v.Namespaces[home.Namespace] == "" && (v.NoMap || v.Unanswered[home.Namespace]) && home.Status.StartTime != nil:
+	case MayRun(home, v):
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
 	case remote != nil && replaced(home, shadow, remote):
@@ -82,6 +83,13 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 		negateReady(out.Status.Conditions, reasonUnavailable, "the provider cannot be reached")
 	}
 	return out
+}
+
+// MayRun reports whether home is a pod that was started while nobody says whether its namespace exists at the
+// provider: nothing is concluded about it then.
+func MayRun(home client.Object, v View) bool {
+	pod, ok := home.(*corev1.Pod)
+	return ok && v.Namespaces[pod.Namespace] == "" && (v.NoMap || v.Unanswered[pod.Namespace]) && pod.Status.StartTime != nil
 }
 
 // madeFor reports whether what has these annotations at the provider was made for this home pod,

@@ -9,12 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
+
+// ReasonNameTaken of a refusal: the object at the peer that has the name is not ours, or not marked as ours
+// any more. What it stands for may be there.
+const ReasonNameTaken = "NameTaken"
 
 // replica is the metadata of a copy of one of our own kinds. Labels and annotations are written
 // once: later they are the peer's.
@@ -104,8 +110,7 @@ func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []auth
 	told := authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceReplicated, Status: authv1beta1.ResourceSliceFalse,
 		Reason: authv1beta1.ReasonProviderRefuses, LastTransitionTime: v.Refusal.LastTransitionTime,
-		Message: fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
-			v.Provider, v.Refusal.Message, v.Consumer),
+		Message: v.refusal(),
 	}
 	if at < 0 {
 		return append(slices.Clone(conditions), told)
@@ -150,10 +155,15 @@ func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.Nam
 
 // NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when it
 // refuses the map: whoever takes the map away there (a drain) deletes the namespaces. Of a map that
-// is not there yet nothing is known; a namespace that it refused and nobody wants any more holds nothing up.
+// is not there yet, or is there without our mark, nothing is known; a namespace that it refused and
+// nobody wants any more holds nothing up.
 func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
 	out := home.DeepCopy()
-	if remote == nil && v.Unsaid {
+	taken := v.Refusal != nil && v.Refusal.Reason == ReasonNameTaken
+	if remote == nil && taken {
+		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
+	}
+	if remote == nil && (v.Unsaid || taken) {
 		maps.DeleteFunc(out.Status.CurrentMapping, func(namespace string, s offv1beta1.RemoteNamespaceStatus) bool {
 			_, wanted := home.Spec.DesiredMapping[namespace]
 			return !wanted && s.Phase == offv1beta1.NamespaceCreationLoopBackOff
@@ -165,10 +175,30 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	case remote != nil:
 		remote.Status.DeepCopyInto(&out.Status)
 	case v.Refusal != nil:
+		out.Status.Conditions = home.DeepCopy().Status.Conditions
+		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
 		out.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
 		for namespace, name := range home.Spec.DesiredMapping {
 			out.Status.CurrentMapping[namespace] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offv1beta1.NamespaceCreationLoopBackOff}
 		}
 	}
 	return out
+}
+
+// stalled says of a map that the peer refuses it, and what can be done.
+func (v View) stalled() metav1.Condition {
+	return metav1.Condition{
+		Type: ctl.ConditionStalled, Status: metav1.ConditionTrue,
+		Reason: v.Refusal.Reason, LastTransitionTime: v.Refusal.LastTransitionTime, Message: v.refusal(),
+	}
+}
+
+// refusal is what the user is told of it.
+func (v View) refusal() string {
+	if v.Refusal.Reason == ReasonNameTaken {
+		return fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this cluster's: %s; its administrator can delete it",
+			v.Provider, v.Refusal.Message)
+	}
+	return fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
+		v.Provider, v.Refusal.Message, v.Consumer)
 }

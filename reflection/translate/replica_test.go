@@ -69,6 +69,7 @@ func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
 		{"drained", nil, translate.View{Refusal: &metav1.Condition{Message: "forbidden"}},
 			mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceCreationLoopBackOff}}},
 		{"away", nil, translate.View{Unsaid: true}, accepted},
+		{"without our mark", nil, translate.View{Refusal: &metav1.Condition{Reason: translate.ReasonNameTaken}}, accepted},
 	} {
 		home := &offv1beta1.NamespaceMap{}
 		home.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}

@@ -78,7 +78,7 @@ func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.Nam
 			return of(m) && (desired || current)
 		})
 		missing := !slices.ContainsFunc(maps, of) && slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool {
-			return n.Spec.ClusterID == provider && n.DeletionTimestamp == nil
+			return n.Spec.ClusterID == provider
 		})
 		if ours && !offloaded && !missing {
 			out = append(out, finalizer)

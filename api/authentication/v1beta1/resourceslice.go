@@ -29,8 +29,8 @@ const (
 	// ReasonSliceCordoned on an accepted Resources: the provider takes nothing new, of this slice or of its
 	// consumer; its administrator undoes it, as the message says.
 	ReasonSliceCordoned = "ResourceSliceCordoned"
-	// ReasonProviderRefuses on Replicated and Ready: the provider's API server refuses the slice. The
-	// message says why; its administrator can help.
+	// ReasonProviderRefuses on Replicated and Ready, and on Stalled of a NamespaceMap: the provider's API
+	// server refuses the slice or the map. The message says why; its administrator can help.
 	ReasonProviderRefuses = "ProviderRefuses"
 )
 
