@@ -105,7 +105,7 @@ type GatewayServerStatus struct {
 // +kubebuilder:printcolumn:name="Template Name",type=string,JSONPath=`.spec.serverTemplateRef.name`
 // +kubebuilder:printcolumn:name="Template Namespace",type=string,priority=1,JSONPath=`.spec.serverTemplateRef.namespace`
 // +kubebuilder:printcolumn:name="IP",type=string,JSONPath=`.status.endpoint.addresses[*]`
-// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.status.endpoint.port`
+// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.status.endpoint['port','ports']`
 // +kubebuilder:printcolumn:name="Protocol",type=string,priority=1,JSONPath=`.status.endpoint.protocol`
 // +kubebuilder:printcolumn:name="MTU",type=integer,priority=1,JSONPath=`.spec.mtu`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
