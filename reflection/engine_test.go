@@ -1232,4 +1232,17 @@ func tokensAreFresh(t *testing.T, w *world) {
 	if early := due.Add(-121 * time.Second); time.Now().Before(early) {
 		t.Errorf("requested anew %s early", time.Until(early))
 	}
+
+	// Somebody at the provider deletes it, or writes into it: the pod has its tokens again.
+	w.must("delete", w.remote.Delete(t.Context(), &tokens))
+	whole := func() error {
+		if len(tokens.Data["api.token"]) < len(first)/2 {
+			return fmt.Errorf("the token is %q", tokens.Data["api.token"])
+		}
+		return nil
+	}
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token", whole)
+	delete(tokens.Data, "api.token")
+	w.must("drift", w.remote.Update(t.Context(), &tokens))
+	w.exists(w.remote, &tokens, remoteNS, "fresh-token", whole)
 }

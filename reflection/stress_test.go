@@ -4,7 +4,9 @@
 package reflection_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,9 +24,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,8 +40,8 @@ import (
 
 var soak = flag.Bool("soak", false, "try 500 objects instead of a sample")
 
-// faults are a bad connection to an API server: one request in ten fails, half of those after it
-// was served, and watches break off.
+// faults are a bad connection to a bad API server: one request in ten fails, half of those after it
+// was served, the others on the way or by an answer of the server, and watches break off.
 type faults struct {
 	mu   sync.Mutex
 	dice *rand.Rand
@@ -62,16 +66,30 @@ func (f *faults) heal() {
 	f.mu.Unlock()
 }
 
-func (f *faults) throw() (fault int, life time.Duration, on bool) {
+// answers are what an API server says that has too much to do, has just begun, or met another writer.
+var answers = []*apierrors.StatusError{
+	nil, // it says nothing
+	apierrors.NewInternalError(errors.New("injected")),
+	apierrors.NewTooManyRequests("injected", 1),
+	apierrors.NewServiceUnavailable("injected"),
+	apierrors.NewTimeoutError("injected", 1),
+	apierrors.NewConflict(schema.GroupResource{}, "injected", errors.New("of a writer that was faster")),
+}
+
+func (f *faults) throw() (fault int, answer *apierrors.StatusError, life time.Duration, on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.dice.IntN(20), time.Duration(1500+f.dice.IntN(6000)) * time.Millisecond, !f.over
+	return f.dice.IntN(20), answers[f.dice.IntN(len(answers))], time.Duration(1500+f.dice.IntN(6000)) * time.Millisecond, !f.over
 }
 
 func (f *faults) RoundTrip(req *http.Request) (*http.Response, error) {
-	fault, life, on := f.throw()
-	if on && fault == 0 {
+	fault, answer, life, on := f.throw()
+	switch {
+	case !on || fault != 0:
+	case answer == nil || req.Method == http.MethodGet && apierrors.IsConflict(answer):
 		return nil, errors.New("injected: nothing was sent")
+	default:
+		return says(req, answer)
 	}
 	resp, err := f.next.RoundTrip(req)
 	if err != nil || !on {
@@ -86,6 +104,24 @@ func (f *faults) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errors.New("injected: the answer was lost")
 	}
 	return resp, nil
+}
+
+// says answers a request in place of the API server.
+func says(req *http.Request, answer *apierrors.StatusError) (*http.Response, error) {
+	status := answer.Status()
+	status.APIVersion, status.Kind = "v1", "Status"
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if wait, ok := apierrors.SuggestsClientDelay(answer); ok {
+		header.Set("Retry-After", fmt.Sprint(wait))
+	}
+	return &http.Response{
+		StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}, nil
 }
 
 // brittle is a stream that ends by itself.
@@ -261,8 +297,8 @@ func (c *chaos) step(objects int) {
 		c.change(c.home, home, func() { home.SetAnnotations(map[string]string{api.AnnotationSkipReflection: ""}) })
 	case roll < 8:
 		c.may(c.home.Delete(c.Context(), home))
-	case each.drift == nil || c.remote.Get(c.Context(), client.ObjectKeyFromObject(remote), remote) != nil:
-	case roll < 9:
+	case c.remote.Get(c.Context(), client.ObjectKeyFromObject(remote), remote) != nil:
+	case roll < 9 && each.drift != nil:
 		c.change(c.remote, remote, func() { each.drift(remote, c.dice) })
 	default:
 		c.may(c.remote.Delete(c.Context(), remote))
