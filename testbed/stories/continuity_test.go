@@ -209,8 +209,19 @@ func providersNodeIsLost(t *testing.T) {
 	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=60s")
 	milan.kubectl(t, "uncordon", stays)
 	pod := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=moves", "-o", "jsonpath={.items[0].metadata.name}")
+	lone := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[0].metadata.name}")
+	endpointOf := func(pod, ready string) {
+		t.Helper()
+		within(t, 2*time.Minute, "the endpoint of "+pod+" at home is ready: "+ready, func() (string, bool) {
+			got, err := rome.ask("-n", "steady", "get", "endpointslices", "-o",
+				`jsonpath={range .items[*].endpoints[?(@.targetRef.name=="`+pod+`")]}{.conditions.ready}{end}`)
+			return got, err == nil && got == ready
+		})
+	}
+	endpointOf(lone, "true")
 	node := strings.TrimPrefix(before, "milan-")
 	onTestbed(t, "node", "stop", "milan", node)
+	endpointOf(lone, "false")
 	within(t, 4*time.Minute, "the pod runs on another node", func() (string, bool) {
 		now, err := milan.ask("-n", "steady-rome", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 		if err != nil || now != stays {
@@ -220,6 +231,8 @@ func providersNodeIsLost(t *testing.T) {
 		return now + " " + got, err == nil && got == "True"
 	})
 	milan.startNode(t, node)
+	endpointOf(pod, "true")
+	endpointOf(lone, "true")
 	controller("false")
 	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=90s")
 }
