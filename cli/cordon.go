@@ -67,9 +67,6 @@ func (e *env) turnTenant(parent *cobra.Command, t turn) {
 	cmd.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
 	cmd.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&authv1beta1.Tenant{})))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := e.confirmTurn(t); err != nil {
-			return err
-		}
 		return o.act(cmd, func(s *script, c *cluster) error {
 			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
 			if c.tenant == "" {
@@ -82,11 +79,11 @@ func (e *env) turnTenant(parent *cobra.Command, t turn) {
 	}
 }
 
-func (e *env) confirmTurn(t turn) error {
+func (s *script) confirmTurn(t turn) error {
 	if !t.asks {
 		return nil
 	}
-	return e.confirm(t.verb, ": ")
+	return s.confirm(t.verb)
 }
 
 // turn changes the state of a Tenant and waits until what follows from it is done.
@@ -99,9 +96,12 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 		return nil
 	}
 	if t.to == authv1beta1.TenantDrained {
-		if err := s.confirmDrain(c, tenant); err != nil {
+		if err := s.tellDrain(c, tenant); err != nil {
 			return err
 		}
+	}
+	if err := s.confirmTurn(t); err != nil {
+		return err
 	}
 	before := tenant.DeepCopy()
 	tenant.Spec.TenantCondition = t.to
@@ -116,17 +116,15 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 	return nil
 }
 
-// confirmDrain asks about the volumes the consumer has here: they go with its namespaces.
-func (s *script) confirmDrain(c *cluster, tenant *authv1beta1.Tenant) error {
+// tellDrain names the volumes the consumer has here: they go with its namespaces.
+func (s *script) tellDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{}, client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
-	if err != nil {
-		return err
-	}
 	var claims []string
 	for _, claim := range copies {
 		claims = append(claims, c.nameOf(claim))
 	}
-	return s.confirmLossOf(c, "drain", claims, "; its owner can move what is needed to another cluster first")
+	_, err = s.tellLossOf(c, claims, err, "; its owner can move what is needed to another cluster first")
+	return err
 }
 
 // stateOfTenant is the state of a Tenant; one that names none is active.
@@ -192,9 +190,6 @@ func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
 	cmd.ValidArgsFunction = firstOnly(e.completion(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
 		client.MatchingLabels{api.LabelReplicated: api.True})))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := e.confirmTurn(t); err != nil {
-			return err
-		}
 		return o.act(cmd, func(s *script, c *cluster) error {
 			slice, err := c.granted(s.ctx, string(o.peer), args[0])
 			if err != nil {
@@ -202,6 +197,9 @@ func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
 			}
 			if slice.Labels[api.LabelReplicated] != api.True {
 				return fmt.Errorf("resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted", slice.Name, o.peer)
+			}
+			if err := s.confirmTurn(t); err != nil {
+				return err
 			}
 			before := slice.DeepCopy()
 			if cordon {

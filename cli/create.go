@@ -16,6 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
 func (e *env) createCommand() *cobra.Command {
@@ -242,6 +243,8 @@ func (e *env) createVirtualNode(parent *cobra.Command) {
 				return nil, fmt.Errorf("resourceslice %q was not granted resources yet; see 'kubectl -n %s describe rslice %s'", sliceName, c.tenant, sliceName)
 			}
 			return virtualNode(c.tenant, string(o.peer), virtualNodeOf(v, from)), nil
+		}, asks: func(s *script, c *cluster, object client.Object) error {
+			return s.confirmNodeChange(c, object.(*offv1beta1.VirtualNode))
 		}, said: "Virtual node created", done: func(s *script, c *cluster, _ client.Object) error {
 			return s.ready(v.createNode, fmt.Sprintf("Node %s is Ready", v.name), func(ctx context.Context) error { return c.awaitNode(ctx, v.name) })
 		}})

@@ -5,9 +5,11 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -64,11 +66,44 @@ func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said s
 
 // confirmNodeLoss asks about the volumes of namespaces that reach their provider by this node alone.
 func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
+	return s.confirmNodes(c, "delete", func(r *reach) {
+		r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
+	})
+}
+
+// confirmNodeChange asks about those of namespaces that select the node as it is, and not as it will be.
+func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) error {
+	before := &offv1beta1.VirtualNode{}
+	if err := c.Get(s.ctx, client.ObjectKeyFromObject(node), before); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return s.confirmNodes(c, "create", func(r *reach) {
+		for i := range r.nodes.Items {
+			if n := &r.nodes.Items[i]; n.Namespace == node.Namespace && n.Name == node.Name {
+				n.Spec.Labels = node.Spec.Labels
+			}
+		}
+		if n, ok := r.byName[node.Name]; ok {
+			n.Labels = maps.Clone(n.Labels)
+			for key := range before.Spec.Labels {
+				delete(n.Labels, key)
+			}
+			r.byName[node.Name] = n
+		}
+	})
+}
+
+// confirmNodes asks about the volumes of namespaces that a change of virtual nodes takes from their providers.
+func (s *script) confirmNodes(c *cluster, verb string, change func(*reach)) error {
 	r, err := c.reach(s.ctx)
+	if apierrors.IsForbidden(err) {
+		if _, err := s.tellLossOf(c, nil, err, ""); err != nil {
+			return err
+		}
+		return s.confirm(verb)
+	}
 	if err != nil {
 		return err
 	}
-	return s.confirmRetreat(c, "delete", r.loses(func(r *reach) {
-		r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
-	}))
+	return s.confirmRetreat(c, verb, r.loses(change))
 }

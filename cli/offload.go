@@ -150,15 +150,10 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 	}
 	tells := make([]func(*script), len(names))
 	for i, name := range names {
-		ask, end := e.newScript(ctx, o.timeout) // the time to answer is not that of the work
-		tells[i], err = ask.confirmChange(c, o.object(name))
-		end()
-		if err != nil {
+		if tells[i], err = s.confirmChange(c, o.object(name)); err != nil {
 			return err
 		}
 	}
-	s, end := e.newScript(ctx, o.timeout)
-	defer end()
 	for i, name := range names {
 		if err := s.offloadOne(c, name, o, tells[i]); err != nil {
 			return err

@@ -22,8 +22,11 @@ var errTimeout = errors.New("timed out waiting for the condition")
 // A line appears when its work and all lines before it are done. The first failure ends all work.
 type script struct {
 	*printer
+	env  *env
 	ctx  context.Context
 	fail context.CancelCauseFunc
+	// wind gives the work its whole time, from now on.
+	wind func()
 	// progress is that of the work outside tasks.
 	progress *progress
 	// verbose shows times: those of the tasks, and of the phases they are started in.
@@ -41,10 +44,22 @@ type phase struct {
 // newScript ends all work when ctx ends or the timeout has passed. The returned function frees
 // what the script holds.
 func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	ctx, fail := context.WithCancelCause(ctx)
-	ctx, p := withProgress(ctx)
-	return &script{printer: e.printer, ctx: ctx, fail: fail, progress: p, verbose: e.verbose, began: time.Now()}, func() { fail(nil); cancel() }
+	s, free := &script{printer: e.printer, env: e, verbose: e.verbose, began: time.Now()}, func() {}
+	s.wind = func() {
+		free()
+		limited, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+		limited, s.fail = context.WithCancelCause(limited)
+		s.ctx, s.progress = withProgress(limited)
+		free = func() { s.fail(nil); cancel() }
+	}
+	s.wind()
+	return s, func() { free() }
+}
+
+// confirm asks before the action named by subject, while no task runs. The time to answer is not that of the work.
+func (s *script) confirm(subject string) error {
+	defer s.wind()
+	return s.env.confirm(subject, ": ")
 }
 
 // busy shows on a terminal what is done and what it waits for, until the next line.

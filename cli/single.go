@@ -117,6 +117,8 @@ func (o *single) act(cmd *cobra.Command, work func(s *script, c *cluster) error)
 // maker says how to make an object.
 type maker struct {
 	build func(ctx context.Context, c *cluster) (client.Object, error)
+	// asks about what the object, made in place of another, would destroy; nil when nothing can be.
+	asks func(s *script, c *cluster, object client.Object) error
 	// said is printed when the object is there.
 	said string
 	// done waits for what follows; nil when nothing does.
@@ -135,6 +137,11 @@ func (o *single) make(s *script, c *cluster, m maker) error {
 	}
 	if o.output != "" {
 		return o.env.print(o.output, object)
+	}
+	if m.asks != nil {
+		if err := m.asks(s, c, object); err != nil {
+			return err
+		}
 	}
 	if err := c.apply(s.ctx, object); err != nil {
 		return err

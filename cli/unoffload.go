@@ -30,9 +30,6 @@ func (e *env) unoffloadCommand() *cobra.Command {
 			if err := chosen(args, selector); err != nil {
 				return err
 			}
-			if err := e.confirm("unoffload", ": "); err != nil {
-				return err
-			}
 			return e.unoffload(cmd.Context(), args, selector, timeout)
 		}}
 	sub.ValidArgsFunction = e.completion(offloadedNames())
@@ -52,7 +49,11 @@ func (e *env) unoffload(ctx context.Context, names []string, selector string, ti
 	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
 		return err
 	}
-	if err := s.confirmLossIn(c, "unoffload", names); err != nil {
+	_, err = s.tellLoss(c, func(claim *corev1.ObjectReference, _ string) bool { return slices.Contains(names, claim.Namespace) })
+	if err != nil {
+		return err
+	}
+	if err := s.confirm("unoffload"); err != nil {
 		return err
 	}
 	var tasks []*task

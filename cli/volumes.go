@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -20,17 +21,31 @@ import (
 // confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
 // may go. What follows deletes the remote namespaces with all that is in them.
 func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.ObjectReference, provider string) bool) error {
-	offloadings, err := c.all(s.ctx, &offv1beta1.NamespaceOffloadingList{})
-	if err != nil {
+	if lost, err := s.tellLoss(c, chosen); !lost || err != nil {
 		return err
+	}
+	return s.confirm(verb)
+}
+
+// tellLoss names such claims. Whoever may not look is told that there may be some.
+func (s *script) tellLoss(c *cluster, chosen func(claim *corev1.ObjectReference, provider string) bool) (lost bool, err error) {
+	claims, err := c.claimsAway(s.ctx, chosen)
+	return s.tellLossOf(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
+}
+
+// claimsAway are the claims whose volumes are at providers and chosen.
+func (c *cluster) claimsAway(ctx context.Context, chosen func(claim *corev1.ObjectReference, provider string) bool) ([]string, error) {
+	offloadings, err := c.all(ctx, &offv1beta1.NamespaceOffloadingList{})
+	if err != nil {
+		return nil, err
 	}
 	offloaded := map[string]bool{} // of others the remote namespace is gone already
 	for _, offloading := range offloadings {
 		offloaded[offloading.GetNamespace()] = true
 	}
-	volumes, err := c.all(s.ctx, &corev1.PersistentVolumeList{}, client.HasLabels{api.LabelRemoteClusterID})
+	volumes, err := c.all(ctx, &corev1.PersistentVolumeList{}, client.HasLabels{api.LabelRemoteClusterID})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var claims []string
 	for _, object := range volumes {
@@ -39,29 +54,24 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.
 			claims = append(claims, fmt.Sprintf("%s/%s at %s", claim.Namespace, claim.Name, object.GetLabels()[api.LabelRemoteClusterID]))
 		}
 	}
-	return s.confirmLossOf(c, verb, claims, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
+	return claims, nil
 }
 
-// confirmLossOf names claims and asks whether their data may go.
-func (s *script) confirmLossOf(c *cluster, verb string, claims []string, remedy string) error {
-	if len(claims) == 0 {
-		return nil
+// tellLossOf names claims whose data will be lost; err is why they are not known.
+func (s *script) tellLossOf(c *cluster, claims []string, err error, remedy string) (lost bool, _ error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		s.warn(c.side, "Which volumes will be lost cannot be told: %v", err)
+		return true, nil
+	case err != nil || len(claims) == 0:
+		return false, err
 	}
 	noun := "volumes"
 	if len(claims) == 1 {
 		noun = "volume"
 	}
 	s.warn(c.side, "The data of %d %s will be lost: %s%s", len(claims), noun, someNames(claims), remedy)
-	return c.env.confirm(verb, ": ")
-}
-
-// confirmLossIn asks about the volumes of claims in some namespaces.
-func (s *script) confirmLossIn(c *cluster, verb string, namespaces []string) error {
-	there := map[string]bool{}
-	for _, name := range namespaces {
-		there[name] = true
-	}
-	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, _ string) bool { return there[claim.Namespace] })
+	return true, nil
 }
 
 // reach is what decides to which providers namespaces are extended.
