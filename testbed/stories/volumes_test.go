@@ -128,7 +128,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 	// What would delete data says so; only who agrees loses it.
 	for _, verb := range [][]string{{"unoffload", "namespace", "data"}, {"unpeer", "--remote-kubeconfig", milan.kubeconfig}} {
 		_, stderr, code := rome.liqoctl(t, verb...)
-		if verb[0] == "unpeer" && !strings.Contains(stderr, "The data of 1 volume will be lost: data/disk-db-0 at milan") || code != 1 {
+		if !strings.Contains(stderr, "The data of 1 volume will be lost: data/disk-db-0 at milan") || code != 1 {
 			t.Errorf("%s: exit code %d\n%s", verb[0], code, stderr)
 		}
 	}
