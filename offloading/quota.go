@@ -5,6 +5,7 @@ package offloading
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +22,6 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/share"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -33,8 +33,8 @@ type accounts struct {
 	read []toolscache.InformerSynced
 
 	mu sync.Mutex
-	// demands are those of pods, which come in thousands and ask for the same.
-	demands share.Pool
+	// demands are those of pods, by their encoding: thousands ask for the same and have one.
+	demands map[string]corev1.ResourceList
 	items   map[entry]*item
 	users   map[string]*account
 	// promised are the items with something that no watch has shown yet.
@@ -95,7 +95,7 @@ type promise struct {
 const promiseTime = 10 * time.Second
 
 func newAccounts() *accounts {
-	return &accounts{items: map[entry]*item{}, users: map[string]*account{}, promised: map[entry]*item{}}
+	return &accounts{demands: map[string]corev1.ResourceList{}, items: map[entry]*item{}, users: map[string]*account{}, promised: map[entry]*item{}}
 }
 
 // Register makes the accounts follow what mgr watches.
@@ -114,8 +114,23 @@ func (a *accounts) Register(mgr manager.Manager) error {
 
 // demand is what a pod asks for. It is shared: whoever adds to it makes a copy.
 func (a *accounts) demand(spec *corev1.PodSpec) corev1.ResourceList {
-	return a.demands.Amounts(plan.Demand(spec))
+	demand := plan.Demand(spec)
+	key, err := json.Marshal(demand)
+	if err != nil {
+		return demand // amounts always encode
+	}
+	if same, ok := a.demands[string(key)]; ok {
+		return same
+	}
+	if len(a.demands) == mostDemands {
+		clear(a.demands) // those that are counted stay what they are
+	}
+	a.demands[string(key)] = demand
+	return demand
 }
+
+// mostDemands is how many different demands are remembered to be shared.
+const mostDemands = 256
 
 func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
 	// The cache is not running yet, so nothing is waited for; admit does.

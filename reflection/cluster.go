@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqo-go/liqo/internal/share"
+	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -27,8 +27,6 @@ type Cluster struct {
 	http   *http.Client
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
-	// parts are what the objects of its caches have in common.
-	parts share.Pool
 }
 
 // NewCluster reaches a cluster. Nothing is asked of it: the kinds we speak of are known, so no
@@ -81,7 +79,7 @@ type content struct {
 func (c *Cluster) cache(namespace string, kinds contents) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for kind, content := range kinds {
-		byObject[kind] = cache.ByObject{Label: content.marks, Field: content.fields, Transform: c.trimming(content.trim)}
+		byObject[kind] = cache.ByObject{Label: content.marks, Field: content.fields, Transform: trimming(content.trim)}
 	}
 	out, err := cache.New(c.config, cache.Options{
 		HTTPClient:                   c.http,
@@ -89,8 +87,9 @@ func (c *Cluster) cache(namespace string, kinds contents) (cache.Cache, error) {
 		Mapper:                       c.mapper,
 		DefaultNamespaces:            map[string]cache.Config{namespace: {}},
 		ByObject:                     byObject,
-		DefaultTransform:             c.trimming(nil),
+		DefaultTransform:             trimming(nil),
 		DefaultUnsafeDisableDeepCopy: new(true),
+		NewInformer:                  packed.Informer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make cache of namespace %s at %s: %w", namespace, c.config.Host, err)
@@ -99,8 +98,8 @@ func (c *Cluster) cache(namespace string, kinds contents) (cache.Cache, error) {
 }
 
 // trimming leaves of the managed fields those that say which labels and annotations of a remote object came
-// from home, does what trim does, nil for nothing, and keeps one copy of what objects have in common.
-func (c *Cluster) trimming(trim func(client.Object)) toolscache.TransformFunc {
+// from home, and does what trim does, nil for nothing.
+func trimming(trim func(client.Object)) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(client.Object)
 		if !ok {
@@ -110,7 +109,6 @@ func (c *Cluster) trimming(trim func(client.Object)) toolscache.TransformFunc {
 		if trim != nil {
 			trim(o)
 		}
-		c.parts.Object(o)
 		return o, nil
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/elect"
+	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -201,8 +202,9 @@ func podsOf(home *Cluster, node string) (cache.Cache, error) {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
 		},
-		DefaultTransform:             home.trimming(Trim(translate.TrimPod)),
+		DefaultTransform:             trimming(Trim(translate.TrimPod)),
 		DefaultUnsafeDisableDeepCopy: new(true),
+		NewInformer:                  packed.Informer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make cache of the pods of node %s: %w", node, err)

@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +40,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
 	"github.com/liqo-go/liqo/internal/ctl"
-	"github.com/liqo-go/liqo/internal/share"
+	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/network"
 	"github.com/liqo-go/liqo/offloading"
 	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
@@ -211,10 +210,8 @@ const standardLease = 15 * time.Second
 
 // manager limits what the caches hold: of pods that are not ours where they are, of those of consumers all but
 // what their kubelets report, the data of Secrets that concern Liqo and none of those reflected for consumers,
-// and of leases who holds those of gateways. Pods and ShadowPods come in thousands and share what they have in
-// common.
+// and of leases who holds those of gateways. Pods and ShadowPods come in thousands and are kept encoded.
 func (f *controllerFlags) manager() manager.Options {
-	var parts share.Pool
 	notReflected, err := labels.Parse("!" + api.LabelOrigin)
 	utilruntime.Must(err) // a constant
 	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
@@ -236,24 +233,13 @@ func (f *controllerFlags) manager() manager.Options {
 		Controller:                    ctl.Queues(),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
+			NewInformer:      packed.InformerOf(&corev1.Pod{}, &offv1beta1.ShadowPod{}),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:           {Transform: sharing(&parts, stripPod)},
-				&offv1beta1.ShadowPod{}: {Transform: sharing(&parts, cache.TransformStripManagedFields())},
+				&corev1.Pod{}:           {Transform: stripPod},
 				&corev1.Secret{}:        {Label: notReflected, Transform: stripForeignSecret},
 				&coordinationv1.Lease{}: {Label: gateways, Transform: stripLease},
 			},
 		},
-	}
-}
-
-// sharing lets what strip leaves of objects share its parts with others.
-func sharing(parts *share.Pool, strip toolscache.TransformFunc) toolscache.TransformFunc {
-	return func(obj any) (any, error) {
-		left, err := strip(obj)
-		if o, ok := left.(client.Object); ok && err == nil {
-			parts.Object(o)
-		}
-		return left, err
 	}
 }
 

@@ -1,0 +1,213 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package packed keeps the objects of caches encoded: an empty Pod of Go takes more than a kilobyte, most of
+// it room for what is not set, and caches hold thousands. Encoded it takes what it says, in one piece that the
+// garbage collector does not look into.
+//
+//	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ whoever reads
+//
+// What was packed can be had undecoded until garbage is collected, so that the many who look at an object when
+// it changes get the same. Therefore nobody changes an object in place, as with caches that do not copy.
+package packed
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// object is one object as its cache holds it.
+type object struct {
+	namespace, name, version string
+	kind                     reflect.Type
+	data                     []byte
+	fresh                    weak.Pointer[runtime.Object]
+}
+
+// GetObjectMeta tells caches what they ask objects for: name, namespace and version.
+func (o *object) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: o.namespace, Name: o.name, ResourceVersion: o.version}
+}
+
+// protobuf is what the kinds of Kubernetes can be encoded as; ours are encoded as JSON.
+type protobuf interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// pack encodes an object. What any kind may be behind stays as it is.
+func pack(obj any) (any, error) {
+	switch obj.(type) {
+	case *object, runtime.Unstructured, *metav1.PartialObjectMetadata:
+		return obj, nil
+	}
+	typed, ok := obj.(runtime.Object)
+	if !ok {
+		return obj, nil
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("pack %T: %w", obj, err)
+	}
+	out := &object{kind: reflect.TypeOf(obj).Elem(), fresh: weak.Make(&typed)}
+	key := m.GetNamespace() + m.GetName() + m.GetResourceVersion() // one text, so that one piece holds all
+	at, to := len(m.GetNamespace()), len(m.GetNamespace())+len(m.GetName())
+	out.namespace, out.name, out.version = key[:at], key[at:to], key[to:]
+	if encoder, ok := obj.(protobuf); ok {
+		out.data, err = encoder.Marshal()
+	} else {
+		out.data, err = json.Marshal(obj)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack %T %s/%s: %w", obj, out.namespace, out.name, err)
+	}
+	return out, nil
+}
+
+// open gives the object that was packed, and anything else as it is.
+func open(obj any) any {
+	switch o := obj.(type) {
+	case *object:
+		return o.open()
+	case cache.DeletedFinalStateUnknown:
+		return cache.DeletedFinalStateUnknown{Key: o.Key, Obj: open(o.Obj)}
+	}
+	return obj
+}
+
+func (o *object) open() any {
+	if fresh := o.fresh.Value(); fresh != nil {
+		return *fresh
+	}
+	out := reflect.New(o.kind).Interface()
+	var err error
+	if decoder, ok := out.(protobuf); ok {
+		err = decoder.Unmarshal(o.data)
+	} else {
+		err = json.Unmarshal(o.data, out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("open %T %s/%s, which was packed here: %v", out, o.namespace, o.name, err))
+	}
+	return out
+}
+
+func openAll(objs []any) []any {
+	for i := range objs {
+		objs[i] = open(objs[i])
+	}
+	return objs
+}
+
+// Informer is a cache.NewSharedIndexInformer that keeps its objects packed.
+func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	i := informer{cache.NewSharedIndexInformer(lw, example, resync, opening(indexers))}
+	if err := i.SetTransform(nil); err != nil {
+		panic(err) // it has not started
+	}
+	return i
+}
+
+// InformerOf is an Informer for objects of the types of examples, and what client-go has for others.
+func InformerOf(examples ...runtime.Object) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		for _, each := range examples {
+			if reflect.TypeOf(each) == reflect.TypeOf(example) {
+				return Informer(lw, example, resync, indexers)
+			}
+		}
+		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
+	}
+}
+
+// informer packs behind the transform, and opens for handlers, indexes and readers.
+type informer struct{ cache.SharedIndexInformer }
+
+func (i informer) SetTransform(transform cache.TransformFunc) error {
+	return i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
+		if _, done := obj.(*object); done {
+			return obj, nil
+		}
+		if transform != nil {
+			var err error
+			if obj, err = transform(obj); err != nil {
+				return nil, err
+			}
+		}
+		return pack(obj)
+	})
+}
+
+func (i informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandler(handler{h})
+}
+
+func (i informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler{h}, period)
+}
+
+func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(handler{h}, options)
+}
+
+func (i informer) AddIndexers(indexers cache.Indexers) error {
+	return i.SharedIndexInformer.AddIndexers(opening(indexers))
+}
+
+func (i informer) GetStore() cache.Store { return i.GetIndexer() }
+
+func (i informer) GetIndexer() cache.Indexer { return indexer{i.SharedIndexInformer.GetIndexer()} }
+
+// handler opens what it is told of.
+type handler struct{ cache.ResourceEventHandler }
+
+func (h handler) OnAdd(obj any, initial bool) { h.ResourceEventHandler.OnAdd(open(obj), initial) }
+func (h handler) OnUpdate(before, after any) {
+	h.ResourceEventHandler.OnUpdate(open(before), open(after))
+}
+func (h handler) OnDelete(obj any) { h.ResourceEventHandler.OnDelete(open(obj)) }
+
+// indexer opens what is read. Nobody writes to the store of an informer but itself.
+type indexer struct{ cache.Indexer }
+
+func (i indexer) List() []any { return openAll(i.Indexer.List()) }
+
+func (i indexer) Get(obj any) (any, bool, error) {
+	found, exists, err := i.Indexer.Get(obj)
+	return open(found), exists, err
+}
+
+func (i indexer) GetByKey(key string) (any, bool, error) {
+	found, exists, err := i.Indexer.GetByKey(key)
+	return open(found), exists, err
+}
+
+func (i indexer) ByIndex(name, value string) ([]any, error) {
+	found, err := i.Indexer.ByIndex(name, value)
+	return openAll(found), err
+}
+
+func (i indexer) Index(name string, obj any) ([]any, error) {
+	found, err := i.Indexer.Index(name, obj)
+	return openAll(found), err
+}
+
+// opening lets functions of indexes see opened objects. That by namespace needs none.
+func opening(indexers cache.Indexers) cache.Indexers {
+	out := cache.Indexers{}
+	for name, of := range indexers {
+		if name != cache.NamespaceIndex {
+			of = func(obj any) ([]string, error) { return indexers[name](open(obj)) }
+		}
+		out[name] = of
+	}
+	return out
+}
