@@ -730,6 +730,12 @@ func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 		})
 	}
 	says(`cannot create resource "shadowpods"`)
+	w.eventually("the failure is counted", func(context.Context) error {
+		if w.count("error", "Pod", homeNS, w.options.Node) == 0 {
+			return fmt.Errorf("counted: %q", w.scrape("error"))
+		}
+		return nil
+	})
 	role.Rules = before.Rules
 	w.must("give it back", w.remote.Update(t.Context(), &role))
 	var shadow offv1beta1.ShadowPod
@@ -915,15 +921,15 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	w.exists(w.remote, &remote, remoteNS, "both", by(second))
 }
 
-// scrape reads the counter of objects looked at, as Prometheus does.
-func (w *world) scrape() []string {
+// scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error for those that failed.
+func (w *world) scrape(counter string) []string {
 	w.Helper()
 	answer := httptest.NewRecorder()
 	handler := promhttp.HandlerFor(w.options.Metrics.(*prometheus.Registry), promhttp.HandlerOpts{})
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var lines []string
 	for line := range strings.Lines(answer.Body.String()) {
-		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_item_counter{") {
+		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_"+counter+"_counter{") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -933,8 +939,14 @@ func (w *world) scrape() []string {
 // looked is how often objects of a kind were looked at for a virtual node.
 func (w *world) looked(resource, namespace, node string) int {
 	w.Helper()
+	return w.count("item", resource, namespace, node)
+}
+
+// count is how far a counter of a kind is for a virtual node.
+func (w *world) count(counter, resource, namespace, node string) int {
+	w.Helper()
 	labels := fmt.Sprintf(`{cluster_id=%q,namespace=%q,node_name=%q,reflector_resource=%q} `, provider, namespace, node, resource)
-	for _, line := range w.scrape() {
+	for _, line := range w.scrape(counter) {
 		if _, value, ok := strings.Cut(line, labels); ok {
 			n, err := strconv.Atoi(value)
 			w.must("read counter", err)
@@ -948,7 +960,7 @@ func (w *world) looked(resource, namespace, node string) int {
 func (w *world) counted(node string) map[string]bool {
 	w.Helper()
 	out := map[string]bool{}
-	for _, line := range w.scrape() {
+	for _, line := range w.scrape("item") {
 		_, kind, _ := strings.Cut(line, `reflector_resource="`)
 		kind, _, _ = strings.Cut(kind, `"`)
 		if strings.Contains(line, fmt.Sprintf("node_name=%q", node)) {
