@@ -142,8 +142,15 @@ func namespaceOffloading(o Options) ctl.Registrar {
 			if in.VirtualNodes, in.Nodes, err = virtualNodes(ctx, r); err != nil {
 				return in, err
 			}
-			in.Dead, err = deadPeers(ctx, r)
-			return in, err
+			if in.Dead, err = deadPeers(ctx, r); err != nil {
+				return in, err
+			}
+			var pods corev1.PodList
+			if err := r.List(ctx, &pods, client.InNamespace(root.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+				return in, fmt.Errorf("list pods of namespace %s: %w", root.Namespace, err)
+			}
+			in.Pods = pods.Items
+			return in, nil
 		},
 		Plan: plan.NamespaceOffloading,
 	}

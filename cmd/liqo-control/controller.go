@@ -243,7 +243,7 @@ func (f *controllerFlags) manager() manager.Options {
 	}
 }
 
-// stripPod keeps of pods that are not ours what tells where they are, and of the status of those made for
+// stripPod keeps of pods that are not ours what tells where they are and may be, and of the status of those made for
 // consumers, who read it themselves, how far they are.
 func stripPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
@@ -267,8 +267,11 @@ func stripPod(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
 		},
-		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
+		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, RuntimeClassName: p.Spec.RuntimeClassName},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
+	}
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		out.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
 	if v, ok := p.Labels[api.LabelShadowPod]; ok {
 		out.Labels = map[string]string{api.LabelShadowPod: v}

@@ -22,8 +22,9 @@ import (
 // our own everything; and no Secret that was reflected.
 func TestCachesKeepWhatIsRead(t *testing.T) {
 	whole := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": "b"}},
-		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "web:1"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": "b"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: new(true)}}},
+		Spec: corev1.PodSpec{NodeName: "n1", RuntimeClassName: new("liqo"), Containers: []corev1.Container{{Name: "c", Image: "web:1"}}},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "172.16.0.1",
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.DisruptionTarget, Reason: "PreemptionByScheduler"}},
@@ -37,11 +38,11 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 		want   func(*corev1.Pod)
 	}{
 		{"a user", map[string]string{"app": "web"}, func(p *corev1.Pod) {
-			p.Labels, p.Annotations, p.Spec, p.Status = nil, nil, corev1.PodSpec{NodeName: "n1"}, place
+			p.Labels, p.Annotations, p.Spec, p.Status = nil, nil, corev1.PodSpec{NodeName: "n1", RuntimeClassName: new("liqo")}, place
 		}},
 		{"a user, offloaded", map[string]string{"app": "web", api.LabelShadowPod: api.True}, func(p *corev1.Pod) {
 			p.Labels, p.Annotations = map[string]string{api.LabelShadowPod: api.True}, nil
-			p.Spec, p.Status = corev1.PodSpec{NodeName: "n1"}, place
+			p.Spec, p.Status = corev1.PodSpec{NodeName: "n1", RuntimeClassName: new("liqo")}, place
 		}},
 		{"a consumer", map[string]string{api.LabelManaged: api.True, api.LabelManagedBy: api.ManagedByShadowPod}, func(p *corev1.Pod) {
 			p.Status = place

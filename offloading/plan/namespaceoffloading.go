@@ -32,6 +32,8 @@ type NamespaceOffloadingInput struct {
 	// wait for also before its map names the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	Nodes        map[string]corev1.Node
+	// Pods are those of the namespace.
+	Pods []corev1.Pod
 	// Dead are the peers declared permanently unreachable.
 	Dead map[string]bool
 	// Now dates changes of conditions.
@@ -74,7 +76,24 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.OffloadingPhase = phase(at)
 	p := told(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
+	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, api.RuntimeClassName); len(names) > 0 && p.State == ctl.Ready {
+		p.Reason, p.After = "PodsAstray", astrayInterval
+		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere", some(names))
+	}
 	return p
+}
+
+// astrayInterval is how often is looked whether pods run still where new ones would not: nothing waits for it,
+// and to follow all pods would cost each of them something.
+const astrayInterval = 15 * time.Second
+
+// some names the first three, and how many there are further.
+func some(names []string) string {
+	slices.Sort(names)
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 }
 
 // selected are the peers that the request selects, by their tenant namespaces.

@@ -52,7 +52,8 @@ func tell(t *testing.T, objects []client.Object) string {
 	case *offloadingv1beta1.NamespaceOffloading:
 		return show(t, root, plan.NamespaceOffloading(plan.NamespaceOffloadingInput{
 			ClusterID: "milan", Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest),
-			VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Dead: dead(rest), Now: now,
+			VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Nodes: nodesByName(rest), Pods: story.Values[*corev1.Pod](rest),
+			Dead: dead(rest), Now: now,
 		}))
 	case *offloadingv1beta1.VirtualNode:
 		return show(t, root, plan.VirtualNode(virtualNodeInput(root, rest)))
@@ -72,14 +73,18 @@ func tell(t *testing.T, objects []client.Object) string {
 }
 
 func namespaceMapInput(root *corev1.Namespace, rest []client.Object) plan.NamespaceMapInput {
-	in := plan.NamespaceMapInput{
-		ClusterID: "milan", Namespace: *root, Nodes: map[string]corev1.Node{},
+	return plan.NamespaceMapInput{
+		ClusterID: "milan", Namespace: *root, Nodes: nodesByName(rest),
 		VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Offloadings: story.Values[*offloadingv1beta1.NamespaceOffloading](rest),
 	}
+}
+
+func nodesByName(rest []client.Object) map[string]corev1.Node {
+	nodes := map[string]corev1.Node{}
 	for _, n := range story.Values[*corev1.Node](rest) {
-		in.Nodes[n.Name] = n
+		nodes[n.Name] = n
 	}
-	return in
+	return nodes
 }
 
 func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object) plan.VirtualNodeInput {

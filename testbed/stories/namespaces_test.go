@@ -95,6 +95,7 @@ func namespacesNextDoor(t *testing.T) {
 
 	takenAway(t)
 	nameIsTaken(t)
+	astray(t)
 
 	// A provider that is not chosen any more is left: the pods there end, and are told before.
 	_, stderr := rome.must(t, "offload", "namespace", "chosen", "--namespace-mapping-strategy", "SelectedName", "--remote-namespace-name", "elsewhere",
@@ -115,6 +116,28 @@ func namespacesNextDoor(t *testing.T) {
 			t.Errorf("milan still has the namespace:\n%s", got)
 		}
 	}
+}
+
+// astray: who makes a strategy stricter, by command or not, is told which pods run where new ones would not, until
+// none do.
+func astray(t *testing.T) {
+	t.Helper()
+	says := func(want string) {
+		t.Helper()
+		eventually(t, "the offloading says "+want, func() (string, bool) {
+			got, err := rome.ask("-n", "same", "get", "namespaceoffloading", "offloading",
+				"-o", `jsonpath={range .status.conditions[?(@.type=="Ready")]}{.status} {.reason}: {.message}{end}`)
+			return got, err == nil && strings.HasPrefix(got, want)
+		})
+	}
+	rome.kubectl(t, "-n", "same", "patch", "namespaceoffloading", "offloading", "--type=merge", "-p", `{"spec":{"podOffloadingStrategy":"Local"}}`)
+	says("True PodsAstray: ready, but pods run where new ones would not: web-")
+	_, stderr := rome.must(t, "offload", "namespace", "same", "--namespace-mapping-strategy", "EnforceSameName", "--pod-offloading-strategy", "Local")
+	if !strings.Contains(stderr, `Pods of namespace "same" that run where new ones would not: web-`) {
+		t.Errorf("a stricter strategy printed\n%s", stderr)
+	}
+	rome.kubectl(t, "-n", "same", "delete", "pods", "-l", "app=web", "--timeout=60s")
+	says("True Ready:")
 }
 
 // takenAway: milan's administrator deletes a namespace of rome's, which is made anew with all that was in it.
