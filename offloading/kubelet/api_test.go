@@ -58,11 +58,36 @@ type provider struct{}
 
 func (provider) ExecInContainer(
 	_ context.Context, pod string, _ types.UID, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser,
-	_ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
+	tty bool, sizes <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
-	fmt.Fprintf(errOut, "%s/%s %v", pod, container, cmd)
+	if tty {
+		tellSizes(out, sizes)
+	} else {
+		fmt.Fprintf(errOut, "%s/%s %v", pod, container, cmd)
+	}
 	_, err := io.Copy(out, in)
 	return err
+}
+
+func (provider) AttachContainer(
+	_ context.Context, pod string, _ types.UID, container string, in io.Reader, out, errOut io.WriteCloser,
+	tty bool, sizes <-chan remotecommand.TerminalSize,
+) error {
+	if tty {
+		tellSizes(out, sizes)
+	} else {
+		fmt.Fprintf(errOut, "%s/%s", pod, container)
+	}
+	_, err := io.Copy(out, in)
+	return err
+}
+
+// tellSizes prints the first two sizes a terminal has.
+func tellSizes(out io.Writer, sizes <-chan remotecommand.TerminalSize) {
+	for range 2 {
+		size := <-sizes
+		fmt.Fprintf(out, "%dx%d ", size.Width, size.Height)
+	}
 }
 
 func (provider) PortForward(_ context.Context, _ string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
@@ -85,10 +110,15 @@ func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}
-	case "exec":
-		options := &kubeletremotecommand.Options{Stdin: r.FormValue("input") == "1", Stdout: true, Stderr: true}
-		kubeletremotecommand.ServeExec(w, r, p, parts[2], "", parts[3], r.URL.Query()["command"], options, time.Minute, time.Minute,
-			[]string{"v4.channel.k8s.io"})
+	case "exec", "attach":
+		tty := r.FormValue("tty") == "1"
+		options := &kubeletremotecommand.Options{Stdin: r.FormValue("input") == "1", Stdout: true, Stderr: !tty, TTY: tty}
+		if parts[0] == "exec" {
+			kubeletremotecommand.ServeExec(w, r, p, parts[2], "", parts[3], r.URL.Query()["command"], options, time.Minute, time.Minute,
+				[]string{"v4.channel.k8s.io"})
+			return
+		}
+		kubeletremotecommand.ServeAttach(w, r, p, parts[2], "", parts[3], options, time.Minute, time.Minute, []string{"v4.channel.k8s.io"})
 	case "portForward":
 		kubeletportforward.ServePortForward(w, r, p, parts[2], "", nil, time.Minute, time.Minute, []string{"portforward.k8s.io"})
 	}
@@ -420,26 +450,51 @@ func token(t *testing.T, server *apitest.Server, c client.Client, name string, r
 }
 
 // execs runs a command over both streaming protocols.
+// execs tries exec and attach, with a terminal and without.
 func execs(t *testing.T, config *rest.Config) {
-	target, err := url.Parse(config.Host + "/exec/demo/web/c?command=echo&command=-n&input=1&output=1&error=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spdyExecutor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	webSocketExecutor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, target.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExecutor, "websocket": webSocketExecutor} {
-		var out, errOut bytes.Buffer
-		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("ciao"), Stdout: &out, Stderr: &errOut})
-		if err != nil || out.String() != "ciao" || errOut.String() != "web/c [echo -n]" {
-			t.Errorf("%s: %v, out %q, err %q", name, err, out.String(), errOut.String())
+	for path, seen := range map[string]string{
+		"/exec/demo/web/c?command=echo&command=-n&input=1&output=1&error=1": "web/c [echo -n]",
+		"/exec/demo/web/c?command=sh&input=1&output=1&tty=1":                "",
+		"/attach/demo/web/c?input=1&output=1&error=1":                       "web/c",
+		"/attach/demo/web/c?input=1&output=1&tty=1":                         "",
+	} {
+		target, err := url.Parse(config.Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spdyExecutor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		webSocketExecutor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, target.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExecutor, "websocket": webSocketExecutor} {
+			var out, errOut bytes.Buffer
+			options, want := remotecommand.StreamOptions{Stdin: strings.NewReader("ciao"), Stdout: &out, Stderr: &errOut}, "ciao"
+			if strings.Contains(path, "tty=1") {
+				options.Stderr, options.Tty, want = nil, true, "80x24 120x50 ciao"
+				options.TerminalSizeQueue = &window{{Width: 80, Height: 24}, {Width: 120, Height: 50}}
+			}
+			err := executor.StreamWithContext(t.Context(), options)
+			if err != nil || out.String() != want || errOut.String() != seen {
+				t.Errorf("%s of %s: %v, out %q, err %q", name, path, err, out.String(), errOut.String())
+			}
 		}
 	}
+}
+
+// window is a terminal's, by the sizes it is given one after the other.
+type window []remotecommand.TerminalSize
+
+func (w *window) Next() *remotecommand.TerminalSize {
+	if len(*w) == 0 {
+		return nil
+	}
+	next := (*w)[0]
+	*w = (*w)[1:]
+	return &next
 }
 
 func forwards(t *testing.T, config *rest.Config) {

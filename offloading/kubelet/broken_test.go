@@ -105,7 +105,12 @@ func breaks(t *testing.T, config *rest.Config, w *wire) {
 	const each = 15
 	ended := map[string]chan error{}
 	var beginning sync.WaitGroup
-	for _, s := range []stream{{"logs", followLogs}, {"exec", execOn}, {"port-forward", forwardOn}} {
+	for _, s := range []stream{
+		{"logs", followLogs},
+		{"exec", typeTo("/exec/demo/web/c?command=cat&input=1&output=1&error=1")},
+		{"attach", typeTo("/attach/demo/web/c?input=1&output=1&error=1")},
+		{"port-forward", forwardOn},
+	} {
 		ends := make(chan error, each)
 		ended[s.name] = ends
 		for range each {
@@ -154,26 +159,28 @@ func followLogs(t *testing.T, config *rest.Config, ended chan<- error) {
 	}()
 }
 
-// execOn uses web sockets: over SPDY a client takes the end of the connection for that of the
+// typeTo uses web sockets: over SPDY a client takes the end of the connection for that of the
 // command, whatever it is connected to.
-func execOn(t *testing.T, config *rest.Config, ended chan<- error) {
-	executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, config.Host+"/exec/demo/web/c?command=cat&input=1&output=1&error=1")
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	in, typed := io.Pipe()
-	shown, out := io.Pipe()
-	go func() {
-		err := executor.StreamWithContext(context.Background(), remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: io.Discard})
-		out.CloseWithError(err)
-		ended <- err
-	}()
-	if _, err := typed.Write([]byte("ciao\n")); err != nil {
-		t.Errorf("type: %v", err)
-	}
-	if _, err := bufio.NewReader(shown).ReadString('\n'); err != nil {
-		t.Errorf("first answer: %v", err)
+func typeTo(path string) func(t *testing.T, config *rest.Config, ended chan<- error) {
+	return func(t *testing.T, config *rest.Config, ended chan<- error) {
+		executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, config.Host+path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		in, typed := io.Pipe()
+		shown, out := io.Pipe()
+		go func() {
+			err := executor.StreamWithContext(context.Background(), remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: io.Discard})
+			out.CloseWithError(err)
+			ended <- err
+		}()
+		if _, err := typed.Write([]byte("ciao\n")); err != nil {
+			t.Errorf("type: %v", err)
+		}
+		if _, err := bufio.NewReader(shown).ReadString('\n'); err != nil {
+			t.Errorf("first answer: %v", err)
+		}
 	}
 }
 
