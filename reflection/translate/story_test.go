@@ -34,6 +34,7 @@ func TestStories(t *testing.T) { story.Each(t, "testdata/*.txtar", tell) }
 
 func tell(t *testing.T, file *story.Story) {
 	s := read(t, file)
+	expects := false
 	for _, section := range file.Files {
 		switch section.Name {
 		case "pushed":
@@ -43,7 +44,15 @@ func tell(t *testing.T, file *story.Story) {
 			file.Expect(t, section.Name, string(show(t, tokens, s.remote)))
 		case "pulled":
 			file.Expect(t, section.Name, string(show(t, s.pull(), s.home)))
+		case "view", "home", "remote", "report":
+			continue
+		default:
+			t.Errorf("nobody reads the section %q", section.Name)
 		}
+		expects = true
+	}
+	if !expects {
+		t.Error("the story expects nothing")
 	}
 }
 
