@@ -28,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -48,6 +49,7 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))},
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      packed.Informer,
 	})
 	if err != nil {
 		return fmt.Errorf("make informer of pending pods: %w", err)
