@@ -19,8 +19,8 @@ const (
 	calmBytes = 10_000_000
 	// calmFor is how many looks in a row find calm before memory goes back.
 	calmFor = 3
-	// collectAt is how much garbage is left, in percent of what is in use. Measured, a burst of 1000 pods takes 18 to
-	// 19 MB in all our processes at 50 %, 20 to 32 at 75 and 29 at Go's 100, and 6.8, 6.5 and 6.3 s of CPU of the 43
+	// collectAt is how much garbage is left, in percent of what is in use. Measured, a burst of 1000 pods takes 17 to
+	// 21 MB in all our processes at 50 %, 20 to 32 at 75 and 29 at Go's 100, and 6.7, 6.5 and 6.3 s of CPU of the 43
 	// that all processes of both clusters need for it.
 	collectAt = 50
 )
