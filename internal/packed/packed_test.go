@@ -146,8 +146,8 @@ func TestInformer(t *testing.T) {
 	changes := watch.NewFake()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod(1), *pod(2)}}
 	i := InformerOf(&corev1.Pod{})(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (kruntime.Object, error) { return list.DeepCopy(), nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return changes, nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return list.DeepCopy(), nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return changes, nil },
 	}, unwatchable{}), &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	trimmed := func(obj any) (any, error) {
 		obj.(*corev1.Pod).ManagedFields = nil
