@@ -46,7 +46,7 @@ type protobuf interface {
 // pack encodes an object. What any kind may be behind stays as it is.
 func pack(obj any) (any, error) {
 	switch obj.(type) {
-	case *object, runtime.Unstructured, *metav1.PartialObjectMetadata:
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
 		return obj, nil
 	}
 	typed, ok := obj.(runtime.Object)
@@ -133,7 +133,7 @@ type informer struct{ cache.SharedIndexInformer }
 
 func (i informer) SetTransform(transform cache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
-		if _, done := obj.(*object); done {
+		if _, done := obj.(*object); done { // transforms may see an object twice
 			return obj, nil
 		}
 		if transform != nil {

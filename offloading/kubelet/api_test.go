@@ -449,8 +449,7 @@ func token(t *testing.T, server *apitest.Server, c client.Client, name string, r
 	return request.Status.Token
 }
 
-// execs runs a command over both streaming protocols.
-// execs tries exec and attach, with a terminal and without.
+// execs tries exec and attach over both streaming protocols, with a terminal and without.
 func execs(t *testing.T, config *rest.Config) {
 	for path, seen := range map[string]string{
 		"/exec/demo/web/c?command=echo&command=-n&input=1&output=1&error=1": "web/c [echo -n]",
