@@ -9,55 +9,71 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// insider is an address of rome's pods that no pod has, nobody one that milan was never told of.
-const insider, nobody = "10.10.1.250", "203.0.113.77"
+const (
+	insider = "10.10.1.250"  // of pods, but of none
+	nobody  = "203.0.113.77" // no cluster was ever told of
+	stray   = "4242"         // the port by which packets are known
+)
 
-// trespassing: whoever rules rome's gateway reaches milan's pods with the addresses of rome's pods, and nothing
-// else with any. What is sent goes to a port of its own, by which it is known wherever it comes out.
+// trespassing: whoever has the key of rome's gateway reaches milan's pods with the addresses of rome's pods, and
+// nothing else with any. What is sent goes to a port of its own, by which it is known wherever it comes out.
 func trespassing(t *testing.T) {
 	pod := milan.probeOn(t, "milan-n1")
 	apiServer, _, _ := strings.Cut(strings.TrimPrefix(milan.api, "https://"), ":")
 	service := milan.kubectl(t, "get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
-	targets := []string{remapped(t, rome, milan, []string{pod})[0], nodeAddress(t, milan, "n1"), nodeAddress(t, milan, "n2"), apiServer, service}
-	for _, addr := range strings.Fields(milan.kubectl(t, "get", "ips.ipam.liqo.io", "-A", "-o", "jsonpath={.items[*].status.ip}")) {
-		targets = append(targets, external(t, rome, milan, addr)) // the API server's among them
+	node := nodeAddress(t, milan, "n1")
+	targets := []string{pod, remapped(t, rome, milan, []string{pod})[0], node, nodeAddress(t, milan, "n2"), apiServer, service}
+	exposed := strings.Fields(milan.kubectl(t, "get", "ips.ipam.liqo.io", "-A", "-o", "jsonpath={.items[*].status.ip}"))
+	if len(exposed) < 2 {
+		t.Errorf("milan has no addresses for its API server: %s", exposed)
 	}
-	if len(targets) < 5+2 {
-		t.Errorf("milan has no addresses for its API server: %s", targets)
-	}
-	at := activeGateway(t, rome)
-	evil := func(command string) {
-		t.Helper()
-		if out, err := rome.inGateway(at, command); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	have := fmt.Sprintf("for a in %s %s; do ip addr $verb $a/32 dev lo; done; ip rule $verb ipproto udp dport 4242 lookup 4242; ip route $verb default dev liqo-tunnel table 4242",
-		insider, nobody)
-	// What is not tracked keeps its source. What leaves with a source nobody knows is counted.
-	evil("verb=add; " + have + "; nft 'add table ip evil; add chain ip evil out { type filter hook output priority raw; }; add rule ip evil out notrack; " +
-		"add chain ip evil left { type filter hook postrouting priority 400; }; add rule ip evil left oifname liqo-tunnel ip saddr " + nobody + " counter'")
-	defer evil("verb=del; " + have + "; nft delete table ip evil")
-	var send strings.Builder
-	for _, from := range []string{insider, nobody} {
+	targets = append(targets, exposed...)
+	known := remapped(t, milan, rome, []string{insider})[0]
+	var packets []string
+	for _, from := range []string{insider, known, nobody, node} {
 		for _, to := range targets {
-			fmt.Fprintf(&send, "echo | socat -u - UDP4-SENDTO:%s:4242,bind=%s; ", to, from)
+			packets = append(packets, base64.StdEncoding.EncodeToString(datagram(t, from, to)))
 		}
 	}
-	seen := milan.seen(t, "any", "udp port 4242", func() { evil(send.String()) })
-	want := remapped(t, milan, rome, []string{insider})[0]
+	seen := milan.seen(t, "any", "udp port "+stray, intruder(t, rome, milan, packets))
 	for line := range strings.Lines(seen) {
-		if !strings.Contains(line, " "+want+".") || !strings.Contains(line, " > "+pod+".4242:") {
+		if !strings.Contains(line, " "+known+".") || !strings.Contains(line, " > "+pod+"."+stray+":") {
 			t.Errorf("milan's nodes see of its peer: %s", line)
 		}
 	}
-	evil("nft list chain ip evil left | grep -q 'packets [1-9]'") // otherwise nothing was tried
-	if !strings.Contains(seen, want) {
+	if !strings.Contains(seen, known) {
 		t.Errorf("not even a pod is reached:\n%s", seen)
+	}
+	reach(t) // the true gateway is heard again
+}
+
+// intruder sends packets into the tunnel between two clusters, for a second, with the key of the gateway of the
+// first, which is the tunnel's client, and in its place.
+func intruder(t *testing.T, from, to cluster, packets []string) (send func()) {
+	t.Helper()
+	program := filepath.Join(root, "bin", "intruder")
+	if out, err := exec.Command("go", "build", "-o", program, filepath.Join(root, "testbed", "intruder")).CombinedOutput(); err != nil {
+		t.Fatalf("build intruder: %v\n%s", err, out)
+	}
+	tenant := []string{"-n", "liqo-tenant-" + to.name, "get", "-o"}
+	key := from.kubectl(t, append(tenant, "jsonpath={.data.privateKey}", "secret", "gw-"+to.name)...)
+	peer := from.kubectl(t, append(tenant, "jsonpath={.items[0].spec.publicKey}", "publickeies")...)
+	endpoint := from.kubectl(t, append(tenant, "jsonpath={.items[0].spec.endpoint.addresses[0]}:{.items[0].spec.endpoint.port}", "gatewayclients")...)
+	command := append([]string{from.name, "n1", "--", "sh", "-c", `timeout 1 "$0" "$@" || [ $? = 124 ]`, program,
+		"-key", key, "-peer", peer, "-endpoint", endpoint}, packets...)
+	return func() {
+		t.Helper()
+		if out, err := testbed("exec", command...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 }
 
@@ -70,7 +86,7 @@ func impersonated(t *testing.T) {
 		t.Fatalf("%v\n%s", err, mac)
 	}
 	from := remapped(t, milan, rome, []string{insider})[0]
-	send := fmt.Sprintf("echo %s | base64 -d >/dev/udp/%s/6091", frame(t, strings.TrimSpace(mac), from, milan.probeOn(t, at.node)), nodeAddress(t, milan, node))
+	send := fmt.Sprintf("echo %s | base64 -d >/dev/udp/%s/6091", base64.StdEncoding.EncodeToString(frame(t, strings.TrimSpace(mac), datagram(t, from, milan.probeOn(t, at.node)))), nodeAddress(t, milan, node))
 	for who, counts := range map[string]bool{theGateway: true, theProbe: false} {
 		seen := milan.seen(t, "liqo.ovl", "src host "+from, func() {
 			if out, err := milan.inside(node, who, send); err != nil {
@@ -135,23 +151,32 @@ func (c cluster) seen(t *testing.T, device, which string, send func()) string {
 	return all.String()
 }
 
-// frame is an Ethernet frame with an empty UDP packet, in VXLAN as the overlay has it, in base64.
-func frame(t *testing.T, mac, from, to string) string {
+// frame is an Ethernet frame with a packet, in VXLAN as the overlay has it.
+func frame(t *testing.T, mac string, packet []byte) []byte {
 	t.Helper()
 	receiver, err := net.ParseMAC(mac)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return slices.Concat([]byte{0x08, 0, 0, 0, 'l', 'q', 'o', 0}, receiver, []byte{0x02, 0, 0, 0, 0, 1, 0x08, 0}, packet)
+}
+
+// datagram is an empty UDP packet to the stray port.
+func datagram(t *testing.T, from, to string) []byte {
+	t.Helper()
+	port, err := strconv.Atoi(stray)
+	if err != nil {
+		t.Fatal(err)
+	}
 	source, destination := netip.MustParseAddr(from).As4(), netip.MustParseAddr(to).As4()
-	ip := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0}
-	ip = append(append(ip, source[:]...), destination[:]...)
+	ip := slices.Concat([]byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0}, source[:], destination[:])
 	var sum uint32
 	for i := 0; i < len(ip); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
 	}
 	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
-	out := []byte{0x08, 0, 0, 0, 'l', 'q', 'o', 0}
-	out = append(append(out, receiver...), 0x02, 0, 0, 0, 0, 1, 0x08, 0)
-	out = append(append(out, ip...), 0, 9, 0, 9, 0, 8, 0, 0)
-	return base64.StdEncoding.EncodeToString(out)
+	for _, of := range []int{port, port, 8, 0} {
+		ip = binary.BigEndian.AppendUint16(ip, uint16(of))
+	}
+	return ip
 }
