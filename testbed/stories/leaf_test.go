@@ -4,6 +4,7 @@
 package stories
 
 import (
+	"encoding/base64"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -59,7 +60,7 @@ func leafToLeaf(t *testing.T) {
 	if stdout, stderr, code := turin.install(t); code != 0 {
 		t.Fatalf("install on turin: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	rome.must(t, "peer", "--remote-kubeconfig", turin.kubeconfig, "--gw-server-service-type", "NodePort")
+	rome.must(t, "peer", "--remote-kubeconfig", turin.kubeconfig, "--gw-server-service-type", "NodePort", "--gw-server-service-location", "Consumer")
 	rome.kubectl(t, "create", "namespace", "leaf")
 	rome.must(t, "offload", "namespace", "leaf")
 	providers := []string{"milan", "turin"}
@@ -85,6 +86,7 @@ func leafToLeaf(t *testing.T) {
 		turin.kubectl(t, "rollout", "status", "daemonset/"+daemons, "--timeout=90s")
 	}
 	reachEachOther(t, rome, turin)
+	strangers(t, turin, milan)
 	changesProvider(t, milan, turin)
 	chain(t, turin)
 	// What one provider loses does not touch the other.
@@ -97,6 +99,27 @@ func leafToLeaf(t *testing.T) {
 	if out, err := testbed("down", "turin"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// strangers: two providers of rome that do not know each other do not reach each other's own pods through it,
+// whatever one of them sends.
+func strangers(t *testing.T, from, to cluster) {
+	t.Helper()
+	ours, theirs := rome.probeOn(t, "rome-n1"), to.probeOn(t, to.name+"-n1")
+	var packets []string
+	for _, source := range append(remapped(t, rome, to, []string{insider}), insider, nobody) {
+		for _, target := range append(remapped(t, rome, to, []string{theirs}), theirs, ours) {
+			packets = append(packets, base64.StdEncoding.EncodeToString(datagram(t, source, target)))
+		}
+	}
+	send := intruder(t, from, rome, packets)
+	if seen := rome.seen(t, "any", "udp port "+stray, send); !strings.Contains(seen, " > "+ours+"."+stray+":") {
+		t.Errorf("%s does not even reach a pod of rome:\n%s", from.name, seen)
+	}
+	if seen := to.seen(t, "any", "udp port "+stray, send); seen != "" {
+		t.Errorf("%s reaches through rome, at %s:\n%s", from.name, to.name, seen)
+	}
+	meet(t, rome, from) // the true gateway is heard again
 }
 
 // directly: rome's pods at two providers that are connected with each other reach each other without rome,

@@ -372,7 +372,13 @@ func connections(t *testing.T, atRome, atMilan string) {
 // reach sends from every node of each cluster to every node of the other.
 func reach(t *testing.T) {
 	t.Helper()
-	for _, way := range []struct{ from, to cluster }{{rome, milan}, {milan, rome}} {
+	meet(t, rome, milan)
+}
+
+// meet waits until the probes of two clusters reach each other.
+func meet(t *testing.T, a, b cluster) {
+	t.Helper()
+	for _, way := range []struct{ from, to cluster }{{a, b}, {b, a}} {
 		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
 		for _, source := range pods(t, way.from, "probe", "{.metadata.name}") {
 			for _, target := range targets {
