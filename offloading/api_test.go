@@ -420,7 +420,7 @@ func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
 	})
 }
 
-// admitsClaims: pods whose volumes can be anywhere may go elsewhere, others stay.
+// admitsClaims: pods whose volumes can be anywhere, or that choose virtual nodes, may go elsewhere, others stay.
 func (k cluster) admitsClaims(t *testing.T) {
 	t.Helper()
 	k.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner},
@@ -439,6 +439,15 @@ func (k cluster) admitsClaims(t *testing.T) {
 			pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: source}}
 			k.admits(t, pod, class == "liqo")
 		}
+	}
+	far := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far", Labels: map[string]string{api.LabelType: api.TypeVirtualNode, "region": "far"}}}
+	k.create(t, far)
+	chooses := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "chooses", Namespace: "demo"}, Spec: container("1")}
+	chooses.Spec.NodeSelector = map[string]string{"region": "far"}
+	chooses.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
+	k.admits(t, chooses, true)
+	if err := k.Delete(t.Context(), far); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -5,6 +5,7 @@ package offloading
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -24,11 +25,20 @@ func readerOf(mgr manager.Manager) ctl.Reader {
 }
 
 // travels reports whether all claims of a pod are of classes of ours, whose volumes can be in other
-// clusters. Claims are read from the API server: a StatefulSet makes them just before their pod.
+// clusters, or it chooses virtual nodes itself: its user knows of claims there.
 func travels(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
-	if !plan.Claims(&pod.Spec) {
-		return true, nil
+	if ours, err := claimsOurs(ctx, r, pod); ours || err != nil {
+		return ours, err
 	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	return plan.ChoosesVirtualNodes(&pod.Spec, nodes.Items), nil
+}
+
+// claimsOurs reads claims from the API server: a StatefulSet makes them just before their pod.
+func claimsOurs(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 	for _, v := range pod.Spec.Volumes {
 		var class *string
 		switch {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -17,8 +18,8 @@ import (
 // AdmitPod gives the pod as it must be to run where its namespace's offloading says. The pod
 // itself is left as it is. A pod of the runtime class is not touched: the class brings selector
 // and toleration with it. Nor is one of a DaemonSet, which belongs to the node it is made for; and
-// one with a claim whose volume is at home goes elsewhere only if it asks for that or must. A pod
-// travels when all its claims are of a class whose volumes can be anywhere.
+// one with a claim goes elsewhere only if it travels or must. A pod travels when all its claims are of
+// a class whose volumes can be anywhere, or when it chooses virtual nodes itself.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -31,7 +32,7 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	switch {
 	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
 		exempt(pod, runtimeClass),
-		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !travels && !asksForVirtualNodes(&pod.Spec):
+		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !travels:
 		return out
 	}
 	if !tolerates(pod.Spec.Tolerations) {
@@ -94,20 +95,32 @@ func Claims(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// asksForVirtualNodes reports whether the pod itself selects virtual nodes.
-func asksForVirtualNodes(spec *corev1.PodSpec) bool {
-	if spec.NodeSelector[api.LabelType] == api.TypeVirtualNode {
-		return true
+// ChoosesVirtualNodes reports whether a pod asks for virtual nodes: by the name of its node, by what only
+// they have, or by what some of these nodes, which are all there are, have and none has that is not virtual.
+func ChoosesVirtualNodes(spec *corev1.PodSpec, nodes []corev1.Node) bool {
+	var terms []corev1.NodeSelectorTerm
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return false
+	met := func(name string, of labels.Set) bool {
+		return (spec.NodeName == "" || spec.NodeName == name) && labels.SelectorFromSet(spec.NodeSelector).Matches(of) && Selects(terms, name, of)
 	}
-	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key == api.LabelType && r.Operator == corev1.NodeSelectorOpIn && slices.Contains(r.Values, api.TypeVirtualNode)
+	chosen := spec.NodeSelector[api.LabelType] == api.TypeVirtualNode || spec.NodeSelector[api.LabelRemoteClusterID] != "" ||
+		slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+			return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+				return r.Operator == corev1.NodeSelectorOpIn && (r.Key == api.LabelType && slices.Contains(r.Values, api.TypeVirtualNode) || r.Key == api.LabelRemoteClusterID)
+			})
 		})
-	})
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case !met(n.Name, n.Labels):
+		case n.Labels[api.LabelType] != api.TypeVirtualNode:
+			return false
+		default:
+			chosen = chosen || spec.NodeName != "" || len(spec.NodeSelector)+len(terms) > 0
+		}
+	}
+	return chosen
 }
 
 // tolerates reports whether virtual nodes are tolerated for ever.

@@ -64,7 +64,8 @@ func tell(t *testing.T, objects []client.Object) string {
 	case *offloadingv1beta1.ShadowEndpointSlice:
 		return show(t, root, plan.ShadowEndpointSlice(shadowEndpointSliceInput(root, rest)))
 	case *corev1.Pod:
-		return pod(t, root, story.First[*offloadingv1beta1.NamespaceOffloading](rest), story.First[*corev1.PersistentVolumeClaim](rest) != nil)
+		travels := story.First[*corev1.PersistentVolumeClaim](rest) != nil || plan.ChoosesVirtualNodes(&root.Spec, story.Values[*corev1.Node](rest))
+		return pod(t, root, story.First[*offloadingv1beta1.NamespaceOffloading](rest), travels)
 	case *corev1.Node:
 		return node(t, root, rest)
 	}
