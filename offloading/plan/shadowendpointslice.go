@@ -55,12 +55,20 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
 	out := ctl.Plan{Objects: []client.Object{slice}}
-	direct := directAddresses(in)
+	direct, err := directAddresses(in)
+	if err != nil {
+		return ctl.Block("AnnotationInvalid", "read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
+			api.AnnotationDirectConnectionsData, in.Root.Name, err, in.Origin)
+	}
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
 		e := *endpoint.DeepCopy()
+		consumers := slices.DeleteFunc(slices.Clone(e.Addresses), func(a string) bool { return direct[a] != "" })
+		if in.DenyDirect {
+			e.Addresses = consumers
+		}
 		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
 		if len(e.Addresses) == 0 {
-			if in.announced(endpoint.Addresses) {
+			if in.announced(consumers) {
 				out.Lacks = mappingVerdict(in.Origin)
 			}
 			continue
@@ -87,21 +95,23 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	})
 }
 
-// directAddresses leads from an address to the third cluster that holds it. An annotation that
-// cannot be read names none: those addresses then lie outside the consumer's networks.
-func directAddresses(in ShadowEndpointSliceInput) map[string]string {
-	owners := map[string]string{}
-	data := map[string][]string{}
+// directAddresses leads from an address to the third cluster that holds it. It is that cluster's also where
+// it must not be reached directly: the consumer may have the same one.
+func directAddresses(in ShadowEndpointSliceInput) (map[string]string, error) {
+	owners, data := map[string]string{}, map[string][]string{}
 	text, ok := in.Root.Annotations[api.AnnotationDirectConnectionsData]
-	if !ok || in.DenyDirect || json.Unmarshal([]byte(text), &data) != nil {
-		return owners
+	if !ok {
+		return owners, nil
+	}
+	if err := json.Unmarshal([]byte(text), &data); err != nil {
+		return nil, err
 	}
 	for id, addresses := range data {
 		for _, a := range addresses {
 			owners[a] = id
 		}
 	}
-	return owners
+	return owners, nil
 }
 
 // remap translates addresses into this cluster's view. An address outside the networks of the

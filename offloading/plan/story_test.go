@@ -131,7 +131,7 @@ func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) pla
 }
 
 func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest []client.Object) plan.ShadowEndpointSliceInput {
-	in := plan.ShadowEndpointSliceInput{Root: root, Origin: "milan", Configurations: map[string]networkingv1beta1.Configuration{}}
+	in := plan.ShadowEndpointSliceInput{Root: root, Origin: "milan", Configurations: map[string]networkingv1beta1.Configuration{}, DenyDirect: root.Name == "denied"}
 	for _, c := range story.Values[*networkingv1beta1.Configuration](rest) {
 		in.Configurations[c.Labels[api.LabelRemoteClusterID]] = c
 	}
