@@ -101,7 +101,7 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.RuntimeClass, claimed))
+	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, claimed))
 }
 
 // mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new

@@ -159,9 +159,8 @@ func run(t *testing.T, config *rest.Config, port int) func() {
 		t.Fatal(err)
 	}
 	for _, r := range offloading.Controllers(offloading.Options{
-		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true},
-		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName},
-		RuntimeClass:   api.RuntimeClassName, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
+		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
+		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName}, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
 	}) {
 		if err := r.Register(mgr); err != nil {
 			t.Fatal(err)

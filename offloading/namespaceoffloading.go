@@ -132,7 +132,7 @@ func namespaceOffloading(o Options) ctl.Registrar {
 			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(roots)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
-			in := plan.NamespaceOffloadingInput{ClusterID: o.Kubelet.ClusterID, Root: root, Now: time.Now()}
+			in := plan.NamespaceOffloadingInput{ClusterID: o.Kubelet.ClusterID, Root: root, RuntimeClass: o.Kubelet.RuntimeClass, Now: time.Now()}
 			var maps offloadingv1beta1.NamespaceMapList
 			if err := r.List(ctx, &maps, client.MatchingLabels{api.LabelReplication: api.True}); err != nil {
 				return in, fmt.Errorf("list namespace maps: %w", err)

@@ -26,8 +26,6 @@ type Options struct {
 	Kubelet plan.KubeletSettings
 	// DefaultOptions names the VkOptionsTemplate of virtual nodes that name none.
 	DefaultOptions types.NamespacedName
-	// RuntimeClass is the class whose pods admission leaves alone.
-	RuntimeClass string
 	// EnforceResources says that ShadowPods are checked against Quotas.
 	EnforceResources bool
 	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
@@ -53,7 +51,7 @@ func Controllers(o Options) []ctl.Registrar {
 		schedulingLabel(),
 		namespaceMap(o),
 		namespaceOffloading(o),
-		pendingPods{runtimeClass: o.RuntimeClass},
+		pendingPods{runtimeClass: o.Kubelet.RuntimeClass},
 		virtualNode(o),
 		cordon(),
 		drain{},

@@ -44,6 +44,8 @@ type Options struct {
 	PeerPods []translate.Remap
 	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
 	DisableIPReflection bool
+	// RuntimeClass is the class that sends pods to virtual nodes.
+	RuntimeClass string
 	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
 	Reflectors map[string]Reflector
 	// Custom are further resources of the offloaded namespaces.

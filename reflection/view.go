@@ -109,6 +109,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		HomePods:           v.LocalPodCIDRs,
 		PeerPods:           v.PeerPods,
 		HideIPs:            v.DisableIPReflection,
+		RuntimeClass:       v.RuntimeClass,
 		HostIP:             v.PodIP,
 		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, Unsupported: v.DisableAPIServerSupport},
 		LabelsDropped:      set(v.LabelsNotReflected),

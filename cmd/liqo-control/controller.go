@@ -133,7 +133,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.BoolVar(&f.storage, "enable-storage", true, "offer storage across clusters")
 	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "", "storage class offered as default; empty means the cluster's own")
 	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
-	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", "liqo", "runtime class whose pods admission leaves alone")
+	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", api.RuntimeClassName, "runtime class that sends pods to virtual nodes, whatever their namespace says")
 	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
 	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
@@ -367,9 +367,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, offloading.Controllers(offloading.Options{
 			Kubelet: offloadingplan.KubeletSettings{
 				ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
+				RuntimeClass: f.runtimeClass,
 			},
 			DefaultOptions:        defaultOptions,
-			RuntimeClass:          f.runtimeClass,
 			EnforceResources:      f.enforceResources,
 			PodSecurity:           f.podSecurity,
 			DenyDirectConnections: f.denyDirectConnections,

@@ -143,6 +143,7 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		LocalPodCIDRs:           podCIDRs,
 		PeerPods:                peerPods,
 		DisableIPReflection:     f.DisableIPReflection,
+		RuntimeClass:            f.RuntimeClass,
 		Reflectors:              reflectors,
 		Custom:                  custom,
 		LabelsNotReflected:      f.LabelsNotReflected,

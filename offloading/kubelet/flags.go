@@ -64,6 +64,7 @@ type Flags struct {
 	TenantNamespace, LiqoNamespace                string
 	LocalPodCIDRs                                 []string
 	DisableIPReflection                           bool
+	RuntimeClass                                  string
 	CertificateType                               CertificateType
 	ListenPort                                    uint16
 	EnableProfiling                               bool
@@ -163,6 +164,7 @@ func (f *Flags) addReflection(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
 		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")
 	fs.StringSliceVar(&f.LocalPodCIDRs, "local-podcidr", f.LocalPodCIDRs, "pod CIDRs of this cluster")
+	fs.StringVar(&f.RuntimeClass, "liqo-runtime-class", api.RuntimeClassName, "runtime class that sends pods to virtual nodes, which the provider does not need")
 	fs.BoolVar(&f.DisableIPReflection, "disable-ip-reflection", f.DisableIPReflection, "remote pods show no addresses")
 	fs.StringSliceVar(&f.LabelsNotReflected, "labels-not-reflected", f.LabelsNotReflected, "label keys never reflected")
 	fs.StringSliceVar(&f.AnnotationsNotReflected, "annotations-not-reflected", f.AnnotationsNotReflected, "annotation keys never reflected")

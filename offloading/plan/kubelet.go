@@ -33,6 +33,8 @@ type KubeletSettings struct {
 	ReflectIPs bool
 	// Storage tells virtual kubelets to offer storage.
 	Storage bool
+	// RuntimeClass is the class that sends pods to virtual nodes, whatever their namespace says.
+	RuntimeClass string
 }
 
 // kubeletUser is a user without any rights on the node; the number only has to differ from 0.
@@ -169,6 +171,9 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	optional("node-extra-annotations", pairs(o.NodeExtraAnnotations))
 	if !s.ReflectIPs {
 		args = append(args, "--disable-ip-reflection")
+	}
+	if s.RuntimeClass != api.RuntimeClassName {
+		args = append(args, "--liqo-runtime-class="+s.RuntimeClass)
 	}
 	if o.Replicas != nil && *o.Replicas > 1 {
 		args = append(args, fmt.Sprintf("--vk-replicas=%d", *o.Replicas))

@@ -36,6 +36,8 @@ type NamespaceOffloadingInput struct {
 	Pods []corev1.Pod
 	// Dead are the peers declared permanently unreachable.
 	Dead map[string]bool
+	// RuntimeClass is the class that sends pods to virtual nodes.
+	RuntimeClass string
 	// Now dates changes of conditions.
 	Now time.Time
 }
@@ -76,7 +78,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.OffloadingPhase = phase(at)
 	p := told(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
-	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, api.RuntimeClassName); len(names) > 0 && p.State == ctl.Ready {
+	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == ctl.Ready {
 		p.Reason, p.After = "PodsAstray", astrayInterval
 		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere", some(names))
 	}

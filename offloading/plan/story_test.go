@@ -28,6 +28,9 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
+// runtimeClass is the class an administrator chose to send pods to virtual nodes.
+const runtimeClass = "elsewhere"
+
 // now is what every clock shows in every story.
 var now = time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
 
@@ -53,7 +56,7 @@ func tell(t *testing.T, objects []client.Object) string {
 		return show(t, root, plan.NamespaceOffloading(plan.NamespaceOffloadingInput{
 			ClusterID: "milan", Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest),
 			VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Nodes: nodesByName(rest), Pods: story.Values[*corev1.Pod](rest),
-			Dead: dead(rest), Now: now,
+			Dead: dead(rest), RuntimeClass: runtimeClass, Now: now,
 		}))
 	case *offloadingv1beta1.VirtualNode:
 		return show(t, root, plan.VirtualNode(virtualNodeInput(root, rest)))
@@ -91,7 +94,7 @@ func nodesByName(rest []client.Object) map[string]corev1.Node {
 func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object) plan.VirtualNodeInput {
 	in := plan.VirtualNodeInput{
 		Root: root, Now: now, Last: true, Dead: dead(rest)[root.Spec.ClusterID],
-		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", PodCIDRs: []string{"10.10.0.0/16"}, ReflectIPs: true, Storage: true},
+		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", PodCIDRs: []string{"10.10.0.0/16"}, ReflectIPs: true, Storage: true, RuntimeClass: runtimeClass},
 		Options: story.First[*offloadingv1beta1.VkOptionsTemplate](rest), Node: story.First[*corev1.Node](rest),
 		Deployment: story.First[*appsv1.Deployment](rest), Leases: story.Values[*coordinationv1.Lease](rest),
 	}
@@ -147,13 +150,13 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 	t.Helper()
 	out := map[string]any{}
 	if offloading != nil {
-		admitted := plan.AdmitPod(root, offloading.Spec, api.RuntimeClassName, travels)
+		admitted := plan.AdmitPod(root, offloading.Spec, runtimeClass, travels)
 		out["admitted"] = map[string]any{"tolerations": admitted.Spec.Tolerations, "affinity": admitted.Spec.Affinity, "annotations": admitted.Annotations}
-		if again := plan.AdmitPod(admitted, offloading.Spec, api.RuntimeClassName, travels); !cmp.Equal(admitted, again) {
+		if again := plan.AdmitPod(admitted, offloading.Spec, runtimeClass, travels); !cmp.Equal(admitted, again) {
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
 	}
-	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: api.RuntimeClassName, Travels: travels, Now: now})
+	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: runtimeClass, Travels: travels, Now: now})
 	out["had it come before"] = []string{"Leave", "Later", "Tolerate", "Replace", "Tell"}[treatment]
 	if after > 0 {
 		out["after"] = after.String()

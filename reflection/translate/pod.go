@@ -112,7 +112,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
 		Resources:                     in.Resources,
 		Tolerations:                   slices.DeleteFunc(in.Tolerations, ofVirtualNode),
-		RuntimeClassName:              runtimeClass(home, v.Patch.RuntimeClassName),
+		RuntimeClassName:              v.runtimeClass(home),
 		Affinity:                      affinity(home),
 	}
 	patchPod(&out, v.Patch)
@@ -124,14 +124,14 @@ func ofVirtualNode(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTa
 
 // runtimeClass: the annotation, the pod's own unless it is the one that leads to virtual
 // nodes, the virtual node's.
-func runtimeClass(home *corev1.Pod, patch *string) *string {
+func (v View) runtimeClass(home *corev1.Pod) *string {
 	if name := home.Annotations[api.AnnotationRemoteRuntimeClassName]; name != "" {
 		return new(name)
 	}
-	if own := home.Spec.RuntimeClassName; own != nil && *own != api.RuntimeClassName {
+	if own := home.Spec.RuntimeClassName; own != nil && *own != v.RuntimeClass {
 		return own
 	}
-	return patch
+	return v.Patch.RuntimeClassName
 }
 
 func patchPod(out *corev1.PodSpec, patch offv1beta1.OffloadingPatch) {

@@ -58,6 +58,8 @@ type View struct {
 	// HideIPs leaves pods at the provider without addresses at home, and home endpoints
 	// without reflection.
 	HideIPs bool
+	// RuntimeClass is the class that sends pods to virtual nodes; it does not travel with them.
+	RuntimeClass string
 	// HostIP is the address of the virtual kubelet, shown as that of the pods' host; zero = none.
 	HostIP netip.Addr
 	// APIServer is where remote pods find the API server of the home cluster.
