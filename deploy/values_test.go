@@ -17,7 +17,9 @@ import (
 
 // bases are installations in which a key may act; some act only together with others.
 var bases = [...]string{
-	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}, metrics: {enabled: true}}",
+	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}, metrics: {enabled: true, prometheusOperator: {enabled: true}}, " +
+		"controllerManager: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}, virtualKubelet: {metrics: {podMonitor: {enabled: true}}}, " +
+		"networking: {fabric: {metrics: {podMonitor: {enabled: true}}}, gatewayTemplates: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}}}",
 	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}}",
 }
 
@@ -40,7 +42,11 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 			return
 		}
 		for i, base := range bases {
-			after := changed(t, c, base, path, n.other(schema.Defs, at(c.Values, path)))
+			standard := at(c.Values, path)
+			if chosen := at(values(t, base), path); chosen != nil {
+				standard = chosen
+			}
+			after := changed(t, c, base, path, n.other(schema.Defs, standard))
 			if names(after[notes], path) || !maps.Equal(objectsOnly(before[i]), objectsOnly(after)) {
 				return
 			}
@@ -73,11 +79,8 @@ func objectsOnly(rendered map[string]string) map[string]string {
 // changed renders a base with one more value.
 func changed(t *testing.T, c *chart.Chart, base string, path []string, value any) map[string]string {
 	t.Helper()
-	vals, err := chartutil.ReadValues([]byte(base))
-	if err != nil {
-		t.Fatal(err)
-	}
-	into := map[string]any(vals)
+	vals := values(t, base)
+	into := vals
 	for i, key := range path {
 		if i == len(path)-1 {
 			into[key] = value
@@ -99,7 +102,16 @@ func changed(t *testing.T, c *chart.Chart, base string, path []string, value any
 	return rendered
 }
 
-// at is the default of a key, nil for none.
+func values(t *testing.T, text string) map[string]any {
+	t.Helper()
+	vals, err := chartutil.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vals
+}
+
+// at is the value of a key, nil for none.
 func at(values map[string]any, path []string) any {
 	var value any = values
 	for _, key := range path {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,13 +134,26 @@ func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkO
 			field("POD_NAMESPACE", "metadata.namespace"),
 			{Name: "VIRTUALNODE_NAME", Value: vn.Name},
 		},
-		Ports:     []corev1.ContainerPort{{Name: "kubelet", ContainerPort: api.KubeletPort, Protocol: corev1.ProtocolTCP}},
+		Ports:     kubeletPorts(o),
 		Resources: o.Resources,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
+}
+
+// kubeletPorts name its API, and its metrics for who scrapes them.
+func kubeletPorts(o offloadingv1beta1.VkOptionsTemplateSpec) []corev1.ContainerPort {
+	ports := []corev1.ContainerPort{{Name: "kubelet", ContainerPort: api.KubeletPort, Protocol: corev1.ProtocolTCP}}
+	_, text, err := net.SplitHostPort(o.MetricsAddress)
+	if err != nil || !o.MetricsEnabled {
+		return ports
+	}
+	if port, err := strconv.ParseUint(text, 10, 16); err == nil && port > 0 {
+		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port), Protocol: corev1.ProtocolTCP})
+	}
+	return ports
 }
 
 // kubeletArgs are the documented flags that follow from virtual node and options. What may change
