@@ -70,13 +70,32 @@ func (e *env) turnTenant(parent *cobra.Command, t turn) {
 		return o.act(cmd, func(s *script, c *cluster) error {
 			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
 			if c.tenant == "" {
-				if err := c.locate(s.ctx, tenant); err != nil {
+				if err := c.locateTenant(s.ctx, tenant); err != nil {
 					return err
 				}
 			}
 			return s.turn(c, tenant, t)
 		})
 	}
+}
+
+// locateTenant finds a Tenant in any namespace, by its name or else by its consumer's cluster ID, which is all
+// that a consumer can tell the administrator here.
+func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	unknown := c.locate(ctx, tenant)
+	if unknown == nil {
+		return nil
+	}
+	var list authv1beta1.TenantList
+	if err := c.List(ctx, &list); err != nil {
+		return fmt.Errorf("list tenants of the %scluster: %w", c.side.named(), err)
+	}
+	of := slices.DeleteFunc(list.Items, func(t authv1beta1.Tenant) bool { return string(t.Spec.ClusterID) != tenant.Name })
+	if len(of) != 1 {
+		return unknown
+	}
+	tenant.Name, tenant.Namespace = of[0].Name, of[0].Namespace
+	return nil
 }
 
 func (s *script) confirmTurn(t turn) error {
