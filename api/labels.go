@@ -77,8 +77,6 @@ const (
 	// EndpointSliceManagedBy is the value of endpointslice.kubernetes.io/managed-by on
 	// remote EndpointSlices; it keeps the native controller away.
 	EndpointSliceManagedBy = "endpointslice.reflection.liqo.io"
-	// LabelWebhookSkip ("true") makes most webhooks ignore the object.
-	LabelWebhookSkip = "liqo.io/webhook-skip"
 )
 
 // Labels of the network.
