@@ -39,6 +39,25 @@ spec:
     spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 `
 
+// sent is a pod that its user sends to the provider, whose claim only the provider has.
+const sent = `
+apiVersion: v1
+kind: Pod
+metadata: {name: sent, namespace: data}
+spec:
+  nodeName: milan
+  terminationGracePeriodSeconds: 0
+  containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, volumeMounts: [{name: disk, mountPath: /disk}]}]
+  volumes: [{name: disk, persistentVolumeClaim: {claimName: theirs}}]
+`
+
+const theirs = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: theirs, namespace: data-rome}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+`
+
 // volumesStayWhereTheyAre: one replica at home and one next door, each with its data, which it
 // finds again when it comes back.
 func volumesStayWhereTheyAre(t *testing.T) {
@@ -77,6 +96,12 @@ func volumesStayWhereTheyAre(t *testing.T) {
 	if got := milan.kubectl(t, "-n", "data-rome", "get", "pvc", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.storageClassName}"); got != "disk-db-1 local" {
 		t.Errorf("milan has the claims and classes %s", got)
 	}
+
+	milan.apply(t, theirs)
+	rome.apply(t, sent)
+	rome.kubectl(t, "-n", "data", "wait", "pod/sent", "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "-n", "data", "delete", "pod", "sent", "--timeout=60s")
+	milan.kubectl(t, "-n", "data-rome", "delete", "pvc", "theirs", "--timeout=60s")
 
 	// A volume in use is not moved. The others are, also when the first attempt is broken off.
 	_, stderr, code := rome.liqoctl(t, "move", "volume", "disk-db-0", "-n", "data", "--target-node", "milan")
