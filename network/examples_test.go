@@ -253,7 +253,29 @@ func TestTemplates(t *testing.T) {
 	eventually(t, func() error { return equal("", deployed().Template.Spec.PriorityClassName) })
 
 	t.Run("of another technology", c.connectsFancy)
+	t.Run("of no technology", c.rendersNoNamespace)
 	t.Run("examples", c.showsExamples)
+}
+
+// rendersNoNamespace: who may make gateways cannot have the controller make, or take, what they may not.
+func (c cluster) rendersNoNamespace(t *testing.T) {
+	t.Helper()
+	gw := &netv1beta1.GatewayServer{
+		ObjectMeta: metav1.ObjectMeta{Name: "captured", Namespace: "default", Labels: map[string]string{"liqo.io/remote-cluster-id": "thief"}},
+		Spec: netv1beta1.GatewayServerSpec{
+			Endpoint:          &netv1beta1.Endpoint{Port: 51840},
+			ServerTemplateRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "default"},
+		},
+	}
+	must(t, c.Create(t.Context(), gw))
+	eventually(t, func() error {
+		return errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(gw), gw), equal("TemplateKindInvalid: kind Namespace of v1 is none of gateways; "+
+			"reference a WgGatewayServerTemplate, or a template of another technology", message(gw.Status.Conditions)))
+	})
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "captured"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a namespace of the gateway's name: %v", err)
+	}
+	must(t, c.Delete(t.Context(), gw))
 }
 
 // connectsFancy connects a gateway of a kind nobody here knows, once the chart gives the rights.

@@ -92,6 +92,9 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
 		return in, err
 	}
+	if !plan.OfGateways(template.APIVersion, template.Kind) {
+		return in, nil
+	}
 	in.Template, err = untyped(ctx, r.Live, template)
 	if apierrors.IsForbidden(err) {
 		in.Refused = template.Kind
@@ -101,6 +104,9 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		return in, err
 	}
 	apiVersion, kind := plan.RenderedKind(in.Template)
+	if !plan.OfGateways(apiVersion, kind) {
+		return in, nil
+	}
 	in.Rendered, err = untyped(ctx, r.Live, corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
 	})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -181,6 +182,20 @@ func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string)
 	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
 }
 
+// OfGateways reports whether a kind may be that of a template, or of what a template renders: ours for
+// WireGuard, and those of other parties, whom the controller's rights bound. Kinds of Kubernetes and others of
+// ours it may write, too, but not in the name of everybody who may make gateways.
+func OfGateways(apiVersion, kind string) bool {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return false
+	}
+	if gv.Group == netv1beta1.GroupVersion.Group {
+		return slices.Contains([]string{"WgGatewayServer", "WgGatewayClient", "WgGatewayServerTemplate", "WgGatewayClientTemplate"}, kind)
+	}
+	return strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") && !strings.HasSuffix(gv.Group, ".liqo.io")
+}
+
 // Former is the object of a kind the template no longer renders, as a gateway's status remembers it; false
 // when there was none, or one of a kind that is pruned anyhow.
 func Former(status *corev1.ObjectReference, template *unstructured.Unstructured) (corev1.ObjectReference, bool) {
@@ -188,7 +203,7 @@ func Former(status *corev1.ObjectReference, template *unstructured.Unstructured)
 	if status == nil || status.Kind == kind && status.APIVersion == apiVersion {
 		return corev1.ObjectReference{}, false
 	}
-	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group
+	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group && OfGateways(status.APIVersion, status.Kind)
 }
 
 // reasonPublicKeyMissing: the last that a gateway is given.
@@ -243,6 +258,16 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	}
 	if rival := g.rival(); rival != "" {
 		return ctl.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
+	}
+	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
+	if g.Template != nil {
+		apiVersion, kind := RenderedKind(g.Template)
+		kinds = append(kinds, [2]string{apiVersion, kind})
+	}
+	for _, k := range kinds {
+		if !OfGateways(k[0], k[1]) {
+			return ctl.Block("TemplateKindInvalid", "kind %s of %s is none of gateways; reference a %sTemplate, or a template of another technology", k[1], k[0], "Wg"+g.kind), nil
+		}
 	}
 	if g.Refused != "" {
 		plan := ctl.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
