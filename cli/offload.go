@@ -257,12 +257,10 @@ func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, virtu
 	if len(end) > 0 {
 		s.warn(nowhere, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace, strings.Join(left, ", "), upTo(10, end))
 	}
-	manager, err := c.controller(s.ctx)
-	if err != nil {
-		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
-		return
+	runtimeClass := api.RuntimeClassName // also for who may not read how the controller is set
+	if manager, err := c.controller(s.ctx); err == nil {
+		runtimeClass = cmp.Or(flagOf(manager, "liqo-runtime-class"), runtimeClass)
 	}
-	runtimeClass := cmp.Or(flagOf(manager, "liqo-runtime-class"), api.RuntimeClassName)
 	if names := plan.Astray(stay, virtual, o.Spec, runtimeClass); len(names) > 0 {
 		s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, upTo(10, names))
 	}
