@@ -18,7 +18,7 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 
@@ -35,6 +35,12 @@ func (o Options) podIP() ctl.Registrar {
 				return in, err
 			}
 			in.Configurations = configurations.Items
+			var node corev1.Node
+			if found, err := get(ctx, r, "", root.Spec.NodeName, &node); err != nil {
+				return in, err
+			} else if found {
+				in.Provider = node.Labels[api.LabelRemoteClusterID]
+			}
 			var ip ipamv1alpha1.IP
 			found, err := get(ctx, r, root.Namespace, root.Name, &ip)
 			if found {

@@ -110,7 +110,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	case *corev1.Node:
 		return InternalNode(NodeInput{Root: root, Networks: networks, Overlay: gateways.Overlay, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
 	case *corev1.Pod:
-		return PodIP(PodIPInput{LiqoNamespace: "liqo", Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
+		return PodIP(PodIPInput{LiqoNamespace: "liqo", Provider: root.Spec.NodeName, Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
 	case *netv1beta1.Connection:
 		return Connection(ConnectionInput{Root: root, Pods: of[corev1.Pod](all), Now: now})
 	case *netv1beta1.InternalNode:

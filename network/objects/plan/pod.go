@@ -23,6 +23,8 @@ type PodIPInput struct {
 	Root *corev1.Pod
 	// IP is the one that is there; nil = there is none.
 	IP *ipamv1alpha1.IP
+	// Provider is the peer at which the pod runs; empty while its virtual node is not there.
+	Provider string
 	// Configurations are those of all peers.
 	Configurations []netv1beta1.Configuration
 	// LiqoNamespace holds the Network the address is taken from.
@@ -36,14 +38,20 @@ func OfPod(ip *ipamv1alpha1.IP) bool { return ip.Labels[api.LabelPodName] != "" 
 func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == api.True }
 
 // PodIP gives a pod that runs at one peer an address of this cluster, under which other peers reach
-// it. With one peer there is nobody to use it, and no object is made for every pod.
+// it. With one peer there is nobody to use it, and no object is made for every pod. The address the pod has is
+// the provider's word: one that is not of its pods would make others reach whatever it is.
 func PodIP(in PodIPInput) ctl.Plan {
-	pod := in.Root
+	pod, ranges := in.Root, in.providerPods()
+	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	switch {
 	case pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || finished(pod):
 		return ctl.Plan{}
 	case len(in.Configurations) < 2:
 		return ctl.Wait("OnePeer", "no other peer could use an address of the pod")
+	case len(ranges) == 0:
+		return ctl.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
+	case err != nil || !within(ranges, addr):
+		return ctl.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
 		return ctl.Plan{} // it never changes: the old one goes first
 	}
@@ -57,6 +65,16 @@ func PodIP(in PodIPInput) ctl.Plan {
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
 	}}}
+}
+
+// providerPods are the ranges by which this cluster calls the provider's pods; none while they are not known.
+func (in PodIPInput) providerPods() []string {
+	for _, c := range in.Configurations {
+		if in.Provider != "" && c.Labels[api.LabelRemoteClusterID] == in.Provider && c.Status.Remote != nil {
+			return c.Status.Remote.CIDR.Pod
+		}
+	}
+	return nil
 }
 
 func finished(pod *corev1.Pod) bool {
