@@ -22,7 +22,7 @@ import (
 const publicKeyLength = 32
 
 // GatewayObjects are the objects a gateway reads. Objects being deleted count as gone, and what
-// does not parse as missing: the API server refuses it.
+// does not parse as missing: the API server refuses it, or the controller's objects say so.
 type GatewayObjects struct {
 	// Gateway names the gateway; its InternalFabric has the same name.
 	Gateway types.NamespacedName

@@ -10,10 +10,9 @@ import (
 // PublicKeySpec holds the key; written by liqoctl or a user.
 type PublicKeySpec struct {
 	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes, which are 44 characters of
-	// base64.
+	// base64. Until it is there the gateway waits.
 	// +optional
-	// +kubebuilder:validation:MinLength=44
-	// +kubebuilder:validation:MaxLength=44
+	// +kubebuilder:validation:XValidation:rule="size(self) == 32",message="must be a public key of WireGuard, which has 32 bytes: take what 'liqoctl generate publickey' prints in the other cluster"
 	PublicKey []byte `json:"publicKey,omitempty"`
 }
 

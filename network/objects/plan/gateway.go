@@ -266,7 +266,9 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	}
 	for _, k := range kinds {
 		if !OfGateways(k[0], k[1]) {
-			return ctl.Block("TemplateKindInvalid", "kind %s of %s is none of gateways; reference a %sTemplate, or a template of another technology", k[1], k[0], "Wg"+g.kind), nil
+			plan := ctl.Block("TemplateKindInvalid", "kind %s of %s is none of gateways; reference a %sTemplate, or a template of another technology", k[1], k[0], "Wg"+g.kind)
+			plan.After = g.period(g.template.GroupVersionKind())
+			return plan, nil
 		}
 	}
 	if g.Refused != "" {
@@ -483,11 +485,11 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 			},
 		},
 	}
-	return fabric, g.verdict(fabric)
+	return fabric, g.verdict(s, fabric)
 }
 
 // verdict tells what is missing for traffic to flow once the gateway pod runs.
-func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
+func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) ctl.Verdict {
 	peer, namespace := g.peer(), g.root.GetNamespace()
 	configurations, configuration := split(g, g.Configurations)
 	keys, key := split(g, g.PublicKeys)
@@ -503,6 +505,10 @@ func (g gateway) verdict(fabric *netv1beta1.InternalFabric) ctl.Verdict {
 	}
 	if len(keys) == 0 {
 		return ctl.Wait(reasonPublicKeyMissing, "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
+	}
+	wireguard := s.ref.APIVersion == netv1beta1.GroupVersion.String() // what keys of others are we do not know
+	if n := len(keys[0].Spec.PublicKey); wireguard && n != keyLength {
+		return ctl.Block("PublicKeyInvalid", "PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' prints in the other cluster", keys[0].Name, n, keyLength).Verdict
 	}
 	for _, k := range keys[1:] {
 		if !bytes.Equal(k.Spec.PublicKey, keys[0].Spec.PublicKey) {

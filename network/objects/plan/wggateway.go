@@ -174,11 +174,11 @@ func (w wgGateway) keys() (*corev1.Secret, []byte, ctl.Verdict) {
 	case w.Keys != nil:
 		private = keyBytes(w.Keys.Data[api.PrivateKeyField])
 	case !generated:
-		return nil, nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, 32 bytes each", name, api.PrivateKeyField, api.PublicKeyField).Verdict
+		return nil, nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, %d bytes each", name, api.PrivateKeyField, api.PublicKeyField, keyLength).Verdict
 	}
 	key, err := ecdh.X25519().NewPrivateKey(private)
 	if err != nil {
-		return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of 32 bytes; correct the Secret or delete it", api.PrivateKeyField, name).Verdict
+		return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of %d bytes; correct the Secret or delete it", api.PrivateKeyField, name, keyLength).Verdict
 	}
 	public := key.PublicKey().Bytes()
 	if !generated {
@@ -197,10 +197,12 @@ func (w wgGateway) keys() (*corev1.Secret, []byte, ctl.Verdict) {
 	}, public, ctl.Verdict{}
 }
 
-// keyBytes is a key as it is, or decoded from the base64 text of 32 bytes that wg prints: gateways
-// read both.
+// keyLength is that of a key of WireGuard, which is one of X25519 (RFC 7748), in bytes.
+const keyLength = 32
+
+// keyBytes is a key as it is, or decoded from the base64 text that wg prints: gateways read both.
 func keyBytes(field []byte) []byte {
-	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil && len(decoded) == 32 {
+	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil && len(decoded) == keyLength {
 		return decoded
 	}
 	return field
