@@ -6,6 +6,7 @@
 package dataplane_test
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -16,12 +17,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/dataplane"
@@ -277,7 +280,7 @@ func TestLooksAreCheap(t *testing.T) {
 // packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	_, a, b := peered(t)
-	a.seek(t)
+	a.seek(t, "cni0")
 	far := plan.Member{Name: "far", Outer: netip.MustParseAddr("10.10.2.9"), Overlay: netip.MustParseAddr("10.80.128.9")}
 	a.node.in.Gateways = append(a.node.in.Gateways, far)
 	a.node.settle(t)
@@ -319,6 +322,69 @@ func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	}
 }
 
+// TestPodsStayOutOfTheOverlayFromTheStart: where each pod has a device of its own, the route to it is there before
+// anybody has told of the pod, and is news; devices that lead to other hosts are none of pods.
+func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
+	_, a, _ := peered(t)
+	uplink := space.New(t, "another uplink")
+	space.Cable(uplink, "eth0", a.Node, "eth1")
+	a.Node.IP("addr add 192.168.77.1/32 dev eth1")
+	a.Node.IP("route add 192.168.77.254 dev eth1")
+	a.Node.IP("route add 192.168.78.0/24 via 192.168.77.254 dev eth1")
+
+	ctx, stop := context.WithCancel(t.Context())
+	news, ended := make(chan bool, 100), make(chan error, 1)
+	var namespace int
+	var err error
+	a.Node.Do(func() { namespace, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Setns(namespace, unix.CLONE_NEWNET)
+		if err == nil {
+			err = a.node.plane.Watch(ctx, func() {}, func() { news <- true })
+		}
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-ended, unix.Close(namespace)); err != nil {
+			t.Error(err)
+		}
+	})
+	space.Eventually(t, "the watch tells of a route to a pod", func() error {
+		a.Node.Try("", "ip", "route", "del", "10.55.0.2")
+		a.Node.Try("", "ip", "route", "add", "10.55.0.2", "dev", "cni0")
+		return errorUnless(len(news) > 0)
+	})
+
+	pod := space.New(t, "new pod")
+	space.Cable(pod, "eth0", a.Node, "caliA")
+	a.Node.IP("route add 10.66.0.2 dev caliA")
+	pod.IP("addr add 10.66.0.2/32 dev eth0")
+	pod.IP("route add default dev eth0")
+	a.Node.IP("neigh add 10.66.0.2 dev caliA lladdr " + strings.Fields(pod.IP("-br link show eth0"))[2])
+	for _, to := range []string{"10.10.1.5", "192.168.1.1"} { // as with proxy_arp
+		pod.IP("neigh add " + to + " dev eth0 lladdr " + strings.Fields(a.Node.IP("-br link show caliA"))[2])
+	}
+	const node = "02:00:0a:50:00:01"
+	arrives := func(last int) bool {
+		pod.Sends("10.66.0.2", "192.168.1.1:6091", frame(node, fmt.Sprintf("10.71.9.%d", last), "10.10.1.2"))
+		return a.Pod.Hears(fmt.Sprintf("10.71.9.%d", last))
+	}
+	space.Eventually(t, "a pod nobody looks at is heard", func() error { return errorUnless(arrives(7)) })
+	a.seek(t, "cni0", "caliA")
+	a.node.settle(t)
+	pod.Sends("10.66.0.2", "192.168.1.1:6091", frame(node, "10.71.9.8", "10.10.1.2"))
+	a.Gateway.Sends("10.10.1.5", "192.168.1.1:6091", frame(node, "10.71.9.9", "10.10.1.2"))
+	space.Eventually(t, "frame of the gateway", func() error { return errorUnless(a.Pod.Hears("10.71.9.9")) })
+	if a.Pod.Hears("10.71.9.8") {
+		t.Error("a frame of a pod with a device of its own is taken")
+	}
+}
+
 func errorUnless(heard bool) error {
 	if !heard {
 		return errors.New("not heard")
@@ -327,7 +393,7 @@ func errorUnless(heard bool) error {
 }
 
 // seek finds, as a node does, the devices of its pods and where its gateway is.
-func (c *cluster) seek(t *testing.T) {
+func (c *cluster) seek(t *testing.T, devices ...string) {
 	t.Helper()
 	var err error
 	var here map[netip.Addr][]string
@@ -336,7 +402,7 @@ func (c *cluster) seek(t *testing.T) {
 			here, err = c.node.plane.Here([]netip.Addr{c.GatewayIP, netip.MustParseAddr("10.10.2.9")}, c.node.in.PodDevices)
 		}
 	})
-	if err != nil || !slices.Equal(c.node.in.PodDevices, []string{"cni0"}) {
+	if err != nil || !slices.Equal(c.node.in.PodDevices, devices) {
 		t.Fatalf("devices of pods: %q, error %v", c.node.in.PodDevices, err)
 	}
 	g := &c.node.in.Gateways[0]

@@ -277,18 +277,24 @@ func (d *Dataplane) Underlay(addr netip.Addr) (plan.Underlay, netip.Addr, error)
 	return plan.Underlay{}, addr, fmt.Errorf("find device of %s: no device has this address", addr)
 }
 
-// PodDevices are the devices to which this host's routes lead for its own pods, but for one it is
-// joined to others by.
+// PodDevices are the devices behind which pods of this host are: those to which routes lead for pods, and those
+// that a pod has for itself, which are there before anybody has told its address. But is one by which this host
+// is joined to others.
 func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error) {
 	routes, err := d.netlink.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
+	onward := map[int]bool{} // devices by which routes lead to other hosts
+	for _, r := range routes {
+		onward[r.LinkIndex] = onward[r.LinkIndex] || r.Gw != nil
+	}
 	var out []string
 	for _, r := range routes {
 		to := prefix(r.Dst)
-		own := func(p netip.Prefix) bool { return to.IsValid() && p.Bits() <= to.Bits() && p.Contains(to.Addr()) }
-		if r.LinkIndex == 0 || r.Gw != nil || !slices.ContainsFunc(pods, own) {
+		own := slices.ContainsFunc(pods, func(p netip.Prefix) bool { return to.IsValid() && p.Bits() <= to.Bits() && p.Contains(to.Addr()) })
+		alone := toPod(r) && !onward[r.LinkIndex]
+		if r.LinkIndex == 0 || r.Gw != nil || !own && !alone {
 			continue
 		}
 		l, err := d.netlink.LinkByIndex(r.LinkIndex)
@@ -298,11 +304,20 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error
 			}
 			return nil, fmt.Errorf("read link %d: %w", r.LinkIndex, err)
 		}
-		if name := l.Attrs().Name; name != but && !strings.HasPrefix(name, api.InterfacePrefix) && !slices.Contains(out, name) {
-			out = append(out, name)
+		name := l.Attrs().Name
+		if !own && l.Type() != "veth" || name == but || strings.HasPrefix(name, api.InterfacePrefix) || slices.Contains(out, name) {
+			continue
 		}
+		out = append(out, name)
 	}
 	return out, nil
+}
+
+// toPod tells whether a route is like those that CNIs make for a pod with a device of its own: directly to one
+// address.
+func toPod(r netlink.Route) bool {
+	to := prefix(r.Dst)
+	return r.Gw == nil && r.LinkIndex != 0 && r.Table == unix.RT_TABLE_MAIN && to.IsValid() && to.IsSingleIP()
 }
 
 // Here finds which of addresses are behind some devices of this host, and their Ethernet addresses as

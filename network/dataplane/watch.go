@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/liqo-go/liqo/api"
 )
 
 // Watch calls changed when one of our devices or the routes of our table or of users' change, and heard when
-// one of the pods Here was asked for last is heard of, until the context ends. Rules and nft tables are not
+// one of the pods Here was asked for last is heard of or a pod gets a device of its own, until the context ends. Rules and nft tables are not
 // watched: on a node kube-proxy writes them all the time.
 func (d *Dataplane) Watch(ctx context.Context, changed, heard func()) error {
 	for ctx.Err() == nil {
@@ -60,6 +61,8 @@ func (d *Dataplane) watch(ctx context.Context, changed, heard func()) error {
 			}
 			if isOurs(u.Table) {
 				changed()
+			} else if u.Type == unix.RTM_NEWROUTE && toPod(u.Route) {
+				heard()
 			}
 		case u, ok := <-neighbors:
 			if !ok {

@@ -86,9 +86,9 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
 	complete := true
 	for _, r := range remote {
 		plan.Objects = append(plan.Objects, in.network(r))
-		if in.granted(r) == "" && complete {
-			complete = false
-			plan.Verdict = in.pending(r)
+		complete = complete && in.granted(r) != ""
+		if plan.State == ctl.Ready {
+			plan.Verdict = in.trouble(r)
 		}
 	}
 	plan.Status = in.status(remote, complete)
@@ -103,15 +103,18 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
 	return plan
 }
 
-// pending says why a CIDR of the peer is granted none here, as its Network tells.
-func (in ConfigurationInput) pending(r remoteCIDR) ctl.Verdict {
+// trouble is what a CIDR of the peer waits for or suffers from, as its Network tells; Ready = nothing.
+func (in ConfigurationInput) trouble(r remoteCIDR) ctl.Verdict {
 	name := in.networkName(r)
 	for i := range in.Networks {
 		n := &in.Networks[i]
 		c := meta.FindStatusCondition(n.Status.Conditions, ctl.ConditionReady)
 		if n.Namespace == in.Root.Namespace && n.Name == name && c != nil && c.Status != metav1.ConditionTrue {
-			return ctl.Wait(c.Reason, "the peer's %s cannot be seen here, says Network %s: %s", r.cidr, name, c.Message).Verdict
+			return ctl.Wait(c.Reason, "Network %s, of the peer's %s, says: %s", name, r.cidr, c.Message).Verdict
 		}
+	}
+	if in.granted(r) != "" {
+		return ctl.Verdict{}
 	}
 	return ctl.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, name).Verdict
 }
