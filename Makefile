@@ -5,6 +5,7 @@
 SHELL   := /bin/bash
 VERSION ?= v0.1.0
 IMAGE   ?= liqo-go/liqo:$(VERSION)
+FUZZTIME ?= 30s
 LDFLAGS := -s -w
 # One set of compiler flags for everything, Kubernetes included: each package is compiled once.
 export CGO_ENABLED := 0
@@ -17,7 +18,7 @@ STATICCHECK    := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check fmt test test-unit test-stories test-kernel demo demo-down demo-env bench soak clean
+.PHONY: build image deps testbed-build generate check fmt test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -73,6 +74,12 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	go test -count=1 -timeout 30m -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	go test -count=1 -timeout 120m ./testbed/stories -soak
 	go test -count=1 -timeout 30m ./reflection -run Chaos -soak
+	go test -count=1 -timeout 30m ./network/dataplane -run TestAnySequenceLeavesNothing -soak
+	$(MAKE) fuzz
+
+fuzz: ## what is read of others, with input nobody thought of, FUZZTIME for each reader
+	@git grep -o '^func Fuzz[A-Za-z]*' -- '*_test.go' | sed 's|/[^/]*:func | |' | while read package name; do \
+		go test ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit; done
 
 clean:
 	rm -rf bin

@@ -7,6 +7,7 @@ package dataplane_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -18,11 +19,23 @@ import (
 	"github.com/liqo-go/liqo/network/space"
 )
 
+var (
+	soak = flag.Bool("soak", false, "try 100 sequences, not 2")
+	seed = flag.Uint64("seed", 0, "seed of the first sequence; 0 = another one each time")
+)
+
 // TestAnySequenceLeavesNothing: whatever comes and goes, in any order, the kernel has what is wanted
 // after each step and nothing at the end.
 func TestAnySequenceLeavesNothing(t *testing.T) {
-	for seed := range uint64(2) {
-		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+	first, count := *seed, uint64(2)
+	if first == 0 {
+		first = rand.Uint64N(1 << 32)
+	}
+	if *soak {
+		count = 100
+	}
+	for seed := first; seed < first+count; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 6))
 			s := space.New(t, "host")
 			s.IP("link add eth0 type veth peer name eth1")

@@ -507,9 +507,23 @@ func changesMade(t *testing.T) map[string]int {
 	return made
 }
 
+// tunnelPorts are the ports gateways have tunnels on: a client that dials anew takes another one.
+func tunnelPorts(t *testing.T) string {
+	t.Helper()
+	ports := ""
+	for _, c := range []cluster{rome, milan} {
+		out, err := c.inGateway(activeGateway(t, c), "ss -Huln | sort")
+		if err != nil || out == "" {
+			t.Fatalf("the ports of the gateway of %s: %v\n%s", c.name, err, out)
+		}
+		ports += c.name + ":\n" + out
+	}
+	return ports
+}
+
 // nothingIsWritten watches the kernel of all nodes and gateways while nobody asks for anything.
 func nothingIsWritten(t *testing.T) {
-	before := changesMade(t)
+	before, ports := changesMade(t), tunnelPorts(t)
 	d := 20 * time.Second
 	if *soak {
 		d = 5 * time.Minute
@@ -535,6 +549,9 @@ func nothingIsWritten(t *testing.T) {
 	all.Wait()
 	if n := watched.Load(); n < 4+2 {
 		t.Errorf("%d places were watched; there are four nodes and two gateways at least", n)
+	}
+	if now := tunnelPorts(t); now != ports {
+		t.Errorf("tunnels had the ports\n%s\nand have, though nothing changed\n%s", ports, now)
 	}
 	after := changesMade(t)
 	for pod, n := range before {
