@@ -5,6 +5,8 @@ package reflection_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -44,6 +46,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/reflection"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 const (
@@ -84,12 +87,18 @@ func newWorld(t *testing.T) *world {
 	w.grantAtProvider()
 	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: tenant}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: provider}})
 	w.mapNamespace(remoteNS)
+	w.configure()
+	return w
+}
+
+// configure plays the network: the pods of the provider are seen under another CIDR.
+func (w *world) configure() {
+	w.Helper()
 	conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: provider, Namespace: tenant, Labels: map[string]string{api.LabelRemoteClusterID: provider}}}
 	conf.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}}}
 	w.create(w.home, conf)
 	conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.71.0.0/16"}}}
 	w.must("status of configuration", w.home.Status().Update(w.Context(), conf))
-	return w
 }
 
 // grantAtHome gives a user the generated role of virtual kubelets.
@@ -272,6 +281,7 @@ func TestReflection(t *testing.T) {
 		{"a volume is at the provider", aVolumeIsAtTheProvider},
 		{"a volume at the provider grows", aVolumeAtTheProviderGrows},
 		{"tokens are fresh", tokensAreFresh},
+		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
@@ -282,6 +292,7 @@ func TestReflection(t *testing.T) {
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
+		{"a provider that says much is heard a little at a time", aLoudProviderIsHeardALittleAtATime},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			here := *w
@@ -816,7 +827,7 @@ func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 // addressesWaitForTheirMapping: while the status of a Configuration is about a former spec, addresses are seen as
 // before, and a CIDR that is not granted harms no other.
 func addressesWaitForTheirMapping(t *testing.T, w *world) {
-	defer w.reflect()()
+	stop := w.reflect()
 	var conf netv1beta1.Configuration
 	w.must("read configuration", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: provider}, &conf))
 	grant := func(views ...netv1beta1.CIDRView) {
@@ -855,7 +866,34 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	w.exists(w.home, &home, homeNS, "anew", func() error { return equal("10.72.3.3", home.Status.PodIP) })
 	conf.Spec.Remote.CIDR.Pod = []string{"10.20.0.0/16"}
 	w.must("announce as before", w.home.Update(t.Context(), &conf))
-	grant(first)
+
+	// While nothing is granted, pods stay where they were reached, and nobody is led to what the provider says.
+	stop()
+	conf.Status = netv1beta1.ConfigurationStatus{}
+	w.must("take back", w.home.Status().Update(t.Context(), &conf))
+	stop = w.reflect()
+	seen("not-yet", "10.20.3.5", "")
+	remote := &corev1.Pod{}
+	w.must("read remote pod", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "mapped"}, remote))
+	remote.Status.Message = "hello"
+	w.must("speak at the provider", w.remote.Status().Update(t.Context(), remote))
+	w.exists(w.home, &home, homeNS, "mapped", func() error { return equal("hello", home.Status.Message) })
+	if err := equal("10.71.3.1", home.Status.PodIP); err != nil {
+		t.Error(err)
+	}
+	stop()
+	told := *w
+	told.options.PeerPods = []translate.Remap{{From: netip.MustParsePrefix("10.20.0.0/16"), To: netip.MustParsePrefix("10.73.0.0/16")}}
+	stop = told.reflect()
+	seen("told", "10.20.3.6", "10.73.3.6")
+	stop()
+	w.must("leave the network", w.home.Delete(t.Context(), &conf))
+	stop = w.reflect()
+	seen("unmapped", "10.20.3.7", "10.20.3.7")
+	stop()
+	w.configure()
+	w.reflect()
+	w.exists(w.home, &home, homeNS, "not-yet", func() error { return equal("10.71.3.5", home.Status.PodIP) })
 }
 
 // each does something for all names, a few at a time.
@@ -1257,4 +1295,83 @@ func tokensAreFresh(t *testing.T, w *world) {
 	delete(tokens.Data, "api.token")
 	w.must("drift", w.remote.Update(t.Context(), &tokens))
 	w.exists(w.remote, &tokens, remoteNS, "fresh-token", whole)
+}
+
+// noTokenLivesLonger than an hour if a pod wants what all pods want, of which the API server makes a year.
+func noTokenLivesLonger(t *testing.T, w *world) {
+	defer w.reflect()()
+	p := pod("common")
+	p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds = new(int64(3607))
+	w.create(w.home, p)
+	var tokens corev1.Secret
+	w.exists(w.remote, &tokens, remoteNS, "common-token")
+	parts := strings.Split(string(tokens.Data["api.token"]), ".")
+	if len(parts) != 3 {
+		t.Fatalf("%d parts of a token", len(parts))
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	w.must("decode token", err)
+	var claims struct{ IAT, EXP int64 }
+	w.must("decode token", json.Unmarshal(text, &claims))
+	if life := time.Duration(claims.EXP-claims.IAT) * time.Second; life <= 0 || life > time.Hour {
+		t.Errorf("the provider is given a token of %s", life)
+	}
+}
+
+// aLoudProviderIsHeardALittleAtATime: it says a thousand things at once. Home has some of them, what it has follows,
+// and the others come later.
+func aLoudProviderIsHeardALittleAtATime(t *testing.T, w *world) {
+	const all, atOnce, perSecond = 1300, 1000, 10
+	stop := w.reflect()
+	w.create(w.home, pod("loud"))
+	remote := w.runAt("loud", "10.20.1.50")
+	stop()
+	for i := range all {
+		w.create(w.remote, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprint("loud.", i), Namespace: remoteNS},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: remoteNS, Name: "loud", UID: remote.UID},
+			Type:           corev1.EventTypeWarning, Reason: "Loud", Message: "said", Count: 1,
+		})
+	}
+
+	began := time.Now()
+	defer w.reflect()()
+	heard := func(ctx context.Context) (names []string, err error) {
+		var events corev1.EventList
+		err = w.home.List(ctx, &events, client.InNamespace(homeNS))
+		for _, e := range events.Items {
+			if e.Reason == "Loud" {
+				names = append(names, e.Name)
+			}
+		}
+		return names, err
+	}
+	var some []string
+	atLeast := func(n int) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			if some, err = heard(ctx); err == nil && len(some) < n {
+				err = fmt.Errorf("%d events", len(some))
+			}
+			return err
+		}
+	}
+	w.eventually("many are heard", atLeast(atOnce))
+	if bound := atOnce + perSecond*int(time.Since(began).Seconds()+1) + 1; len(some) > min(bound, all) {
+		t.Errorf("%d events at once, more than %d", len(some), bound)
+	}
+	w.eventually("events that wait are counted", func(context.Context) error {
+		if w.count("error", "Event", remoteNS, node) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	var event corev1.Event
+	w.must("read event", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: some[0]}, &event))
+	event.Count = 7
+	w.must("say it again", w.remote.Update(t.Context(), &event))
+	w.exists(w.home, &event, homeNS, some[0], func() error { return equal(int32(7), event.Count) })
+	if now, err := heard(t.Context()); err != nil || len(now) == all {
+		t.Errorf("what is there already waited for all others (%v)", err)
+	}
+	w.eventually("more are heard later", atLeast(len(some)+perSecond))
 }

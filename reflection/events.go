@@ -12,6 +12,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
@@ -24,6 +25,38 @@ const (
 	// pod of a thousand waits for them. As with all events, those that a thousand others wait before are dropped.
 	newsRate, newsBurst = 10, 20
 )
+
+const (
+	// shownRate is how many events of a provider are made at home in a second, and shownBurst how many at once: one of
+	// each pod when a thousand fail together. With what translate lets through of each (8 kB) and the hour after which
+	// API servers remove events by default, a virtual node takes about 300 MB of home's etcd at most, whose own limit
+	// is 2 GB by default.
+	shownRate, shownBurst = 10, 1000
+)
+
+// bound limits what somebody else has us write. Objects that are there are followed at a rate of their own, however
+// many others are to be made.
+type bound struct {
+	made, changed flowcontrol.PassiveRateLimiter
+}
+
+func newBound() *bound {
+	return &bound{
+		made:    flowcontrol.NewTokenBucketPassiveRateLimiter(shownRate, shownBurst),
+		changed: flowcontrol.NewTokenBucketPassiveRateLimiter(shownRate, shownBurst),
+	}
+}
+
+// allows takes one of those that may be made or changed now, if any is left; nil allows everything.
+func (b *bound) allows(anew bool) bool {
+	switch {
+	case b == nil:
+		return true
+	case anew:
+		return b.made.TryAccept()
+	}
+	return b.changed.TryAccept()
+}
 
 // recorders write events at home.
 type recorders struct {

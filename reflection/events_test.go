@@ -85,3 +85,21 @@ func TestNewsWait(t *testing.T) {
 	}
 	r.shutdown()
 }
+
+// TestWhatIsThereIsFollowed though as many as may be are being made, and a kind without bound has none.
+func TestWhatIsThereIsFollowed(t *testing.T) {
+	b, made := newBound(), 0
+	for made < 2*shownBurst && b.allows(true) {
+		made++
+	}
+	if made < shownBurst || made == 2*shownBurst {
+		t.Errorf("%d are made at once", made)
+	}
+	if !b.allows(false) {
+		t.Error("what is there waits for what is to be made")
+	}
+	var none *bound
+	if !none.allows(true) || !none.allows(false) {
+		t.Error("a kind without a bound has one")
+	}
+}

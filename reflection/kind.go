@@ -85,6 +85,9 @@ type Kind struct {
 	// InPart says whether an object of which a part was removed is to be read whole before it, or what is
 	// made of it, is written to the peer; nil = never.
 	InPart func(client.Object) bool
+	// Bound is at what rate remote objects are made and changed, what comes over it being tried again later; nil =
+	// as it comes.
+	Bound *bound
 	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
 	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
 	Grace func(o Objects) *int64

@@ -148,6 +148,7 @@ func eventKinds(o Options, origins ...origin) []Kind {
 		Marks:      marks(o),
 		Gather:     gatherInvolved(origins),
 		Push:       Push(translate.Event),
+		Bound:      newBound(),
 		Quiet:      true,
 		Keeps:      true,
 	}}

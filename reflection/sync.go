@@ -23,6 +23,9 @@ import (
 // errNotOurs: what was looked at is nothing we keep equal. It is no failure, and is not counted.
 var errNotOurs = errors.New("not ours")
 
+// errTooMany: the Bound of a kind is reached, and what was looked at waits. It is counted as a failure, and not logged.
+var errTooMany = errors.New("too many")
+
 // sync brings one object in line:
 //
 //	home            remote       what happens
@@ -171,6 +174,8 @@ func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects,
 	switch {
 	case !changes:
 		return nil
+	case !w.Bound.allows(o.Remote == nil):
+		return errTooMany
 	case o.Remote == nil:
 		return w.create(ctx, key, o.Home, want)
 	}

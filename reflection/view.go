@@ -221,6 +221,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		if id == v.Provider && c.Namespace != v.TenantNamespace {
 			continue
 		}
+		out.Networked = out.Networked || id == v.Provider
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
 			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
 		}

@@ -10,6 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
+// largestEvent is how many bytes an event has that is shown. Those of Kubernetes have about one thousand; an API
+// server takes more than a million, and keeps each for an hour.
+const largestEvent = 8 << 10
+
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
@@ -17,7 +21,7 @@ const remoteSuffix = " (remote)"
 // the provider to home, so here the View is the provider's: origin is the provider's event, shown
 // the one at home.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
-	if v.Involved == nil || slices.Contains(routine, origin.Reason) || !reflects(origin.Annotations, v.AllowList) {
+	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent || !reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
 	out := &corev1.Event{}

@@ -115,6 +115,9 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		RuntimeClassName:              v.runtimeClass(home),
 		Affinity:                      affinity(home),
 	}
+	if in.HostUsers != nil && !*in.HostUsers { // true is the default
+		out.HostUsers = in.HostUsers
+	}
 	patchPod(&out, v.Patch)
 	supportAPIServer(&out, home, v)
 	return out

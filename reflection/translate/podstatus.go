@@ -6,6 +6,7 @@ package translate
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -235,7 +236,7 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if v.HostIP.IsValid() {
 		s.HostIP, s.HostIPs = v.HostIP.String(), []corev1.HostIP{{IP: v.HostIP.String()}}
 	}
-	s.PodIP, s.PodIPs = podIPs(in, v)
+	s.PodIP, s.PodIPs = podIPs(&home, in, v)
 	addRestarts(out, &home)
 }
 
@@ -298,15 +299,28 @@ func sized(has, asked *corev1.PodSpec) bool {
 	return true
 }
 
-func podIPs(in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
-	if v.HideIPs || in.PodIP == "" {
+// podIPs are where home reaches the pod. Where the provider's ranges are known, an address outside of them is
+// left out: Services lead clients at home to what stands here, and a provider must not choose where that is.
+// While they are not known yet, the pod keeps what it has.
+func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
+	switch {
+	case v.HideIPs || in.PodIP == "":
+		return "", nil
+	case v.Networked && len(v.PeerPods) == 0:
+		return home.PodIP, home.PodIPs
+	}
+	var all []corev1.PodIP
+	for _, ip := range in.PodIPs {
+		addr, err := netip.ParseAddr(ip.IP)
+		if err != nil || len(v.PeerPods) > 0 && !slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) }) {
+			continue
+		}
+		all = append(all, corev1.PodIP{IP: Addr(v.PeerPods, addr).String()})
+	}
+	if len(all) == 0 {
 		return "", nil
 	}
-	all := make([]corev1.PodIP, 0, len(in.PodIPs))
-	for _, ip := range in.PodIPs {
-		all = append(all, corev1.PodIP{IP: addrText(v.PeerPods, ip.IP)})
-	}
-	return addrText(v.PeerPods, in.PodIP), all
+	return all[0].IP, all
 }
 
 // mergeConditions takes the remote conditions and keeps those only home knows (readiness gates

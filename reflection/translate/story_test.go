@@ -24,7 +24,8 @@ import (
 
 // given is what one file of testdata says. The sections "view", "home", "remote" and "report" are given;
 // the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a pod's
-// tokens) and "pulled" (the home pod or claim). "none" stands for no object, "unchanged" for the same.
+// tokens), "asked" (the tokens home is asked for) and "pulled" (the home pod or claim). "none" stands for no object,
+// "unchanged" for the same.
 type given struct {
 	view                 translate.View
 	home, remote, report runtime.Object
@@ -42,6 +43,12 @@ func tell(t *testing.T, file *story.Story) {
 		case "tokens":
 			tokens := orNil(translate.Tokens(as[*corev1.Pod](s.home), as[*corev1.Secret](s.remote), s.view))
 			file.Expect(t, section.Name, string(show(t, tokens, s.remote)))
+		case "asked":
+			text, err := yaml.Marshal(translate.TokenSources(as[*corev1.Pod](s.home), s.view))
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.Expect(t, section.Name, string(text))
 		case "pulled":
 			file.Expect(t, section.Name, string(show(t, s.pull(), s.home)))
 		case "view", "home", "remote", "report":

@@ -18,12 +18,18 @@ type TokenSource struct {
 	Key string
 	// Audience of the token; empty = the API server.
 	Audience string
-	// Seconds the token lives.
+	// Seconds the token lives; never extendedTokenSeconds.
 	Seconds int64
 }
 
-// defaultTokenSeconds is what the API server fills in for a projection without expiration.
-const defaultTokenSeconds = 3600
+const (
+	// defaultTokenSeconds is what the API server fills in for a projection without expiration.
+	defaultTokenSeconds = 3600
+	// extendedTokenSeconds is what the volume of every pod asks for, and of which the API server makes a year, for
+	// clients that never read their token again (kube-apiserver --service-account-extend-token-expiration, on by
+	// default). A provider is given no such token.
+	extendedTokenSeconds = 3607
+)
 
 // TokenSources are the tokens a pod needs from home; none if it does not speak to the home API
 // server.
@@ -36,7 +42,7 @@ func TokenSources(home *corev1.Pod, v View) []TokenSource {
 	eachToken(home.Spec.Volumes, func(volume string, source *corev1.VolumeProjection) {
 		t := source.ServiceAccountToken
 		seconds := int64(defaultTokenSeconds)
-		if t.ExpirationSeconds != nil {
+		if t.ExpirationSeconds != nil && *t.ExpirationSeconds != extendedTokenSeconds {
 			seconds = *t.ExpirationSeconds
 		}
 		out = append(out, TokenSource{Key: tokenKey(volume, t.Path), Audience: t.Audience, Seconds: seconds})

@@ -4,6 +4,7 @@
 package translate_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,19 @@ func TestEventsThatAreReadAreShown(t *testing.T) {
 		if read := translate.ShownEvents().Matches(fields.Set{"reason": reason}); read != shown {
 			t.Errorf("event with reason %q: read %t, shown %t", reason, read, shown)
 		}
+	}
+}
+
+// TestALargeEventIsNotShown: none of Kubernetes is, and home would keep it for an hour.
+func TestALargeEventIsNotShown(t *testing.T) {
+	v := translate.View{Involved: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop-rome"}, Reason: "BackOff", Message: strings.Repeat("x", 7<<10)}
+	if translate.Event(event, nil, v) == nil {
+		t.Error("an event of 7 kB is not shown")
+	}
+	event.Annotations = map[string]string{"more": strings.Repeat("x", 1<<10)}
+	if translate.Event(event, nil, v) != nil {
+		t.Error("an event of more than 8 kB is shown")
 	}
 }
 

@@ -51,8 +51,11 @@ type View struct {
 	OtherNodes map[string]string
 	OtherPods  map[string][]Remap
 	// PeerPods leads from the provider's pod addresses to the addresses by which they are
-	// reached from home; empty = they are the same.
+	// reached from home; empty = they are the same, or not known yet if Networked.
 	PeerPods []Remap
+	// Networked: there is a Configuration of the provider, so its pods are reached by what PeerPods says
+	// and by nothing else.
+	Networked bool
 	// HomePods are the pod CIDRs of the home cluster; empty = every address is a home pod's.
 	HomePods []netip.Prefix
 	// HideIPs leaves pods at the provider without addresses at home, and home endpoints
@@ -146,15 +149,6 @@ func move(addr netip.Addr, n int, to netip.Prefix) netip.Addr {
 	}
 	moved, _ := netip.AddrFromSlice(host)
 	return moved
-}
-
-// addrText is Addr for an address in an object; what is no address stays.
-func addrText(remaps []Remap, text string) string {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return text
-	}
-	return Addr(remaps, addr).String()
 }
 
 // reflects says whether an object with these annotations is reflected.
