@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/liqo-go/liqo/api"
@@ -31,7 +32,7 @@ func travels(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 		return ours, err
 	}
 	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes); err != nil {
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list nodes: %w", err)
 	}
 	return plan.ChoosesVirtualNodes(&pod.Spec, nodes.Items), nil

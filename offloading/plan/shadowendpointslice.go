@@ -56,9 +56,10 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
 	out := ctl.Plan{Objects: []client.Object{slice}}
 	direct, err := directAddresses(in)
-	if err != nil {
-		return ctl.Block("AnnotationInvalid", "read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
-			api.AnnotationDirectConnectionsData, in.Root.Name, err, in.Origin)
+	if err != nil { // whose the addresses are is not known, and former ones may have gone
+		out.Verdict = ctl.Block("AnnotationInvalid", "read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
+			api.AnnotationDirectConnectionsData, in.Root.Name, err, in.Origin).Verdict
+		return out
 	}
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
 		e := *endpoint.DeepCopy()

@@ -99,11 +99,11 @@ func (p *UnplacedPlan) again(after time.Duration) {
 }
 
 // waited is how long the pod has had no place. The provider's clock may differ from ours, so it is
-// not longer than the pod exists.
+// not longer than the pod exists, and what is still to come by it counts as nothing.
 func (in UnplacedInput) waited(pod *corev1.Pod) time.Duration {
 	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.LastTransitionTime.After(since) {
+		if c.Type == corev1.PodScheduled && c.LastTransitionTime.After(since) && !c.LastTransitionTime.After(in.Now) {
 			since = c.LastTransitionTime.Time
 		}
 	}
