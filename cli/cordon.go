@@ -82,19 +82,16 @@ func (e *env) turnTenant(parent *cobra.Command, t turn) {
 // locateTenant finds a Tenant in any namespace, by its name or else by its consumer's cluster ID, which is all
 // that a consumer can tell the administrator here.
 func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	unknown := c.locate(ctx, tenant)
-	if unknown == nil {
-		return nil
+	tenants, err := c.all(ctx, &authv1beta1.TenantList{})
+	if err != nil {
+		return err
 	}
-	var list authv1beta1.TenantList
-	if err := c.List(ctx, &list); err != nil {
-		return fmt.Errorf("list tenants of the %scluster: %w", c.side.named(), err)
+	named := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
+	of := slices.DeleteFunc(tenants, func(t client.Object) bool { return t.(*authv1beta1.Tenant).Spec.ClusterID != tenant.Name })
+	if named || len(of) != 1 {
+		return c.locate(ctx, tenant)
 	}
-	of := slices.DeleteFunc(list.Items, func(t authv1beta1.Tenant) bool { return string(t.Spec.ClusterID) != tenant.Name })
-	if len(of) != 1 {
-		return unknown
-	}
-	tenant.Name, tenant.Namespace = of[0].Name, of[0].Namespace
+	tenant.Name, tenant.Namespace = of[0].GetName(), of[0].GetNamespace()
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -213,14 +214,17 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell fun
 
 // confirmChange asks about volumes at providers the namespace is to leave, and returns what tells of its pods.
 func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(*script), err error) {
-	nothing := func(*script) {}
-	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), &offv1beta1.NamespaceOffloading{}); err != nil {
+	nothing, before := func(*script) {}, &offv1beta1.NamespaceOffloading{}
+	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before); err != nil {
 		return nothing, client.IgnoreNotFound(err)
 	}
 	r, err := c.reach(s.ctx)
 	if apierrors.IsForbidden(err) {
 		s.warn(nowhere, "Which pods and volumes are affected cannot be told: %v", err)
-		return nothing, nil
+		if selector := wanted.Spec.ClusterSelector; len(selector.NodeSelectorTerms) == 0 || equality.Semantic.DeepEqual(selector, before.Spec.ClusterSelector) {
+			return nothing, nil // no provider is left
+		}
+		return nothing, s.confirm("offload")
 	}
 	if err != nil {
 		return nil, err

@@ -226,8 +226,7 @@ func withRests(err error, consumer, provider *cluster) error {
 // go at once: a virtual node drains while its slice is taken back from the provider. Who would lose
 // data is asked before.
 func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
-	err := s.confirmLoss(consumer, "unpeer", func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
-	if err != nil {
+	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
 	slices := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -51,10 +52,67 @@ func (c *cluster) claimsAway(ctx context.Context, chosen func(claim *corev1.Obje
 	for _, object := range volumes {
 		claim := object.(*corev1.PersistentVolume).Spec.ClaimRef
 		if claim != nil && offloaded[claim.Namespace] && chosen(claim, object.GetLabels()[api.LabelRemoteClusterID]) {
-			claims = append(claims, fmt.Sprintf("%s/%s at %s", claim.Namespace, claim.Name, object.GetLabels()[api.LabelRemoteClusterID]))
+			claims = append(claims, claimAt(claim.Namespace, claim.Name, object.GetLabels()[api.LabelRemoteClusterID]))
 		}
 	}
 	return claims, nil
+}
+
+// claimAt is how a claim with its volume at a provider is named.
+func claimAt(namespace, name, provider string) string {
+	return fmt.Sprintf("%s/%s at %s", namespace, name, provider)
+}
+
+// confirmUnpeer asks about the volumes of all namespaces at a provider, those of claims that home does not know included.
+func (s *script) confirmUnpeer(consumer, provider *cluster) error {
+	known, err := consumer.claimsAway(s.ctx, func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
+	lost, err := s.tellLossOf(consumer, known, err, fmt.Sprintf("; '%s move volume' keeps what you need", consumer.env.name))
+	if err != nil {
+		return err
+	}
+	others, err := consumer.claimsBeside(s.ctx, provider, known)
+	if err != nil {
+		return err
+	}
+	more, err := s.tellLossOf(provider, others, nil, "")
+	if err != nil || !lost && !more {
+		return err
+	}
+	return s.confirm("unpeer")
+}
+
+// claimsBeside are those in the remote namespaces at a provider beside the known ones: others made them there, or a
+// policy kept them. Those of a pod go with it anyway. A peering user may not look there.
+func (c *cluster) claimsBeside(ctx context.Context, provider *cluster, known []string) ([]string, error) {
+	if c.tenant == "" || provider.tenant == "" { // nothing is there, or it does not answer
+		return nil, nil
+	}
+	maps, err := c.all(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(c.tenant),
+		client.MatchingLabels{api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id})
+	if err != nil || len(maps) == 0 {
+		return nil, err
+	}
+	local := map[string]string{} // by remote namespace
+	for _, m := range maps {
+		for namespace, at := range m.(*offv1beta1.NamespaceMap).Status.CurrentMapping {
+			if at.Phase == offv1beta1.NamespaceAccepted {
+				local[at.RemoteNamespace] = namespace
+			}
+		}
+	}
+	claims, err := provider.all(ctx, &corev1.PersistentVolumeClaimList{})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	var names []string
+	for _, claim := range claims {
+		namespace, ours := local[claim.GetNamespace()]
+		owner := metav1.GetControllerOf(claim)
+		if ours && (owner == nil || owner.Kind != "Pod") && !slices.Contains(known, claimAt(namespace, claim.GetName(), provider.id)) {
+			names = append(names, provider.nameOf(claim))
+		}
+	}
+	return names, err
 }
 
 // tellLossOf names claims whose data will be lost; err is why they are not known.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -341,6 +342,7 @@ func TestPeersCannot(t *testing.T) {
 	rome := p.as(t, "rome", "liqo.io")
 	peering := p.as(t, identities()[2].user)
 	account := p.as(t, identities()[6].user)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
 	copied := func(name string, change func(labels map[string]string)) *authv1beta1.ResourceSlice {
 		labels := map[string]string{
 			api.LabelReplicated: api.True, api.LabelReplication: "false", api.LabelRemoteClusterID: "rome", api.LabelOriginID: "rome",
@@ -380,6 +382,7 @@ func TestPeersCannot(t *testing.T) {
 		"only write its own lease": func() error {
 			return p.as(t, identities()[3].user).Create(t.Context(), leaseOf("early"), client.DryRunAll)
 		},
+		"leave spec.externalIPs": func() error { return kubelet.Create(t.Context(), serviceAt("203.0.113.7"), client.DryRunAll) },
 	} {
 		p.until(t, "the policies are in force: "+says, func() (bool, any) {
 			err := try()
@@ -471,6 +474,17 @@ func TestPeersCannot(t *testing.T) {
 		t.Fatalf("a consumer that has many copies cannot change one: %v", err)
 	}
 	copies(1, func(refusal string) bool { return refusal == fmt.Sprint(nil) })
+	service, own := serviceAt(), serviceAt("203.0.113.7")
+	own.Namespace = "liqo"
+	p.bind(t, own.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "cook")
+	p.until(t, "the provider's own users are not bound", func() (bool, any) {
+		err := p.as(t, "cook").Create(t.Context(), own.DeepCopy())
+		return err == nil, err
+	})
+	provided := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"externalIPs": ["203.0.113.7"]}}`))
+	if err := errors.Join(kubelet.Create(t.Context(), service), p.Patch(t.Context(), service, provided), merge(t, kubelet, service, `{"metadata": {"labels": {"a": "b"}}}`)); err != nil {
+		t.Fatalf("a Service is refused, or one that the provider gave an address: %v", err)
+	}
 	p.create(t, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "providers-own"}})
 	for _, attempt := range []struct {
 		name, says string
@@ -585,6 +599,10 @@ func TestPeersCannot(t *testing.T) {
 		{"say how another gateway's Connection is", "only write its own lease and Connection", func() error {
 			return gateway.Status().Patch(t.Context(), connectionOf("gw-other"), connected)
 		}},
+		{"take what goes to any address", "leave spec.externalIPs", func() error { return kubelet.Create(t.Context(), serviceAt("192.0.2.7")) }},
+		{"take it with a Service it has", "leave spec.externalIPs", func() error {
+			return merge(t, kubelet, service, `{"spec": {"externalIPs": ["203.0.113.7", "192.0.2.7"]}}`)
+		}},
 		{"make a wish of this cluster as a ServiceAccount", "only make copies", func() error {
 			return account.Create(t.Context(), copied("wish", func(l map[string]string) { delete(l, api.LabelReplicated) }))
 		}},
@@ -603,8 +621,69 @@ func TestPeersCannot(t *testing.T) {
 	}
 }
 
+// TestTokensOfVirtualKubelets are those of pods, and of no pod of Kubernetes or Liqo, unless their namespace is
+// offloaded: a virtual kubelet that a provider has taken over does not become another process of this cluster.
+func TestTokensOfVirtualKubelets(t *testing.T) {
+	p := startProvider(t)
+	const stranger = "system:serviceaccount:elsewhere:vk-mine" // of another virtual kubelet
+	tokens := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}
+	p.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tokens"}, Rules: []rbacv1.PolicyRule{tokens}})
+	p.bind(t, "", "ClusterRole", "tokens", rbacv1.UserKind, stranger)
+	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
+	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
+	kubelet, pods := p.as(t, user), map[string]*corev1.Pod{}
+	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system"} {
+		pods[namespace] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"},
+			Spec: corev1.PodSpec{ServiceAccountName: "till", Containers: []corev1.Container{{Name: "till", Image: "till"}}}}
+		p.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"}}, pods[namespace])
+	}
+	ask := func(who client.Client, namespace string, bound *authenticationv1.BoundObjectReference) error {
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
+		return who.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"}}, request)
+	}
+	to := func(namespace string) *authenticationv1.BoundObjectReference {
+		return &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "till", UID: pods[namespace].UID}
+	}
+	refused := func(err error, says string) bool {
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), says)
+	}
+	p.until(t, "a token that is bound to nothing is refused", func() (bool, any) {
+		err := ask(kubelet, "shop-oslo", nil)
+		return refused(err, "only get tokens that are bound to a pod"), err
+	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-oslo", Name: "till"}}
+	p.create(t, secret)
+	if err := ask(kubelet, "shop-oslo", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "till", UID: secret.UID}); !refused(err, "bound to a pod") {
+		t.Errorf("a token that is bound to a Secret: %v", err)
+	}
+	for _, namespace := range []string{"liqo", "kube-system"} {
+		if err := ask(kubelet, namespace, to(namespace)); !refused(err, "is not offloaded") {
+			t.Errorf("a token of a pod in %s: %v", namespace, err)
+		}
+	}
+	if err := errors.Join(merge(t, p, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, `{"metadata": {"labels": {"liqo.io/scheduling-enabled": "true"}}}`),
+		ask(kubelet, "shop-oslo", to("shop-oslo"))); err != nil {
+		t.Errorf("a token of an offloaded pod: %v", err)
+	}
+	p.until(t, "pods of a namespace of Kubernetes that is offloaded have theirs", func() (bool, any) {
+		err := ask(kubelet, "kube-system", to("kube-system"))
+		return err == nil, err
+	})
+	for who, c := range map[string]client.Client{"an administrator": p, "who is called like a virtual kubelet": p.as(t, stranger)} {
+		if err := ask(c, "liqo", nil); err != nil {
+			t.Errorf("%s is refused: %v", who, err)
+		}
+	}
+}
+
 // connected is what a gateway says of its Connection.
 var connected = client.RawPatch(types.MergePatchType, []byte(`{"status": {"value": "Connected"}}`))
+
+// serviceAt is one of a consumer, with addresses that are not its own.
+func serviceAt(addresses ...string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: "till-"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: addresses}}
+}
 
 // secret carries a label of Liqo's in the tenant namespace of rome.
 func secret(label string, data map[string]string) *corev1.Secret {

@@ -5,6 +5,7 @@ package deploy_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -45,13 +48,11 @@ func (w *warnings) take() []string {
 	return said
 }
 
-// TestStricterStrategiesWarn: whoever forbids pods where they could go before is told that those which
-// run stay, by any client; whoever allows more is not.
-func TestStricterStrategiesWarn(t *testing.T) {
-	server, heard := apitest.Start(t), &warnings{}
-	config := rest.CopyConfig(server.Config)
-	config.WarningHandler = heard
-	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+// offloads is a cluster with what warns of the chart's templates of offloading, and a namespace demo.
+func offloads(t *testing.T) *apitest.Server {
+	t.Helper()
+	server := apitest.Start(t)
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +60,7 @@ func TestStricterStrategiesWarn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "demo"}}
-	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, o}
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}}
 	for _, doc := range strings.Split(rendered["liqo/templates/offloading.yaml"], "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
@@ -75,6 +75,39 @@ func TestStricterStrategiesWarn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return server
+}
+
+// hears enters a cluster and notes what it warns of.
+func hears(t *testing.T, config *rest.Config) (client.Client, *warnings) {
+	t.Helper()
+	heard := &warnings{}
+	config = rest.CopyConfig(config)
+	config.WarningHandler = heard
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, heard
+}
+
+// eventually waits for a policy, which is in force a moment after it was made.
+func eventually(t *testing.T, warned func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return warned(), nil })
+	if err != nil {
+		t.Fatal("nobody was warned")
+	}
+}
+
+// TestStricterStrategiesWarn: whoever forbids pods where they could go before is told that those which
+// run stay, by any client; whoever allows more is not.
+func TestStricterStrategiesWarn(t *testing.T) {
+	c, heard := hears(t, offloads(t).Config)
+	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "demo"}}
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 	change := func(to offloadingv1beta1.PodOffloadingStrategy) []string {
 		heard.take()
 		o.Spec.PodOffloadingStrategy = to
@@ -84,19 +117,60 @@ func TestStricterStrategiesWarn(t *testing.T) {
 		return heard.take()
 	}
 	stays := func(text string) bool { return strings.Contains(text, "stay there until they are deleted") }
-	// The policy is in force a moment after it was made.
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+	eventually(t, func() bool {
 		change(offloadingv1beta1.LocalAndRemoteStrategy)
-		return slices.ContainsFunc(change(offloadingv1beta1.RemoteStrategy), stays), nil
+		return slices.ContainsFunc(change(offloadingv1beta1.RemoteStrategy), stays)
 	})
-	if err != nil {
-		t.Fatal("nobody was warned")
-	}
 	if said := change(offloadingv1beta1.LocalAndRemoteStrategy); len(said) > 0 {
 		t.Errorf("warned without need: %v", said)
 	}
 	o.Labels = map[string]string{"a": "b"}
 	if said := change(offloadingv1beta1.LocalAndRemoteStrategy); len(said) > 0 {
 		t.Errorf("warned without need: %v", said)
+	}
+}
+
+// TestDeletionsWarn: whoever deletes what extends namespaces is told that volumes go with the remote ones, and
+// which verb asks first, also when nothing is deleted yet (--dry-run=server). Processes are not, nor is who
+// deletes a consumer's copy.
+func TestDeletionsWarn(t *testing.T) {
+	server := offloads(t)
+	c, heard := hears(t, server.Config)
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "demo"} }
+	remove := func(c client.Client, heard *warnings, object client.Object) string {
+		t.Helper()
+		heard.take()
+		if err := c.Delete(t.Context(), object, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(heard.take(), "\n")
+	}
+	verbs := map[client.Object]string{
+		&offloadingv1beta1.NamespaceOffloading{ObjectMeta: named("offloading")}: "'liqoctl unoffload namespace' names them and asks",
+		&offloadingv1beta1.VirtualNode{ObjectMeta: named("milan")}:              "'liqoctl delete virtualnode' names them and asks",
+		&authv1beta1.ResourceSlice{ObjectMeta: named("milan")}:                  "'liqoctl unpeer' names them and asks",
+	}
+	copied := &authv1beta1.ResourceSlice{ObjectMeta: named("oslo")}
+	copied.Labels = map[string]string{api.LabelReplicated: api.True}
+	for _, object := range append(slices.Collect(maps.Keys(verbs)), copied) {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for object, verb := range verbs {
+		eventually(t, func() bool { return strings.Contains(remove(c, heard, object), verb) })
+		for _, user := range []string{"system:serviceaccount:liqo:liqo-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector"} {
+			process, heard := hears(t, server.ConfigFor(user, "system:masters"))
+			if said := remove(process, heard, object); said != "" {
+				t.Errorf("%s is warned when it deletes a %T: %s", user, object, said)
+			}
+		}
+		other, heard := hears(t, server.ConfigFor("system:serviceaccount:delivery:deployer", "system:masters"))
+		if said := remove(other, heard, object); strings.Count(said, verb) != 1 || strings.Contains(said, "\n") {
+			t.Errorf("somebody else who deletes a %T hears %q", object, said)
+		}
+	}
+	if said := remove(c, heard, copied); said != "" {
+		t.Errorf("who deletes a copy is warned: %s", said)
 	}
 }
