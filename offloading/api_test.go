@@ -883,7 +883,7 @@ func (k cluster) comesBackAfterADrain(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// runsOnce: a pod that runs to its end is not made anew after it had a node, also when nobody
+// runsOnce: a pod that runs to its end is not made anew after it could have started, also when nobody
 // could see how it ended.
 func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadingv1beta1.Quota, job *offloadingv1beta1.ShadowPod) {
 	t.Helper()
@@ -894,12 +894,20 @@ func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadin
 	job.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever
 	k.until(t, "room for the job", func(ctx context.Context) error { return consumer.Create(ctx, job) })
 	pod := &corev1.Pod{}
-	k.until(t, "pod of the job", func(ctx context.Context) error { return k.Get(ctx, client.ObjectKeyFromObject(job), pod) })
+	k.until(t, "pod of the job, which is let go", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(job), pod)
+		if err == nil && len(pod.Spec.SchedulingGates) > 0 {
+			err = fmt.Errorf("gates %v", pod.Spec.SchedulingGates)
+		}
+		return err
+	})
+	if err := k.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil || job.Status.Phase != corev1.PodPending {
+		t.Errorf("a pod is let go of which its ShadowPod says %q, error %v", job.Status.Phase, err)
+	}
 	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
 	if err := k.SubResource("binding").Create(ctx, pod, bind); err != nil {
 		t.Fatal(err)
 	}
-	k.hasPhase(t, pod, corev1.PodPending)
 	if err := k.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ var (
 // Watches are late each on its own, processes crash, the link is cut, nodes are lost, and whoever
 // may delete a pod does. It is checked at every step that
 //
-//   - a pod that runs to its end is not run twice, once somebody has seen it on a node;
+//   - a pod that runs to its end is not run twice;
 //   - a home pod that has finished stays so, and one that runs for ever finishes only if home
 //     deletes it or the kubelet at the provider gives it up;
 //   - a restart counter never goes back;
@@ -123,7 +123,7 @@ type world struct {
 	cShadow                    *watch[offloadingv1beta1.ShadowPod]
 	link, node, filled, faults bool
 
-	noted    map[types.UID]types.UID            // ShadowPod → the pod its status was written for
+	ran      map[types.UID]types.UID            // ShadowPod → the first pod of it that started
 	starts   map[types.UID]map[metav1.Time]bool // home pod → when pods made for it started
 	evicted  map[types.UID]bool                 // home pod → a kubelet gave its remote pod up
 	finished map[types.UID]corev1.PodPhase      // home pod → how it ended
@@ -134,7 +134,7 @@ func newWorld(r *rand.Rand) *world {
 	w := &world{
 		random: r, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), link: true, node: true, filled: true, faults: true,
 		policy: []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}[r.IntN(3)],
-		noted:  map[types.UID]types.UID{}, starts: map[types.UID]map[metav1.Time]bool{}, evicted: map[types.UID]bool{},
+		ran:    map[types.UID]types.UID{}, starts: map[types.UID]map[metav1.Time]bool{}, evicted: map[types.UID]bool{},
 		finished: map[types.UID]corev1.PodPhase{}, restarts: map[types.UID]int32{},
 	}
 	w.eHome, w.eRemote, w.eShadow = w.home.watch(), w.remote.watch(), w.shadow.watch()
@@ -375,12 +375,20 @@ func (w *world) controller() {
 	// The API server does not check the UID of a status that is applied; that the name belongs to
 	// another ShadowPod by then, milliseconds after it was read, is left out of the model.
 	if now := w.shadow.now; p.Status != nil && now != nil && now.UID == in.Root.UID {
-		if live := w.remote.now; in.Pod != nil && w.noted[now.UID] == "" && (live == nil || live.UID == in.Pod.UID) {
-			w.noted[now.UID] = in.Pod.UID
-		}
 		out := now.DeepCopy()
 		out.Status = p.Status.(*offloadingv1beta1.ShadowPod).Status
 		w.shadow.set(out)
+	}
+	if w.faults && w.random.IntN(10) == 0 {
+		return
+	}
+	for _, part := range p.Parts {
+		if w.remote.now == nil || w.remote.now != w.cRemote.seen {
+			continue // the API server knows another version
+		}
+		out := w.remote.now.DeepCopy()
+		out.Spec.SchedulingGates = part.Object.(*corev1.Pod).Spec.SchedulingGates
+		w.remote.set(out)
 	}
 }
 
@@ -423,6 +431,8 @@ func (w *world) kubelet() {
 		s.Phase = []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[w.random.IntN(2)]
 	case ended:
 		return
+	case len(pod.Spec.SchedulingGates) > 0:
+		return
 	case pod.Spec.NodeName == "" && w.faults && w.random.IntN(2) == 0:
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	case pod.Spec.NodeName == "":
@@ -445,9 +455,10 @@ func (w *world) kubelet() {
 // start runs the containers for the first time.
 func (w *world) start(pod *corev1.Pod) {
 	owner, home := metav1.GetControllerOf(pod).UID, types.UID(pod.Annotations[translate.HomeUIDAnnotation])
-	if noted := w.noted[owner]; w.policy != corev1.RestartPolicyAlways && noted != "" && noted != pod.UID {
-		w.fail("pod %s runs, after pod %s of the same ShadowPod", pod.UID, noted)
+	if ran := w.ran[owner]; w.policy != corev1.RestartPolicyAlways && ran != "" && ran != pod.UID {
+		w.fail("pod %s runs, after pod %s of the same ShadowPod", pod.UID, ran)
 	}
+	w.ran[owner] = pod.UID
 	s := &pod.Status
 	s.Phase, s.StartTime = corev1.PodRunning, new(metav1.NewTime(w.clock))
 	s.Conditions = []corev1.PodCondition{

@@ -307,7 +307,7 @@ func asked(desired client.Object, part string) (digest, error) {
 		GenerateName: desired.GetGenerateName(), UID: desired.GetUID(), Finalizers: desired.GetFinalizers(),
 		Labels: desired.GetLabels(), Annotations: desired.GetAnnotations(), OwnerReferences: desired.GetOwnerReferences(),
 	}
-	return sum(desired, part, meta)
+	return sum(unplaced(desired), part, meta)
 }
 
 // observed digests the part of a live object that an apply of that part decides. Objects of the same kind
@@ -326,12 +326,19 @@ func (a *Applier) observed(live client.Object, part string) (digest, error) {
 	meta := metav1.ObjectMeta{
 		UID: live.GetUID(), Labels: live.GetLabels(), Annotations: live.GetAnnotations(), OwnerReferences: live.GetOwnerReferences(),
 	}
-	if pod, ok := live.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-		placed := *pod
-		placed.Spec.NodeName = "" // where it was scheduled to is nobody's wish here
-		live = &placed
+	return sum(unplaced(live), part, meta)
+}
+
+// unplaced is an object without what is nobody's wish for long: where a pod was scheduled to, and what kept it
+// from that.
+func unplaced(obj client.Object) client.Object {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 {
+		return obj
 	}
-	return sum(live, part, meta)
+	out := *pod
+	out.Spec.NodeName, out.Spec.SchedulingGates = "", nil
+	return &out
 }
 
 func toUnstructured(obj client.Object) (map[string]any, error) {

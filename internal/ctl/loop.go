@@ -136,9 +136,6 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	for _, obj := range plan.Objects {
 		errs = append(errs, l.apply(ctx, root, obj))
 	}
-	for _, part := range plan.Parts {
-		errs = append(errs, l.part(ctx, part.Subresource, part.Object))
-	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))
 	}
@@ -154,10 +151,16 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		plan.Status.SetName(root.GetName())
 		plan.Status.SetNamespace(root.GetNamespace())
 		changed, err := l.objects.Status(ctx, root, plan.Status)
+		if err != nil {
+			plan.Parts = nil
+		}
 		errs = append(errs, ignoreGone(root, err))
 		if changed {
 			log.FromContext(ctx).V(1).Info("status applied")
 		}
+	}
+	for _, part := range plan.Parts {
+		errs = append(errs, l.part(ctx, part.Subresource, part.Object))
 	}
 	err := errors.Join(errs...)
 	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
@@ -185,9 +188,14 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	return err
 }
 
-// part writes a subresource. If the cache was late its event brings another pass.
+// part writes a subresource, or the object itself. If the cache was late its event brings another pass.
 func (l *loop[R, In]) part(ctx context.Context, name string, obj client.Object) error {
-	err := l.client.SubResource(name).Update(ctx, obj, client.FieldOwner("liqo/"+l.Name))
+	var err error
+	if owner := client.FieldOwner("liqo/" + l.Name); name == "" {
+		err = l.client.Update(ctx, obj, owner)
+	} else {
+		err = l.client.SubResource(name).Update(ctx, obj, owner)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

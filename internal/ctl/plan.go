@@ -46,7 +46,7 @@ type Plan struct {
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
 	Fill client.Object
-	// Parts are written to subresources as often as the plan names them, each on its own.
+	// Parts are written as often as the plan names them, each on its own, once the status is.
 	Parts []Part
 	// Delete lists objects that must go though the root does not own them. Those that carry a
 	// UID are deleted only while they still have it.
@@ -66,6 +66,7 @@ func (p Plan) told() Verdict {
 // Part is an object that exists, as a subresource of it is to make it. It is written only if nobody has
 // changed the object since it was seen: of several parts of one, one.
 type Part struct {
+	// Subresource to write; empty = the object itself, for what cannot be desired, like a gate that is lifted.
 	Subresource string
 	Object      client.Object
 }

@@ -47,7 +47,8 @@ type ShadowPodInput struct {
 // ShadowPod plans the pod of a ShadowPod: as long as the ShadowPod stands the pod is created
 // again whenever it vanishes, unless it had finished. That keeps an offloaded pod alive while
 // its consumer is away. A pod that runs to its end (restartPolicy Never or OnFailure) is not run
-// a second time once it had a node: what it has done is not known.
+// a second time once it could have started: what it has done is not known. So it is made with a gate,
+// noted, and only then let go.
 //
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
@@ -55,8 +56,9 @@ type ShadowPodInput struct {
 //	absent    Pending, Running   yes               Failed as status
 //	absent    other              –                 pod, unless it asks too much or the quota refuses it
 //	another's any                –                 waits until the former ShadowPod's pod is gone
-//	present   any                yes               its metadata, and its phase once it has a node
-//	present   any                no                its metadata, and its phase once it is settled
+//	gated     none               yes               Pending as status, then no gate
+//	gated     Pending            yes               no gate
+//	present   any                –                 its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
 func ShadowPod(in ShadowPodInput) ctl.Plan {
 	before := in.Root.Status.Phase
@@ -80,14 +82,19 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	if in.Pod == nil {
 		return p
 	}
+	if gated(in.Pod) {
+		if !noted(in.Root) {
+			p.Status = phaseStatus(corev1.PodPending)
+		}
+		p.Parts = []ctl.Part{{Object: letGo(in.Pod)}}
+		return p
+	}
 	in.amend(&p)
 	phase, settled := in.Pod.Status.Phase, in.Pod.CreationTimestamp.Add(settleTime)
 	switch {
-	case RunsToEnd(in.Root) && !Finished(phase) && in.Pod.Spec.NodeName == "":
-		return p // it cannot have run
 	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
 		return p
-	case !RunsToEnd(in.Root) && !Finished(phase) && in.Now.Before(settled):
+	case !Finished(phase) && in.Now.Before(settled) && (noted(in.Root) || !RunsToEnd(in.Root)):
 		if rest := settled.Sub(in.Now); p.After == 0 || rest < p.After {
 			p.After = rest
 		}
@@ -97,6 +104,25 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	}
 	p.Status = phaseStatus(phase)
 	return p
+}
+
+// notedGate keeps a pod from being scheduled until its ShadowPod says that it is there.
+const notedGate = "offloading.liqo.io/noted"
+
+// noted reports whether the ShadowPod says that its pod is, or was, there.
+func noted(root *offloadingv1beta1.ShadowPod) bool {
+	return root.Status.Phase != "" && root.Status.Phase != corev1.PodUnknown
+}
+
+func gated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == notedGate })
+}
+
+// letGo is the pod without our gate.
+func letGo(pod *corev1.Pod) *corev1.Pod {
+	out := pod.DeepCopy()
+	out.Spec.SchedulingGates = slices.DeleteFunc(out.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == notedGate })
+	return out
 }
 
 // Mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
@@ -232,6 +258,9 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	}
 	pod.Spec.EphemeralContainers = nil // a pod is made without
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
+	if RunsToEnd(root) && !noted(root) && (in.Pod == nil || gated(in.Pod)) {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: notedGate})
+	}
 	if in.Pod != nil {
 		pod.Spec.HostAliases = in.Pod.Spec.HostAliases // they cannot change any more
 		if changed(root) {
