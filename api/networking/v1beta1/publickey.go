@@ -11,8 +11,11 @@ import (
 type PublicKeySpec struct {
 	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes, which are 44 characters of
 	// base64. Until it is there the gateway waits.
+	//
+	// As of format byte CEL would take it for base64 of the URL alphabet (kube-openapi, strfmt.Base64).
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="size(self) == 32",message="must be a public key of WireGuard, which has 32 bytes: take what 'liqoctl generate publickey' prints in the other cluster"
+	// +kubebuilder:validation:Format=""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9+/]{43}=$')",message="must be a public key of WireGuard, 32 bytes in base64: take what 'liqoctl generate publickey' prints in the other cluster"
 	PublicKey []byte `json:"publicKey,omitempty"`
 }
 
