@@ -216,7 +216,7 @@ func (m *volumeMove) check() error {
 	if in.Mapped, err = m.mapped(); err != nil {
 		return err
 	}
-	if in.Users, err = m.users(); err != nil {
+	if in.Users, err = m.users(nil); err != nil {
 		return err
 	}
 	if obstacle := plan.Obstacle(in); obstacle != "" {
@@ -239,12 +239,13 @@ func (m *volumeMove) mapped() (bool, error) {
 	return false, nil
 }
 
-func (m *volumeMove) users() ([]string, error) {
+// users are the pods that use the claim, or have since some time; nil = now.
+func (m *volumeMove) users(since *metav1.Time) ([]string, error) {
 	pods := &corev1.PodList{}
 	if err := m.List(m.ctx, pods, client.InNamespace(m.Move.Namespace)); err != nil {
 		return nil, fmt.Errorf("list pods in %s: %w", m.Move.Namespace, err)
 	}
-	return m.Users(pods.Items), nil
+	return m.Users(pods.Items, since), nil
 }
 
 // claim reads a claim; nil if there is none.
@@ -294,7 +295,7 @@ func (m *volumeMove) snapshot() error {
 	if err := m.copyWith("pull", ""); err != nil {
 		return err
 	}
-	users, err := m.users()
+	users, err := m.users(&m.copied.CreationTimestamp)
 	if err != nil {
 		return err
 	}

@@ -177,12 +177,14 @@ func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
 	}
 }
 
-// Users are the pods that use a claim, or will: not those that have ended, nor the move's own.
-func (m Move) Users(pods []corev1.Pod) []string {
+// Users are the pods that use a claim, or will, or have since some time, which is nil for those that do now: the
+// copy lacks what one wrote that came and ended while it was made. The move's own are not among them.
+func (m Move) Users(pods []corev1.Pod, since *metav1.Time) []string {
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Name == m.id() {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if ended && (since == nil || pod.CreationTimestamp.Before(since)) || pod.Name == m.id() {
 			continue
 		}
 		for _, v := range pod.Spec.Volumes {

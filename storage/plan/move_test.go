@@ -88,7 +88,16 @@ func TestUsersOfAClaim(t *testing.T) {
 		pod("runs", "data", corev1.PodRunning), pod("waits", "data", corev1.PodPending), pod("has ended", "data", corev1.PodSucceeded),
 		pod("has failed", "data", corev1.PodFailed), pod("uses another", "other", corev1.PodRunning), pod(move.Server("", "").Name, "data", corev1.PodRunning),
 	}
-	if diff := cmp.Diff([]string{"runs", "waits"}, move.Users(pods)); diff != "" {
+	if diff := cmp.Diff([]string{"runs", "waits"}, move.Users(pods, nil)); diff != "" {
+		t.Error(diff)
+	}
+	began := metav1.Unix(1000, 0)
+	for i := range pods {
+		pods[i].CreationTimestamp = metav1.Unix(999, 0)
+	}
+	came := pod("came and ended", "data", corev1.PodSucceeded)
+	came.CreationTimestamp = began
+	if diff := cmp.Diff([]string{"runs", "waits", "came and ended"}, move.Users(append(pods, came), &began)); diff != "" {
 		t.Error(diff)
 	}
 }
