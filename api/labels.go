@@ -56,6 +56,8 @@ const (
 	ManagedByShadowPod = "shadowpod"
 	// ManagedByShadowEndpointSlice is the value of LabelManagedBy on EndpointSlices.
 	ManagedByShadowEndpointSlice = "shadowendpointslice"
+	// GateNoted keeps a pod of a ShadowPod from being scheduled until its ShadowPod says that it is there.
+	GateNoted = "offloading.liqo.io/noted"
 	// LabelVirtualNode names the virtual node a virtual kubelet serves.
 	LabelVirtualNode = "liqo.io/virtual-node"
 	// LabelOffloadingComponent is VirtualKubeletComponent on virtual kubelets.

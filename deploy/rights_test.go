@@ -477,7 +477,7 @@ func TestPeersCannot(t *testing.T) {
 	service, own := serviceAt(), serviceAt("203.0.113.7")
 	own.Namespace = "liqo"
 	p.bind(t, own.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "cook")
-	p.until(t, "the provider's own users are not bound", func() (bool, any) {
+	p.until(t, "Services elsewhere are not bound", func() (bool, any) {
 		err := p.as(t, "cook").Create(t.Context(), own.DeepCopy())
 		return err == nil, err
 	})
@@ -632,7 +632,7 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
 	kubelet, pods := p.as(t, user), map[string]*corev1.Pod{}
-	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system"} {
+	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system", "liqo-tenant-rome"} {
 		pods[namespace] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"},
 			Spec: corev1.PodSpec{ServiceAccountName: "till", Containers: []corev1.Container{{Name: "till", Image: "till"}}}}
 		p.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"}}, pods[namespace])
@@ -660,6 +660,9 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 		if err := ask(kubelet, namespace, to(namespace)); !refused(err, "is not offloaded") {
 			t.Errorf("a token of a pod in %s: %v", namespace, err)
 		}
+	}
+	if err := ask(kubelet, "liqo-tenant-rome", to("liqo-tenant-rome")); !refused(err, "in tenant namespaces") {
+		t.Errorf("a token of another virtual kubelet: %v", err)
 	}
 	if err := errors.Join(merge(t, p, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, `{"metadata": {"labels": {"liqo.io/scheduling-enabled": "true"}}}`),
 		ask(kubelet, "shop-oslo", to("shop-oslo"))); err != nil {

@@ -25,7 +25,7 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/finalizers,verbs=update
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=update
 
 // shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the

@@ -1321,7 +1321,7 @@ func noTokenLivesLonger(t *testing.T, w *world) {
 // aLoudProviderIsHeardALittleAtATime: it says a thousand things at once. Home has some of them, what it has follows,
 // and the others come later.
 func aLoudProviderIsHeardALittleAtATime(t *testing.T, w *world) {
-	const all, atOnce, perSecond = 1300, 1000, 10
+	const all, atOnce, perSecond = 2000, 1000, 10
 	stop := w.reflect()
 	w.create(w.home, pod("loud"))
 	remote := w.runAt("loud", "10.20.1.50")

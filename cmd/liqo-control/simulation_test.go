@@ -382,12 +382,13 @@ func (w *world) controller() {
 	if w.faults && w.random.IntN(10) == 0 {
 		return
 	}
-	for _, part := range p.Parts {
-		if w.remote.now == nil || w.remote.now != w.cRemote.seen {
-			continue // the API server knows another version
+	for _, part := range p.Parts { // the gate is lifted
+		if w.remote.now == nil || w.remote.now.UID != part.Object.GetUID() {
+			continue
 		}
 		out := w.remote.now.DeepCopy()
-		out.Spec.SchedulingGates = part.Object.(*corev1.Pod).Spec.SchedulingGates
+		out.Spec.SchedulingGates = nil
+		out.Status.Conditions = nil
 		w.remote.set(out)
 	}
 }
@@ -410,6 +411,9 @@ func (w *world) made(pod *corev1.Pod, owner *offloadingv1beta1.ShadowPod) *corev
 	out.UID = w.uid()
 	out.OwnerReferences = []metav1.OwnerReference{{Kind: "ShadowPod", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
 	out.Status.Phase = corev1.PodPending
+	if len(out.Spec.SchedulingGates) > 0 {
+		out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
+	}
 	out.Labels[api.LabelManaged] = api.True
 	return out
 }

@@ -164,6 +164,7 @@ func (a *Applier) apply(ctx context.Context, live, desired client.Object, part s
 		if err := first(ctx, live); err != nil {
 			return false, fmt.Errorf("prepare %s: %w", at, err)
 		}
+		request.SetUID(live.GetUID()) // what was made by Create is not made by an apply
 	}
 	err = a.send(ctx, request, part)
 	if live != nil && leavesNull(err) {

@@ -160,7 +160,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		}
 	}
 	for _, part := range plan.Parts {
-		errs = append(errs, l.part(ctx, part.Subresource, part.Object))
+		errs = append(errs, l.part(ctx, part))
 	}
 	err := errors.Join(errs...)
 	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
@@ -188,11 +188,13 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	return err
 }
 
-// part writes a subresource, or the object itself. If the cache was late its event brings another pass.
-func (l *loop[R, In]) part(ctx context.Context, name string, obj client.Object) error {
+// part changes a part of an object. If the cache was late its event brings another pass.
+func (l *loop[R, In]) part(ctx context.Context, part Part) error {
+	obj, name, owner := part.Object.DeepCopyObject().(client.Object), part.Subresource, client.FieldOwner("liqo/"+l.Name)
 	var err error
-	if owner := client.FieldOwner("liqo/" + l.Name); name == "" {
-		err = l.client.Update(ctx, obj, owner)
+	if part.Patch != nil {
+		name = "itself"
+		err = l.client.Patch(ctx, obj, part.Patch, owner)
 	} else {
 		err = l.client.SubResource(name).Update(ctx, obj, owner)
 	}

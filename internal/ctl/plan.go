@@ -63,12 +63,15 @@ func (p Plan) told() Verdict {
 	return p.Verdict
 }
 
-// Part is an object that exists, as a subresource of it is to make it. It is written only if nobody has
-// changed the object since it was seen: of several parts of one, one.
+// Part is a change of an object that exists: as a subresource of it is to make it, or a patch of what cannot be
+// desired, like a gate that is lifted.
 type Part struct {
-	// Subresource to write; empty = the object itself, for what cannot be desired, like a gate that is lifted.
+	// Subresource to update. It is written only if nobody has changed the object since it was seen: of several
+	// parts of one, one. Empty = Patch is sent.
 	Subresource string
-	Object      client.Object
+	// Patch of the object itself, with its UID; nil = a subresource is updated.
+	Patch  client.Patch
+	Object client.Object
 }
 
 // Wait is a plan that cannot be completed yet. What exists is kept.

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -89,6 +90,33 @@ func TestFailureIsToldOnce(t *testing.T) {
 	more(6)
 	if now := version(); now != before {
 		t.Errorf("the root was written again: version %s became %s", before, now)
+	}
+}
+
+// TestPartsComeAfterTheStatus: what a part lets go is noted in the status before, or not let go.
+func TestPartsComeAfterTheStatus(t *testing.T) {
+	server := apitest.Start(t)
+	for fails, resource := range map[bool]string{true: "networks", false: ""} {
+		t.Run(fmt.Sprint("status fails: ", fails), func(t *testing.T) {
+			seen := &counts{of: map[string]int{}}
+			c := run(t, server, manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
+				return requests{rt, seen, resource}
+			}, ctl.Controller[*ipamv1alpha1.Network, bool]{
+				Name: "parts" + strconv.FormatBool(fails), Quiet: true,
+				Gather: func(context.Context, ctl.Reader, *ipamv1alpha1.Network) (bool, error) { return true, nil },
+				Plan: func(bool) ctl.Plan {
+					noted := &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: "10.70.0.0/16"}}
+					free := ctl.Part{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "free"}}}
+					free.Patch = client.RawPatch(types.MergePatchType, []byte(`{"data":{"free":"yes"}}`))
+					return ctl.Plan{Status: noted, Parts: []ctl.Part{free}}
+				},
+			})
+			wish(t, c, map[string]string{"fails": strconv.FormatBool(fails)})
+			eventually(t, "true", func() string { return strconv.FormatBool(seen.get("PATCH networks") > 2 || seen.get("PATCH configmaps") > 0) })
+			if n := seen.get("PATCH configmaps"); n > 0 == fails {
+				t.Errorf("the part was written %d times", n)
+			}
+		})
 	}
 }
 

@@ -333,7 +333,7 @@ func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
 	a.Node.IP("route add 192.168.78.0/24 via 192.168.77.254 dev eth1")
 
 	ctx, stop := context.WithCancel(t.Context())
-	news, ended := make(chan bool, 100), make(chan error, 1)
+	news, ended := make(chan bool, 1), make(chan error, 1)
 	var namespace int
 	var err error
 	a.Node.Do(func() { namespace, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0) })
@@ -344,7 +344,12 @@ func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Setns(namespace, unix.CLONE_NEWNET)
 		if err == nil {
-			err = a.node.plane.Watch(ctx, func() {}, func() { news <- true })
+			err = a.node.plane.Watch(ctx, func() {}, func() {
+				select {
+				case news <- true:
+				default:
+				}
+			})
 		}
 		ended <- err
 	}()

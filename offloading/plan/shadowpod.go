@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -86,7 +88,7 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		if !noted(in.Root) {
 			p.Status = phaseStatus(corev1.PodPending)
 		}
-		p.Parts = []ctl.Part{{Object: letGo(in.Pod)}}
+		p.Parts = []ctl.Part{letGo(in.Pod)}
 		return p
 	}
 	in.amend(&p)
@@ -106,23 +108,19 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	return p
 }
 
-// notedGate keeps a pod from being scheduled until its ShadowPod says that it is there.
-const notedGate = "offloading.liqo.io/noted"
-
 // noted reports whether the ShadowPod says that its pod is, or was, there.
 func noted(root *offloadingv1beta1.ShadowPod) bool {
 	return root.Status.Phase != "" && root.Status.Phase != corev1.PodUnknown
 }
 
 func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == notedGate })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == api.GateNoted })
 }
 
-// letGo is the pod without our gate.
-func letGo(pod *corev1.Pod) *corev1.Pod {
-	out := pod.DeepCopy()
-	out.Spec.SchedulingGates = slices.DeleteFunc(out.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == notedGate })
-	return out
+// letGo takes our gate from the pod; those of others stay.
+func letGo(pod *corev1.Pod) ctl.Part {
+	return ctl.Part{Object: pod, Patch: client.RawPatch(types.StrategicMergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"schedulingGates":[{"$patch":"delete","name":%q}]}}`, pod.UID, api.GateNoted))}
 }
 
 // Mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
@@ -259,7 +257,7 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	pod.Spec.EphemeralContainers = nil // a pod is made without
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
 	if RunsToEnd(root) && !noted(root) && (in.Pod == nil || gated(in.Pod)) {
-		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: notedGate})
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: api.GateNoted})
 	}
 	if in.Pod != nil {
 		pod.Spec.HostAliases = in.Pod.Spec.HostAliases // they cannot change any more

@@ -203,7 +203,15 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
 	}
 	for _, part := range p.Parts {
-		out["parts"] = append(list(out["parts"]), map[string]any{part.Subresource: content(t, part.Object)["spec"]})
+		said := map[string]any{part.Subresource: content(t, part.Object)["spec"]}
+		if part.Patch != nil {
+			data, err := part.Patch.Data(part.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = map[string]any{"patch": string(data)}
+		}
+		out["parts"] = append(list(out["parts"]), said)
 	}
 	for _, obj := range p.Delete {
 		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))

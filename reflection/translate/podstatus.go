@@ -183,9 +183,10 @@ func told(home, remote *corev1.Pod) bool {
 	return placeless(remote) || placeless(home) && condition(remote.Status.Conditions, corev1.PodScheduled) != nil
 }
 
+// placeless reports whether a pod is said to have no place. That it is about to be noted at the provider says nothing.
 func placeless(pod *corev1.Pod) bool {
-	scheduled := condition(pod.Status.Conditions, corev1.PodScheduled)
-	return scheduled != nil && scheduled.Status == corev1.ConditionFalse
+	scheduled, gates := condition(pod.Status.Conditions, corev1.PodScheduled), pod.Spec.SchedulingGates
+	return scheduled != nil && scheduled.Status == corev1.ConditionFalse && !(len(gates) == 1 && gates[0].Name == api.GateNoted)
 }
 
 // notOffloaded is the status of a pod whose namespace does not exist at the provider.
@@ -301,13 +302,15 @@ func sized(has, asked *corev1.PodSpec) bool {
 
 // podIPs are where home reaches the pod. Where the provider's ranges are known, an address outside of them is
 // left out: Services lead clients at home to what stands here, and a provider must not choose where that is.
-// While they are not known yet, the pod keeps what it has.
+// While they are not known yet, a pod keeps what it has.
 func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	switch {
 	case v.HideIPs || in.PodIP == "":
 		return "", nil
-	case v.Networked && len(v.PeerPods) == 0:
+	case v.Networked && len(v.PeerPods) == 0 && home.StartTime.Equal(in.StartTime):
 		return home.PodIP, home.PodIPs
+	case v.Networked && len(v.PeerPods) == 0:
+		return "", nil // it was made anew
 	}
 	var all []corev1.PodIP
 	for _, ip := range in.PodIPs {

@@ -107,6 +107,7 @@ func TrimReport(p *corev1.Pod) {
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      spec.NodeName,
+			SchedulingGates:               spec.SchedulingGates,
 			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
 			Containers:                    resourcesOf(spec.Containers),
 			InitContainers:                resourcesOf(spec.InitContainers),

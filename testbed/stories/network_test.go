@@ -512,7 +512,7 @@ func tunnelPorts(t *testing.T) string {
 	t.Helper()
 	ports := ""
 	for _, c := range []cluster{rome, milan} {
-		out, err := c.inGateway(activeGateway(t, c), "ss -Huln | sort")
+		out, err := c.inGateway(activeGateway(t, c), "ss -Huln | awk '{print $4}' | sort")
 		if err != nil || out == "" {
 			t.Fatalf("the ports of the gateway of %s: %v\n%s", c.name, err, out)
 		}

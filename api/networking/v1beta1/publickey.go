@@ -10,7 +10,7 @@ import (
 // PublicKeySpec holds the key; written by liqoctl or a user.
 type PublicKeySpec struct {
 	// PublicKey is the WireGuard key of the tunnel peer: 32 raw bytes, which are 44 characters of
-	// base64. Until it is there the gateway waits.
+	// base64. Without one a gateway is blocked, and says so.
 	//
 	// As of format byte CEL would take it for base64 of the URL alphabet (kube-openapi, strfmt.Base64).
 	// +optional
