@@ -239,19 +239,19 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	if err := s.confirmRetreat(c, "offload", left); err != nil {
 		return nil, err
 	}
-	return func(s *script) { s.tellAstray(c, wanted, r.byName, left[wanted.Namespace]) }, nil
+	pods := &corev1.PodList{} // as they are before: those that end are gone in a moment
+	if err := c.List(s.ctx, pods, client.InNamespace(wanted.Namespace)); err != nil {
+		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
+		return nothing, nil
+	}
+	return func(s *script) { s.tellAstray(c, wanted, pods.Items, r.byName, left[wanted.Namespace]) }, nil
 }
 
-// tellAstray names the pods that run where the namespace does not let new ones go any more, and those that
+// tellAstray names those of pods that run where the namespace does not let new ones go any more, and those that
 // end, for the namespace has left their provider. virtual are the virtual nodes by name.
-func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, virtual map[string]corev1.Node, left []string) {
-	var pods corev1.PodList
-	if err := c.List(s.ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
-		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
-		return
-	}
+func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, pods []corev1.Pod, virtual map[string]corev1.Node, left []string) {
 	var end []string
-	stay := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+	stay := slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		ends := slices.Contains(left, virtual[p.Spec.NodeName].Labels[api.LabelRemoteClusterID])
 		if ends && !plan.Finished(p.Status.Phase) {
 			end = append(end, p.Name)
