@@ -112,7 +112,9 @@ func TestPartsComeAfterTheStatus(t *testing.T) {
 				},
 			})
 			wish(t, c, map[string]string{"fails": strconv.FormatBool(fails)})
-			eventually(t, "true", func() string { return strconv.FormatBool(seen.get("PATCH networks") > 2 || seen.get("PATCH configmaps") > 0) })
+			eventually(t, "true", func() string {
+				return strconv.FormatBool(seen.get("PATCH networks") > 2 || seen.get("PATCH configmaps") > 0)
+			})
 			if n := seen.get("PATCH configmaps"); n > 0 == fails {
 				t.Errorf("the part was written %d times", n)
 			}
