@@ -221,6 +221,19 @@ func (c cluster) ask(args ...string) (string, error) {
 	return strings.TrimSpace(stdout), nil
 }
 
+// replace deletes an object that somebody makes anew at once, and waits until another has its name. kubectl
+// is not told to wait: it compares the UID once before it watches, and waits for the end of the new object
+// where that comes in between.
+func (c cluster) replace(t *testing.T, namespace, object string) {
+	t.Helper()
+	uid := c.kubectl(t, "-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid}")
+	c.kubectl(t, "-n", namespace, "delete", object, "--wait=false")
+	eventually(t, object+" is made anew", func() (string, bool) {
+		got, err := c.ask("-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid}")
+		return got, err == nil && got != uid
+	})
+}
+
 // both does the same on both clusters at once.
 func both(do func(c cluster)) {
 	var wg sync.WaitGroup

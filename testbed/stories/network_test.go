@@ -291,7 +291,7 @@ func changesReach(t *testing.T, c cluster) {
 	t.Helper()
 	peer := other(c)
 	old := peer.kubectl(t, "-n", "liqo-tenant-"+c.name, "get", "publickeies", "-o", "jsonpath={.items[0].spec.publicKey}")
-	c.kubectl(t, "-n", "liqo-tenant-"+peer.name, "delete", "secret", "gw-"+peer.name)
+	c.replace(t, "liqo-tenant-"+peer.name, "secret/gw-"+peer.name)
 	follows(t, peer, "publickeies", ".spec.publicKey", func(got string) bool { return got != old })
 	c.rolled(t)
 	reach(t)

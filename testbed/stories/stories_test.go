@@ -526,14 +526,14 @@ func objectsAreReflected(t *testing.T) {
 		got, err := milan.ask("-n", "shop-rome", "get", "configmap", "page", "-o", "jsonpath={.data.greeting}")
 		return got, err == nil && got == "ciao"
 	})
-	milan.kubectl(t, "-n", "shop-rome", "delete", "configmap", "page")
+	milan.replace(t, "shop-rome", "configmap/page")
 	eventually(t, "deleted ConfigMap comes back", func() (string, bool) {
 		got, err := milan.ask("-n", "shop-rome", "get", "configmap", "page", "-o", "jsonpath={.data.greeting}")
 		return got, err == nil && got == "ciao"
 	})
 	const states = "{.metadata.uid}={.status.phase}"
 	before := offloaded(t, states)
-	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "namespacemap", "milan", "--timeout=30s")
+	rome.replace(t, "liqo-tenant-milan", "namespacemap/milan")
 	eventually(t, "deleted NamespaceMap comes back", func() (string, bool) {
 		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "namespacemap", "milan", "-o", "jsonpath={.status.currentMapping.shop.phase}")
 		return got, err == nil && got == "Accepted"

@@ -83,7 +83,9 @@ func volumesStayWhereTheyAre(t *testing.T) {
 		typed(t, "this is "+pod, "-n", "data", "exec", "-i", pod, "--", "/echo", "write", "/disk/name")
 	}
 
-	rome.kubectl(t, "-n", "data", "delete", "pod", "db-0", "db-1")
+	for _, pod := range []string{"db-0", "db-1"} {
+		rome.replace(t, "data", "pod/"+pod)
+	}
 	ready()
 	for pod, node := range map[string]string{"db-0": home, "db-1": "milan"} {
 		if place(pod) != node {
@@ -191,13 +193,13 @@ func volumesOutliveLiqo(t *testing.T) {
 		t.Errorf("a purge takes data: exit code %d\n%s", code, stderr)
 	}
 	rome.must(t, "uninstall", "--skip-confirm")
-	rome.kubectl(t, "-n", "data", "delete", "pod", "db-0")
+	rome.replace(t, "data", "pod/db-0")
 	ready()
 	holds()
 	if stdout, stderr, code := rome.install(t); code != 0 {
 		t.Fatalf("install beside volumes: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	rome.kubectl(t, "-n", "data", "delete", "pod", "db-0")
+	rome.replace(t, "data", "pod/db-0")
 	ready()
 	holds()
 	rome.kubectl(t, "-n", "data", "patch", "pvc", "disk-db-0", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Mi"}}}}`)
