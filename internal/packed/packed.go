@@ -7,14 +7,15 @@
 //
 //	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ whoever reads
 //
-// What was packed can be had undecoded until garbage is collected, so that the many who look at an object when
-// it changes get the same. Therefore nobody changes an object in place, as with caches that do not copy.
+// What was packed or opened can be had as it was until garbage is collected, so that the many who look at an
+// object when it changes get the same. Therefore nobody changes an object in place, as with caches that do not copy.
 package packed
 
 import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -29,7 +30,13 @@ type object struct {
 	namespace, name, version string
 	kind                     reflect.Type
 	data                     []byte
-	fresh                    weak.Pointer[runtime.Object]
+	fresh                    atomic.Pointer[weak.Pointer[runtime.Object]]
+}
+
+// keep lets the decoded object be had again until garbage is collected.
+func (o *object) keep(decoded runtime.Object) {
+	fresh := weak.Make(&decoded)
+	o.fresh.Store(&fresh)
 }
 
 // GetObjectMeta tells caches what they ask objects for: name, namespace and version.
@@ -57,7 +64,8 @@ func pack(obj any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pack %T: %w", obj, err)
 	}
-	out := &object{kind: reflect.TypeOf(obj).Elem(), fresh: weak.Make(&typed)}
+	out := &object{kind: reflect.TypeOf(obj).Elem()}
+	out.keep(typed)
 	key := m.GetNamespace() + m.GetName() + m.GetResourceVersion() // one text, so that one piece holds all
 	at, to := len(m.GetNamespace()), len(m.GetNamespace())+len(m.GetName())
 	out.namespace, out.name, out.version = key[:at], key[at:to], key[to:]
@@ -84,12 +92,12 @@ func open(obj any) any {
 }
 
 func (o *object) open() any {
-	if fresh := o.fresh.Value(); fresh != nil {
+	if fresh := o.fresh.Load().Value(); fresh != nil {
 		return *fresh
 	}
-	out := reflect.New(o.kind).Interface()
+	out := reflect.New(o.kind).Interface().(runtime.Object) // what is packed is one
 	var err error
-	if decoder, ok := out.(protobuf); ok {
+	if decoder, ok := any(out).(protobuf); ok {
 		err = decoder.Unmarshal(o.data)
 	} else {
 		err = json.Unmarshal(o.data, out)
@@ -97,6 +105,7 @@ func (o *object) open() any {
 	if err != nil {
 		panic(fmt.Sprintf("open %T %s/%s, which was packed here: %v", out, o.namespace, o.name, err))
 	}
+	o.keep(out)
 	return out
 }
 

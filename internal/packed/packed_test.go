@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -93,8 +94,9 @@ func TestWhatIsPackedIsTheSame(t *testing.T) {
 	}
 }
 
-// TestFreshOnesAreShared: those who look at an object when it comes get the same.
+// TestFreshOnesAreShared: those who look at an object when it comes, or soon after another, get the same.
 func TestFreshOnesAreShared(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // garbage is collected when the test does
 	p := pod(1)
 	packed, err := pack(p)
 	if err != nil {
@@ -106,6 +108,9 @@ func TestFreshOnesAreShared(t *testing.T) {
 	collect()
 	if open(packed) == any(p) {
 		t.Error("still kept when garbage was collected")
+	}
+	if again := open(packed); open(packed) != again || again == any(p) {
+		t.Error("opened anew for each who looks")
 	}
 	runtime.KeepAlive(p)
 }
