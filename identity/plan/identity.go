@@ -111,13 +111,14 @@ func (in IdentityInput) secret(config []byte) *corev1.Secret {
 }
 
 // renewed is Root with the credentials from its mailbox, nil when they are not newer. The one
-// whose certificate ends later wins, so neither an old mailbox nor an old manifest goes back.
+// whose certificate was issued later wins, so neither an old mailbox nor an old manifest goes back, and a
+// provider that was built anew may give shorter ones than before.
 func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) client.Object {
 	if in.Renew == nil {
 		return nil
 	}
 	fresh := certificateFor(in.Renew.Status.AuthParams, key)
-	if fresh == nil || fresh.NotAfter.Before(own.NotAfter) {
+	if fresh == nil || fresh.NotBefore.Before(own.NotBefore) {
 		return nil
 	}
 	filled := in.Root.DeepCopy()
