@@ -410,6 +410,15 @@ func TestPeersCannot(t *testing.T) {
 			t.Fatalf("an honest peering user is refused: %v", err)
 		}
 	}
+	tenantOf := func(peer, label string) *authv1beta1.Tenant {
+		return &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "of-" + peer, Labels: map[string]string{api.LabelRemoteClusterID: label}},
+			Spec:       authv1beta1.TenantSpec{ClusterID: peer},
+		}
+	}
+	if err := peering.Create(t.Context(), tenantOf("rome", "rome"), client.DryRunAll); err != nil {
+		t.Fatalf("a peering user cannot ask for its own cluster: %v", err)
+	}
 	mapOf := func(name string, namespaces int) *offv1beta1.NamespaceMap {
 		m := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: slice.Labels}}
 		m.Spec.DesiredMapping = map[string]string{}
@@ -548,6 +557,8 @@ func TestPeersCannot(t *testing.T) {
 			one.Namespace = "liqo-tenant-oslo"
 			return rome.Create(t.Context(), one)
 		}},
+		{"stand for another cluster", "a Tenant stands for the cluster of its namespace", func() error { return peering.Create(t.Context(), tenantOf("oslo", "oslo")) }},
+		{"be found as another cluster", "a Tenant stands for the cluster of its namespace", func() error { return peering.Create(t.Context(), tenantOf("rome", "oslo")) }},
 		{"end its own drain", "the provider decides on spec.tenantCondition", func() error { return peering.Update(t.Context(), active(tenant)) }},
 		{"end its own drain with a new Tenant", "the provider has cordoned or drained", func() error { return peering.Delete(t.Context(), tenant) }},
 		{"need no proof", "the provider decides on spec.authzPolicy", func() error {
