@@ -170,8 +170,10 @@ type network struct {
 	// What the tasks find out.
 	herePods, therePods ranges
 	gateway             map[side]string
-	reversed, replaced  bool
+	reversed            bool
+	dropped             []dropped
 
+	looked                          *task
 	rangesHere, rangesThere         *task
 	configuredHere, configuredThere *task
 	readyHere, readyThere           *task
@@ -360,7 +362,7 @@ func (c *cluster) listOf(ctx context.Context, namespace, peer string, list clien
 // connect makes the gateways and lets them know each other. Nothing in it waits for the ranges:
 // the tunnel comes up while they are allocated.
 func (n *network) connect(ready *task) {
-	looked := n.script.start(n.look, ready)
+	n.looked = n.script.start(n.look, ready)
 	var server *netv1beta1.GatewayServer
 	var dialer *netv1beta1.GatewayClient
 	begin := func(work func(ctx context.Context) error, before ...*task) *task {
@@ -371,7 +373,7 @@ func (n *network) connect(ready *task) {
 			return work(ctx)
 		}, before...)
 	}
-	n.serverSet = begin(func(ctx context.Context) (err error) { server, err = n.setServer(ctx); return err }, looked)
+	n.serverSet = begin(func(ctx context.Context) (err error) { server, err = n.setServer(ctx); return err }, n.looked)
 	n.endpoint = begin(func(ctx context.Context) error {
 		return n.server.await(ctx, server, func() bool { return dialable(server.Status.Endpoint) })
 	}, n.serverSet)
@@ -384,22 +386,23 @@ func (n *network) connect(ready *task) {
 	}, n.clientSet)
 	n.exchangeKeys(begin, &server, &dialer)
 	// Of a pair built the other way round only this concerns us: whether it connects.
-	up := func(c *cluster, of *task) (*task, *task) {
+	up := func(end **cluster, of *task) (*task, *task) {
 		object := func() *netv1beta1.Connection {
+			c := *end
 			return &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 		}
 		made := n.script.start(func(ctx context.Context) error {
-			return c.await(ctx, object(), func() bool { return true }, n.gatewayDeployment(c))
+			return (*end).await(ctx, object(), func() bool { return true }, n.gatewayDeployment(*end))
 		}, of)
 		up := n.script.start(func(ctx context.Context) error {
-			o := object()
+			c, o := *end, object()
 			return n.otherSays(c.await(ctx, o, func() bool { return o.Status.Value == netv1beta1.Connected }, n.gatewayDeployment(c)), c)
 		}, made)
 		return made, up
 	}
 	if n.wait {
-		n.serverConnection, n.serverUp = up(n.server, n.serverPod)
-		n.clientConnection, n.clientUp = up(n.client, n.clientPod)
+		n.serverConnection, n.serverUp = up(&n.server, n.serverPod)
+		n.clientConnection, n.clientUp = up(&n.client, n.clientPod)
 	}
 }
 
@@ -407,10 +410,9 @@ func (n *network) gatewayDeployment(c *cluster) client.Object {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(n.gateway[c.side])}}
 }
 
-// look finds the gateways that exist: those keep their names, and a pair built the other way round
-// serves both directions. It also checks the templates.
+// look finds the gateways that exist and decides which side serves; whoever reads that waits for it. Gateways
+// that exist keep their names. It also checks the templates.
 func (n *network) look(ctx context.Context) error {
-	n.gateway[n.server.side], n.gateway[n.client.side] = n.client.id, n.server.id
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	backServers, backClients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	err := together(
@@ -418,24 +420,70 @@ func (n *network) look(ctx context.Context) error {
 		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, clients) },
 		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, backServers) },
 		func() error { return n.server.listOf(ctx, n.server.network, n.client.id, backClients) },
-		func() error { return n.checkTemplates(ctx) },
 	)
 	if err != nil {
 		return err
 	}
-	if server := plan.Oldest(servers.Items); server != nil {
+	n.gateway[n.server.side], n.gateway[n.client.side] = n.client.id, n.server.id
+	server, dialer := plan.Oldest(servers.Items), plan.Oldest(clients.Items)
+	if server != nil {
 		n.gateway[n.server.side] = server.Name
 	}
-	if dialer := plan.Oldest(clients.Items); dialer != nil {
+	if dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	if server := plan.Oldest(backServers.Items); server != nil {
-		n.gateway[n.client.side], n.reversed = server.Name, true
+	if err := n.turn(ctx, plan.Oldest(backServers.Items), plan.Oldest(backClients.Items), server != nil || dialer != nil); err != nil {
+		return err
 	}
-	if dialer := plan.Oldest(backClients.Items); dialer != nil {
-		n.gateway[n.server.side], n.reversed = dialer.Name, true
+	return n.checkTemplates(ctx)
+}
+
+// turn decides about the ends of a pair the other way round:
+//
+//	both ends   it serves both directions, and nothing is built
+//	one         its other end is built, for somebody has begun so; it goes where the user says which side serves,
+//	            and stays alone beside what was begun our way
+func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, begun bool) error {
+	name := func(c *cluster, end client.Object) { n.gateway[c.side] = end.GetName() }
+	asked := n.asked("gw-server-service-location")
+	switch {
+	case server == nil && dialer == nil:
+	case server != nil && dialer != nil:
+		n.reversed = true
+		name(n.client, server)
+		name(n.server, dialer)
+	case asked && server != nil:
+		return n.drop(ctx, n.client, server)
+	case asked:
+		return n.drop(ctx, n.server, dialer)
+	case begun:
+	case server != nil:
+		n.server, n.client = n.client, n.server
+		name(n.server, server)
+	default:
+		n.server, n.client = n.client, n.server
+		name(n.client, dialer)
 	}
 	return nil
+}
+
+// dropped is an end of a pair that was deleted: server or client.
+type dropped struct {
+	at  side
+	end string
+}
+
+// drop deletes one end of a pair and waits until it is gone.
+func (n *network) drop(ctx context.Context, c *cluster, end client.Object) error {
+	what := "server"
+	if _, dials := end.(*netv1beta1.GatewayClient); dials {
+		what = "client"
+	}
+	n.dropped = append(n.dropped, dropped{c.side, what})
+	if _, err := c.remove(ctx, end); err != nil {
+		return err
+	}
+	return c.awaitGone(ctx, end)
 }
 
 // checkTemplates fills the templates' namespaces in and sees that they exist.
@@ -471,11 +519,7 @@ func (n *network) setServer(ctx context.Context) (*netv1beta1.GatewayServer, err
 		server.Spec = n.adjusted(have.Spec, server.Spec)
 	}
 	if err == nil && have.Spec.Endpoint != nil && exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
-		n.replaced = true
-		if _, err := n.server.remove(ctx, have); err != nil {
-			return nil, err
-		}
-		if err := n.server.awaitGone(ctx, have); err != nil {
+		if err := n.drop(ctx, n.server, have); err != nil {
 			return nil, err
 		}
 	}
@@ -589,11 +633,12 @@ func (n *network) exchangeKeys(begin func(func(context.Context) error, ...*task)
 		clientSecret, err = n.client.awaitKeys(ctx, (*dialer).DeepCopy())
 		return err
 	}, n.clientSet)
-	give := func(from, to *cluster, secret *string, known *task) *task {
+	give := func(one, other **cluster, secret *string, known *task) *task {
 		return begin(func(ctx context.Context) error {
 			if n.keepKeys {
 				return nil
 			}
+			from, to := *one, *other
 			key, err := from.gatewayKey(ctx, *secret)
 			if err != nil {
 				return err
@@ -605,8 +650,8 @@ func (n *network) exchangeKeys(begin func(func(context.Context) error, ...*task)
 			return to.apply(ctx, publicKey(to.network, name, from.id, key))
 		}, known)
 	}
-	n.serverKeyGiven = give(n.server, n.client, &serverSecret, n.serverKey)
-	n.clientKeyGiven = give(n.client, n.server, &clientSecret, n.clientKey)
+	n.serverKeyGiven = give(&n.server, &n.client, &serverSecret, n.serverKey)
+	n.clientKeyGiven = give(&n.client, &n.server, &clientSecret, n.clientKey)
 }
 
 // publicKeyOf is the name of the peer's PublicKey, which may have been made by hand.
@@ -651,11 +696,14 @@ func (n *network) reportConnection() error {
 	); err != nil {
 		return err
 	}
+	if err := n.await(n.looked, nowhere, "Looking for gateways"); err != nil {
+		return err
+	}
 	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil {
 		return err
 	}
-	if n.replaced {
-		n.info(n.server.side, "Deleted existing gateway server")
+	for _, d := range n.dropped {
+		n.info(d.at, "Deleted existing gateway %s", d.end)
 	}
 	at, from := n.server.side, n.client.side
 	var rows []row
