@@ -28,7 +28,7 @@ import (
 // any error, which it prints.
 func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams) int {
 	silence()
-	root := Root(filepath.Base(argv[0]), streams)
+	root := newRoot(ctx, filepath.Base(argv[0]), streams)
 	root.SetArgs(argv[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
 		newPrinter(streams.ErrOut, streams.Out).erro(nowhere, err)
@@ -51,6 +51,8 @@ type env struct {
 	*printer
 	local  *genericclioptions.ConfigFlags
 	scheme *runtime.Scheme
+	// interrupted is closed when the user or the system wants liqoctl to end; nil = never.
+	interrupted <-chan struct{}
 	// name is how the user calls us: "liqoctl" or "kubectl liqo".
 	name        string
 	verbose     bool
@@ -62,7 +64,12 @@ type env struct {
 // Root returns the command tree. The name is that of the executable: as a kubectl plugin it
 // shows in help texts as "kubectl liqo".
 func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &env{IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out), local: genericclioptions.NewConfigFlags(true), scheme: addCRDs(scheme.New()), name: "liqoctl"}
+	return newRoot(context.Background(), name, streams)
+}
+
+// newRoot is Root for one run, which ends with ctx.
+func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
+	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out), local: genericclioptions.NewConfigFlags(true), scheme: addCRDs(scheme.New()), name: "liqoctl"}
 	root := &cobra.Command{
 		Use:           "liqoctl",
 		Short:         "Install Liqo and join clusters",
@@ -117,7 +124,15 @@ func (e *env) confirm(subject, end string) error {
 		return nil
 	}
 	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]%s", subject, end)
-	answer, err := readLine(e.In)
+	var answer string
+	var err error
+	read := make(chan struct{})
+	go func() { answer, err = readLine(e.In); close(read) }()
+	select {
+	case <-read:
+	case <-e.interrupted:
+		return errAborted
+	}
 	if err != nil {
 		return errAborted
 	}

@@ -12,6 +12,17 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
+// TestInterruptedQuestion: who interrupts liqoctl while it asks has said no.
+func TestInterruptedQuestion(t *testing.T) {
+	in, _ := io.Pipe()
+	interrupted := make(chan struct{})
+	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, interrupted: interrupted}
+	close(interrupted)
+	if err := e.confirm("drain", ": "); err != errAborted {
+		t.Errorf("the question ends with %v", err)
+	}
+}
+
 // TestTimeToAnswer is not that of the work: whoever thinks longer than --timeout about a question has all of it.
 func TestTimeToAnswer(t *testing.T) {
 	in, user := io.Pipe()
