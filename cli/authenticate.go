@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,9 +116,21 @@ func (a *authentication) start(before ...*task) {
 		return a.applyProxied(ctx, a.provider, wanted, "spec", "proxyURL")
 	}, a.tenantMade)
 	a.tenantFilled = a.script.start(func(ctx context.Context) error {
-		return a.provider.await(ctx, wanted, func() bool { return wanted.Status.AuthParams != nil })
+		return a.provider.await(ctx, wanted, func() bool { return answered(wanted) })
 	}, a.tenantApplied)
 	a.giveIdentity(&wanted)
+}
+
+// answered reports whether a Tenant has its credentials: those of a key it had before are none.
+func answered(t *authv1beta1.Tenant) bool {
+	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
+}
+
+// inUse reports whether an Identity's kubeconfig is that of its present credentials.
+func inUse(i *authv1beta1.Identity) bool {
+	told := meta.FindStatusCondition(i.Status.Conditions, "Ready")
+	return i.Status.KubeconfigSecretRef != nil &&
+		(told == nil || told.Status == metav1.ConditionTrue && told.ObservedGeneration >= i.Generation) // nil: it does not say
 }
 
 // keepProof leaves a Tenant that was admitted with the same key as it is: each admission uses up a nonce,
@@ -151,7 +164,7 @@ func (a *authentication) giveIdentity(from **authv1beta1.Tenant) {
 		return a.applyProxied(ctx, a.consumer, given, "spec", "authParams", "proxyURL")
 	}, a.identityMade)
 	a.identityFilled = a.script.start(func(ctx context.Context) error {
-		return a.consumer.await(ctx, given, func() bool { return given.Status.KubeconfigSecretRef != nil })
+		return a.consumer.await(ctx, given, func() bool { return inUse(given) })
 	}, a.identityApplied)
 }
 

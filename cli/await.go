@@ -67,13 +67,14 @@ func only(obj client.Object) []client.ListOption {
 // nameField selects by name, in every kind.
 const nameField = "metadata.name"
 
-// awaitGone watches until the object does not exist.
+// awaitGone watches until the object does not exist; of one that was read another of its name is none.
 func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 	list, err := listFor(obj, c.Scheme())
 	if err != nil {
 		return err
 	}
-	return c.awaitNone(ctx, list, only(obj)...)
+	another := func(o client.Object) bool { return obj.GetUID() != "" && o.GetUID() != obj.GetUID() }
+	return c.awaitAll(ctx, list, another, only(obj)...)
 }
 
 // awaitNone watches until no object of the list exists.

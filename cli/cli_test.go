@@ -42,6 +42,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ keys rome            the key with which a cluster proves who it is
 //	$ roles milan          the chart's roles of other clusters and peering users go to a cluster
 //	$ liqo milan           Liqo's controllers of identities run
+//	$ certify milan FILE   what the Tenant in FILE asks for is signed, and in its status
 //	$ carry big Accepted   rome's slice goes to milan with rome's rights, and its answer, once it is so, comes back
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
 //	$ nodes rome           pods of the mover run and copy, claims nobody uses end
@@ -125,6 +126,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.kubernetes(t, words[1])
 		case "liqo":
 			s.liqo(t, words[1])
+		case "certify":
+			s.certify(t, words[1], s.file(t, archive, words[2]))
 		case "carry":
 			out.WriteString(s.carry(t, words[1], words[2]))
 		case "nodes":

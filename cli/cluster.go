@@ -108,9 +108,6 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	if sameServer(here.config, there.config) {
-		return nil, nil, errSameCluster
-	}
 	e.busy(nowhere, func() string { return "Contacting the clusters" })
 	err = together(func() error { return here.identify(ctx) }, func() error { return there.identify(ctx) })
 	e.quiet()
@@ -140,7 +137,7 @@ func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
 	if err := together(func() error { return read(c, mine) }, func() error { return read(other, others) }); err != nil {
 		return err
 	}
-	if mine.UID == others.UID && mine.UID != "" {
+	if mine.UID == others.UID && (mine.UID != "" || sameServer(c.config, other.config)) {
 		return errSameCluster
 	}
 	return fmt.Errorf("both clusters use the cluster ID %q; give one of them a new one: run '%s uninstall' there, then '%s install --cluster-id <new ID>'",
@@ -149,7 +146,8 @@ func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
 
 var errSameCluster = errors.New("local and remote clusters must be different")
 
-// sameServer reports whether two configurations lead to one API server.
+// sameServer reports whether two configurations lead to one API server. They need not lead to one cluster: of a
+// proxy before many, the credentials choose.
 func sameServer(a, b *rest.Config) bool {
 	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil && bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
 }
@@ -295,7 +293,7 @@ type noAnswer struct {
 func (n *noAnswer) Unwrap() error { return n.error }
 
 // apply makes the object exist with at least the fields given; fields others filled in stay, and
-// nothing is written when all is there. It uses get, create and update only: the rights of a
+// nothing is written when all is there. One that is being deleted is made anew when it is gone. It uses get, create and update only: the rights of a
 // peering user do not reach further.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	want, err := c.env.manifest(desired)
@@ -311,6 +309,12 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 		}
 		if err != nil {
 			return c.describe("read", want, err)
+		}
+		if have.GetDeletionTimestamp() != nil {
+			if err := c.awaitGone(ctx, have); err != nil {
+				return err
+			}
+			return c.describe("create", want, c.Create(ctx, want.DeepCopy()))
 		}
 		merged := have.DeepCopy()
 		merge(merged.Object, want.Object)

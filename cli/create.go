@@ -189,7 +189,8 @@ func (e *env) createResourceSlice(parent *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		wanted := slice{name: args[0], class: class, resources: resources, virtualNode: !noNode}
+		wanted := slice{name: args[0], class: class, resources: resources, virtualNode: !noNode,
+			keepsClass: !cmd.Flags().Changed("class"), keepsNode: !cmd.Flags().Changed("no-virtual-node")}
 		return o.act(cmd, func(s *script, c *cluster) error {
 			if o.output != "" {
 				return e.print(o.output, resourceSlice(c.tenant, string(o.peer), wanted))

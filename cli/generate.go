@@ -199,7 +199,7 @@ func (e *env) generateIdentity(parent *cobra.Command) {
 				return fmt.Errorf("no tenant for %q; apply the one '%s generate tenant' prints at the consumer", string(o.peer), e.name)
 			}
 			from := tenants.Items[0]
-			if from.Status.AuthParams == nil || from.Status.TenantNamespace == "" {
+			if !answered(&from) || from.Status.TenantNamespace == "" {
 				return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name), "%s", orDefault(saysOf(&from), "try again when it is Ready"))
 			}
 			return e.print(o.output, identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))

@@ -192,6 +192,8 @@ type slice struct {
 	name, class string
 	resources   corev1.ResourceList
 	virtualNode bool
+	// keepsClass and keepsNode: a slice that is there keeps its own, for the user named none.
+	keepsClass, keepsNode bool
 }
 
 func resourceSlice(namespace, provider string, s slice) *authv1beta1.ResourceSlice {

@@ -96,6 +96,7 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
 	s.begin("resources")
 	w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
 		name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
+		keepsClass: !o.auth.asked("resource-slice-class"), keepsNode: !o.auth.asked("create-virtual-node"),
 	}}
 	if o.createSlice {
 		w.start(a.identityFilled)
@@ -160,6 +161,9 @@ type wish struct {
 func (w *wish) start(before ...*task) {
 	w.made = w.script.start(func(ctx context.Context) error {
 		w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
+		if err := w.keep(ctx); err != nil {
+			return err
+		}
 		return w.consumer.apply(ctx, w.object)
 	}, before...)
 	w.authenticated = w.script.start(func(ctx context.Context) error {
@@ -180,6 +184,26 @@ func (w *wish) start(before ...*task) {
 		}
 		return w.consumer.awaitNode(ctx, w.name)
 	}, w.answered)
+}
+
+// keep leaves what the user did not name as it is in a slice that is there.
+func (w *wish) keep(ctx context.Context) error {
+	have := &authv1beta1.ResourceSlice{}
+	err := w.consumer.Get(ctx, client.ObjectKeyFromObject(w.object), have)
+	if apierrors.IsNotFound(err) || err == nil && have.DeletionTimestamp != nil {
+		return nil
+	}
+	if err != nil {
+		return w.consumer.describe("read", w.object, err)
+	}
+	if w.keepsClass {
+		w.object.Spec.Class = have.Spec.Class
+	}
+	if w.keepsNode {
+		delete(w.object.Annotations, api.AnnotationCreateVirtualNode)
+		w.virtualNode = have.Annotations[api.AnnotationCreateVirtualNode] == api.True
+	}
+	return nil
 }
 
 // answer waits for the provider's word on one question.

@@ -36,12 +36,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -326,6 +328,39 @@ func (s *session) keys(t *testing.T, cluster string) {
 	s.apply(t, cluster, raw(t, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "stringData": data,
 		"metadata": map[string]any{"name": api.AuthenticationKeysSecret, "namespace": api.Namespace},
+	}))
+}
+
+// certify puts a certificate for what a Tenant asks for into its status, signed by nobody in particular.
+func (s *session) certify(t *testing.T, cluster string, manifest []byte) {
+	t.Helper()
+	object := decode(t, manifest)[0]
+	if err := s.client(t, cluster).Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	asked := &authv1beta1.Tenant{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, asked); err != nil {
+		t.Fatal(err)
+	}
+	request, err := plan.ParseRequest(asked.Spec.CSR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: request.Subject, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, request.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(t, cluster, raw(t, map[string]any{
+		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(),
+		"metadata": map[string]any{"name": object.GetName(), "namespace": object.GetNamespace()},
+		"status": map[string]any{"tenantNamespace": object.GetNamespace(), "authParams": map[string]any{
+			"apiServer": "https://203.0.113.7:6443", "signedCRT": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		}},
 	}))
 }
 
