@@ -383,8 +383,8 @@ func (w *world) controller() {
 		return
 	}
 	for _, part := range p.Parts { // the gate is lifted
-		if w.remote.now == nil || w.remote.now.UID != part.Object.GetUID() {
-			continue
+		if now := w.remote.now; now == nil || now.UID != part.Object.GetUID() || len(now.Spec.SchedulingGates) == 0 {
+			continue // a cache was late: there is none any more
 		}
 		out := w.remote.now.DeepCopy()
 		out.Spec.SchedulingGates = nil
