@@ -299,6 +299,9 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Verdict = why
 	}
 	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
+	if plan.After == 0 && verdict.Reason == reasonInternalCIDRFull {
+		plan.After = lookForRoom
+	}
 	if g.Former != nil && metav1.IsControlledBy(g.Former, g.root) {
 		plan.Delete = append(plan.Delete, g.Former)
 		status.ref.APIVersion, status.ref.Kind = g.Former.GetAPIVersion(), g.Former.GetKind() // until it is gone
@@ -468,7 +471,7 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 	current, used := g.Overlay.inUse(FabricOf(g.root))
 	addr, ok := overlayAddress(cidr, g.part, current, used)
 	if !ok {
-		return nil, ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
+		return nil, ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
 	}
 	fabric := &netv1beta1.InternalFabric{
 		ObjectMeta: metav1.ObjectMeta{

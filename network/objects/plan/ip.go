@@ -40,6 +40,9 @@ func IP(in IPInput) ctl.Plan {
 	if err != nil {
 		return ctl.Block("InvalidIP", "%q is not an IP address; create the IP again with one", root.Spec.IP)
 	}
+	if overlay, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR); ok && overlay.Contains(target.Unmap()) {
+		return ctl.Block("InternalIP", "%s is in the internal CIDR %s, where only nodes and gateways are; create the IP again with another address of what peers are to reach", target, overlay)
+	}
 	network := in.network()
 	plan := in.grant(network, target)
 	if network != nil {

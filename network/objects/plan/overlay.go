@@ -6,6 +6,7 @@ package plan
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,13 @@ const (
 	overlayNodes overlayPart = iota
 	overlayServers
 	overlayClients
+)
+
+// reasonInternalCIDRFull: there is no address left. lookForRoom is between two looks whether one is: who leaves
+// tells nobody.
+const (
+	reasonInternalCIDRFull = "InternalCIDRFull"
+	lookForRoom            = time.Minute
 )
 
 // overlayAddress keeps the current address when it lies in the internal CIDR and nobody else has
@@ -141,7 +149,9 @@ func InternalNode(in NodeInput) ctl.Plan {
 	current, used := in.Overlay.inUse(NodeOf(node))
 	addr, ok := overlayAddress(cidr, overlayNodes, current, used)
 	if !ok {
-		return ctl.Block("InternalCIDRFull", "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
+		full := ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
+		full.After = lookForRoom
+		return full
 	}
 	return ctl.Plan{Objects: []client.Object{&netv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
