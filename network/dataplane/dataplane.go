@@ -137,6 +137,7 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },
 		func() error { return each("write route", c.Routes, added, d.writeRoute) },
 		func() error { return each("write rule", c.Rules, added, d.writeRule) },
+		func() error { return forget(c.Table) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -116,6 +117,11 @@ func TestDataPath(t *testing.T) {
 // as kube-proxy does. So a sender learns what fits, what is closed, and the way.
 func TestErrorsAreUnderstood(t *testing.T) {
 	_, a, b := peered(t)
+	// The view of B's pods is also a CIDR of B, with a view of its own.
+	twice := plan.Remap{Real: netip.MustParsePrefix("10.71.0.0/16"), View: netip.MustParsePrefix("10.75.0.0/16")}
+	a.gateways[0].in.Remote = append(a.gateways[0].in.Remote, twice)
+	a.announce()
+	a.settle(t)
 	for _, c := range []*cluster{a, b} {
 		c.Node.NFT("table ip proxy { chain f { type filter hook forward priority filter; ct state invalid drop; }; }")
 	}
@@ -688,9 +694,10 @@ func TestSeveralPorts(t *testing.T) {
 	sentA = sent(a.gateways[0])
 	for range 10 {
 		a.Pod.Asks("udp", "", "10.71.1.2:80", 1000)
+		a.Pod.Run("", "ping", "-c1", "-W5", "-s1000", "10.71.1.2") // of no connection
 	}
 	for n, after := range sent(a.gateways[0]) {
-		// A third of 10 datagrams of 1000 bytes would be 3; the last may still be on its way.
+		// A third of 20 packets of 1000 bytes would be 6; the last may still be on its way.
 		if carried := after - sentA[n]; (carried < 5000) != (n < 2) {
 			t.Errorf("while two are silent tunnel %d carried %d bytes", n, carried)
 		}
@@ -702,6 +709,42 @@ func TestSeveralPorts(t *testing.T) {
 	a.settle(t)
 	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" {
 		t.Errorf("what is left of the other tunnels\n%s", diff)
+	}
+}
+
+// TestExternalAddressesMove: what goes on to an IP object follows it to its new target at once, and ends with it.
+func TestExternalAddressesMove(t *testing.T) {
+	_, a, b := peered(t)
+	var c net.Conn
+	var err error
+	b.Pod.Do(func() {
+		c, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP("10.10.1.2")}}).Dial("udp", "10.74.0.9:80")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	asks := func() string {
+		c.SetDeadline(time.Now().Add(3 * time.Second))
+		c.Write([]byte("hello"))
+		buffer := make([]byte, 100)
+		n, _ := c.Read(buffer)
+		return string(buffer[:n])
+	}
+	for _, step := range []struct {
+		claim string
+		list  []plan.Exposed
+		seen  string // by the target
+	}{
+		{"a host outside", []plan.Exposed{exposed("10.70.0.9", "198.51.100.9", true)}, a.NodeIP.String()},
+		{"a pod in its place", []plan.Exposed{exposed("10.70.0.9", "10.10.1.2", false)}, "10.71.1.2"},
+		{"nobody any more", nil, ""},
+	} {
+		a.expose(step.list...)
+		a.settle(t)
+		if seen := asks(); seen != step.seen {
+			t.Errorf("%s: the target saw %q, want %q", step.claim, seen, step.seen)
+		}
 	}
 }
 

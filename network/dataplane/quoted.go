@@ -124,14 +124,11 @@ func (b *nftBatch) chain(name string, hook, priority int) {
 
 // passOthers lets all but ICMP, nearly everything, leave the chain by its first rule.
 func (b *nftBatch) passOthers(chain string) {
-	accept := nest(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, nfAccept))
-	b.rule(chain, []*nl.RtAttr{
-		meta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP}),
-		expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, accept)),
-	})
+	b.rule(chain, []*nl.RtAttr{meta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP}), accept()})
 }
 
-// quote adds the rule for one kind of ICMP error.
+// quote adds the rule for one kind of ICMP error. It ends the chain, so that what it wrote is not translated
+// again where it is in another prefix.
 func (b *nftBatch) quote(q plan.Quote, kind byte) {
 	chain, device, at := "to-peer", unix.NFT_META_OIFNAME, quotedSource
 	if q.Inbound {
@@ -156,6 +153,7 @@ func (b *nftBatch) quote(q plan.Quote, kind byte) {
 		load, bitwise(keep, to[:]),
 		payload(number(unix.NFTA_PAYLOAD_SREG, unix.NFT_REG_1), at, 4,
 			number(unix.NFTA_PAYLOAD_CSUM_TYPE, unix.NFT_PAYLOAD_CSUM_INET), number(unix.NFTA_PAYLOAD_CSUM_OFFSET, quotedChecksum)),
+		accept(),
 	}
 	comment := append([]byte(q.String()), 0)
 	// A comment is type 0, its length, and the text (libnftnl's format).
@@ -243,6 +241,11 @@ func equals(value []byte) *nl.RtAttr { return compare(unix.NFT_CMP_EQ, value) }
 
 func compare(op int, value []byte) *nl.RtAttr {
 	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, op), data(unix.NFTA_CMP_DATA, value))
+}
+
+func accept() *nl.RtAttr {
+	verdict := nest(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, nfAccept))
+	return expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, verdict))
 }
 
 // payload loads or stores bytes of the transport's header.

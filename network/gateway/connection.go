@@ -104,8 +104,8 @@ func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Co
 	}
 	want := written.DeepCopy()
 	g.pinger.shaken(g.traffic().Handshake)
-	h := g.pinger.Health()
-	want.Status.Value = h.Connection(now, written.Status.Value, g.Ping)
+	h, value := g.health(now, written.Status.Value)
+	want.Status.Value = value
 	g.reported.Store(&want.Status.Value)
 	if latency := written.Status.Latency; h.Latency > 0 {
 		last := netv1beta1.ConnectionLatency{}
@@ -117,7 +117,7 @@ func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Co
 			want.Status.Latency = &netv1beta1.ConnectionLatency{Value: h.Latency.Round(10 * time.Microsecond).String(), Timestamp: metav1.NewTime(now)}
 		}
 	}
-	g.explain(&want.Status, g.see(w, h, now), w.measured(), now)
+	g.explain(&want.Status, g.see(w, g.pinger.Health(), now), w.measured(), now)
 	if equal(written.Status, want.Status) {
 		return written, nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -53,8 +54,9 @@ type dialer struct {
 	again  chan struct{}
 
 	mu    sync.Mutex
-	turn  int          // of the host in use
-	found []netip.Addr // of each host; invalid while its name has none
+	turn  int            // of the host in use
+	found []netip.Addr   // of each host; invalid while its name has none
+	known [][]netip.Addr // of each name, sorted, those of the pod's family if there are any
 }
 
 func newDialer(o Options) *dialer {
@@ -63,7 +65,7 @@ func newDialer(o Options) *dialer {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}
 	for _, host := range d.hosts {
-		d.found = append(d.found, literal(host))
+		d.found, d.known = append(d.found, literal(host)), append(d.known, nil)
 	}
 	return d
 }
@@ -84,11 +86,17 @@ func (d *dialer) host() string {
 	return d.hosts[d.turn]
 }
 
-// next turns to the next host, if there is one: a node that leads to the server may have failed with it.
+// next turns to the next address of the name, and after its last to the next host, if there are any: a node that
+// leads to the server may have failed with it.
 func (d *dialer) next() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.hosts) < 2 {
+	known := d.known[d.turn]
+	i := slices.Index(known, d.found[d.turn]) + 1
+	if len(known) > 0 {
+		d.found[d.turn] = known[i%len(known)]
+	}
+	if len(d.hosts) < 2 || i < len(known) {
 		return
 	}
 	d.turn = (d.turn + 1) % len(d.hosts)
@@ -105,11 +113,18 @@ func (d *dialer) endpoint() netip.AddrPort {
 	return netip.AddrPortFrom(d.found[d.turn], uint16(d.port))
 }
 
-// addresses are those of all hosts, in their order; invalid where a name has none.
+// addresses are those of all hosts, in their order, the first of a name whichever is in use, so that what is
+// said of it stays; invalid where a name has none.
 func (d *dialer) addresses() []netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.found)
+	out := slices.Clone(d.found)
+	for n, known := range d.known {
+		if len(known) > 0 {
+			out[n] = known[0]
+		}
+	}
+	return out
 }
 
 // named tells whether there is a name to ask for.
@@ -150,24 +165,29 @@ func (d *dialer) resolve(ctx context.Context, six func() bool, changed func()) e
 }
 
 // take chooses among the addresses of a name: the one in use, for a name with several is no reason to
-// move, else the first of the pod's family, which can be reached, else the first.
+// move while it answers, else the first of the pod's family, which can be reached, else the first.
 func (d *dialer) take(host string, addrs []netip.Addr, six bool) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.hosts[d.turn] != host {
 		return false // nobody asks for it any more
 	}
-	next := addrs[0].Unmap()
-	for _, a := range slices.Backward(addrs) {
-		if a.Unmap().Is6() == six {
-			next = a.Unmap()
-		}
-	}
+	var all, reached []netip.Addr
 	for _, a := range addrs {
-		if a.Unmap() == d.found[d.turn] {
-			next = d.found[d.turn]
+		if a = a.Unmap(); a.Is6() == six {
+			reached = append(reached, a)
 		}
+		all = append(all, a)
 	}
+	if len(reached) == 0 {
+		reached = all
+	}
+	next := reached[0]
+	if slices.Contains(all, d.found[d.turn]) {
+		next = d.found[d.turn]
+	}
+	slices.SortFunc(reached, netip.Addr.Compare)
+	d.known[d.turn] = reached
 	changed, d.found[d.turn] = next != d.found[d.turn], next
 	return changed
 }
@@ -183,12 +203,20 @@ func (g *gateway) keepResolved(ctx context.Context) error {
 	}, g.Look)
 }
 
-// heard is what a client remembers of its tunnel and of its attempts to reach the server.
+// attempts are what a client remembers of its attempts to reach the server.
+type attempts struct {
+	// tunnels are what it heard in each.
+	tunnels []heard
+	// all is when every tunnel was dialled anew, named when the DNS was asked.
+	all, named time.Time
+}
+
+// heard is what a client remembers of a tunnel.
 type heard struct {
 	dataplane.Traffic
 	// at is when the tunnel last brought something, and port where.
-	at, dialled, named time.Time
-	port               int
+	at, dialled time.Time
+	port        int
 	// passed is what did since counted; idle tells whether that was next to nothing the last time.
 	passed  int64
 	counted time.Time
@@ -200,25 +228,27 @@ type heard struct {
 // keepDialled makes a client find its server again when it was replaced: without waiting for the API
 // server, which may be away.
 func (g *gateway) keepDialled(ctx context.Context) error {
-	var h heard
+	a := attempts{tunnels: make([]heard, len(g.devices()))}
 	for {
-		asked := false
+		asked, late := false, false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-g.pinger.moved:
 			asked = true
 		case <-g.pinger.late:
-		case <-time.After(h.nextLook()):
-			if h.listen(g.traffic(), time.Now()) && g.pinger.Health().Open.IsZero() {
-				notify(g.pinger.hurry) // the next regular ping can be seconds away
+			late = true
+		case <-time.After(a.nextLook()):
+		}
+		for n, p := range g.pingers() {
+			if a.tunnels[n].listen(g.trafficOf(n), time.Now()) && p.Health().Open.IsZero() {
+				notify(p.hurry) // the next regular ping can be seconds away
 			}
+		}
+		if !asked && !late || g.peer.Load() == "" || !g.leads.Load() {
 			continue
 		}
-		if g.peer.Load() == "" || !g.leads.Load() {
-			continue
-		}
-		if err := g.redial(time.Now(), asked, &h); err != nil {
+		if err := g.redial(time.Now(), asked, &a); err != nil {
 			klog.FromContext(ctx).Error(err, "The server could not be dialled anew")
 		}
 	}
@@ -242,6 +272,15 @@ func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
 	return suspicious
 }
 
+// nextLook is the time until the tunnels are compared again.
+func (a *attempts) nextLook() time.Duration {
+	wait := suspectIdle
+	for _, h := range a.tunnels {
+		wait = min(wait, h.nextLook())
+	}
+	return wait
+}
+
 // nextLook is the time until the tunnel is compared again.
 func (h *heard) nextLook() time.Duration {
 	if h.idle {
@@ -251,42 +290,91 @@ func (h *heard) nextLook() time.Duration {
 }
 
 // redial makes a client try the server anew when that is due: asked to by a server that hands over,
-// or unanswered – at the address its name has now and, when nothing at all came through the tunnel
+// or unanswered – at the address its name has now and, when nothing at all came through a tunnel
 // for that time, from the beginning; at its next address when that was tried before.
-func (g *gateway) redial(now time.Time, asked bool, h *heard) error {
-	wait, due := redialDue(now, asked, g.pinger.Health(), g.Ping)
-	h.listen(g.traffic(), now)
-	if !due || now.Sub(h.dialled) < wait {
-		return nil
+func (g *gateway) redial(now time.Time, asked bool, a *attempts) error {
+	var health []plan.Health
+	for _, p := range g.pingers() {
+		health = append(health, p.Health())
 	}
-	if !asked && now.Sub(h.named) >= redialEager {
+	due, lookup, next := a.due(now, asked, health, g.Ping)
+	if lookup {
 		notify(g.dialer.again)
-		h.named = now
 	}
-	if !asked && now.Sub(h.at) < wait {
-		return nil
-	}
-	if !asked && h.dialled.After(h.at) {
+	if next {
 		g.dialer.next()
 	}
-	h.dialled = now
-	from := g.ListenPort
-	if h.back = wait == redialLate && !h.back && from == 0 && !g.TCP; h.back {
-		from = h.port
+	if len(due) == 0 {
+		return nil
+	}
+	for n, h := range health {
+		if !slices.Contains(due, n) && h.Open.IsZero() {
+			notify(g.pingers()[n].hurry) // the server may be gone from there also
+		}
 	}
 	key, _ := g.peer.Load().(string)
-	at := g.dialer.endpoint()
 	var err error
 	g.Change(func(plane *dataplane.Dataplane) {
-		for n, device := range g.devices() {
+		for _, n := range due {
+			h, at, from := &a.tunnels[n], g.dialer.endpoint(), g.ListenPort
 			if n > 0 {
 				at, from = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1])), 0
 			}
-			err = errors.Join(err, plane.DialAnew(device, key, at, from))
+			if h.back = h.back && from == 0 && !g.TCP; h.back {
+				from = h.port
+			}
+			err = errors.Join(err, plane.DialAnew(api.TunnelInterface(n), key, at, from))
+			h.Traffic = dataplane.Traffic{} // the counters begin anew with the peer
 		}
 	})
-	h.Traffic = dataplane.Traffic{} // the counters begin anew with the peer
 	return err
+}
+
+// due picks the tunnels to begin anew: all when the server answers in none, else those in which it does not.
+// It tells whether to ask the DNS, and whether the server's next address is to be tried.
+func (a *attempts) due(now time.Time, asked bool, health []plan.Health, p plan.PingPolicy) (due []int, lookup, next bool) {
+	var last time.Time // when something came through any
+	answers, brings, soonest := false, false, redialLate
+	waits := make([]time.Duration, len(health))
+	for n, h := range health {
+		t := &a.tunnels[n]
+		if t.at.After(last) {
+			last = t.at
+		}
+		if n > 0 && h.Answered.IsZero() && now.Sub(t.Handshake) < handshakeLasts {
+			continue // it may answer pings in the first only: this one goes with the others
+		}
+		wait, overdue := redialDue(now, asked, h, p)
+		if !overdue {
+			answers = true
+			continue
+		}
+		waits[n], soonest = wait, min(soonest, wait)
+		switch {
+		case !asked && now.Sub(t.at) < wait:
+			brings = true
+		case now.Sub(t.dialled) >= wait:
+			due = append(due, n)
+		}
+	}
+	paused := now.Sub(a.all) >= soonest
+	if lookup = !asked && !answers && paused && now.Sub(a.named) >= redialEager; lookup {
+		a.named = now
+	}
+	if !answers && !brings {
+		due = nil
+		if paused {
+			next, a.all = !asked && a.all.After(last), now
+			for n := range health {
+				due = append(due, n)
+			}
+		}
+	}
+	for _, n := range due {
+		t := &a.tunnels[n]
+		t.dialled, t.back = now, waits[n] == redialLate && !t.back
+	}
+	return due, lookup, next
 }
 
 // redialDue tells whether the server is to be tried anew, and how long after the last attempt.

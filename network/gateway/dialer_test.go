@@ -8,10 +8,15 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -154,5 +159,100 @@ func TestRedialDue(t *testing.T) {
 	once.Once = true
 	if wait, due := redialDue(now, false, plan.Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
 		t.Errorf("without pings: due %t, %v after the last, in which no handshake gets old enough to count", due, wait)
+	}
+}
+
+// TestNextAddress: who is not answered goes on to each address of a name, and then to the next host; what the DNS
+// says meanwhile does not lead back.
+func TestNextAddress(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.1")}
+	for _, c := range []struct {
+		claim string
+		hosts []string
+		six   bool
+		want  []string
+	}{
+		{"a name", []string{"gw.example.org"}, false, []string{"192.0.2.2", "192.0.2.1", "192.0.2.2"}},
+		{"a name with one of the pod's family", []string{"gw.example.org"}, true, []string{"2001:db8::1", "2001:db8::1"}},
+		{"a name and an address", []string{"gw.example.org", "203.0.113.1"}, false, []string{"192.0.2.2", "203.0.113.1", "192.0.2.1", "192.0.2.2", "203.0.113.1"}},
+		{"an address", []string{"203.0.113.1"}, false, []string{"203.0.113.1", "203.0.113.1"}},
+	} {
+		d := newDialer(Options{EndpointAddresses: c.hosts, EndpointPort: 51840})
+		shown := ""
+		for i, want := range c.want {
+			if i > 0 {
+				d.next()
+			}
+			d.take("gw.example.org", addrs, c.six)
+			if at := d.endpoint().Addr().String(); at != want {
+				t.Errorf("%s, attempt %d: it is %s, want %s", c.claim, i+1, at, want)
+			}
+			if now := fmt.Sprint(d.addresses()); shown != "" && now != shown {
+				t.Errorf("%s, attempt %d: shown as %s, before as %s", c.claim, i+1, now, shown)
+			} else {
+				shown = now
+			}
+		}
+	}
+}
+
+// TestOnlySilentTunnelsBeginAnew: a tunnel that answers is left alone, also where the first one does not; all
+// begin anew, and the next address is tried, when none answers or the server asks.
+func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
+	now := time.Now()
+	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	health := func(silent time.Duration) plan.Health {
+		h := plan.Health{Started: ago(time.Hour)}.Answer(ago(silent), time.Millisecond)
+		if silent > 0 {
+			h = h.Asked(ago(silent))
+		}
+		return h
+	}
+	never, good := plan.Health{Started: ago(time.Hour), Open: ago(time.Hour)}, health(0)
+	quiet := heard{at: ago(time.Second), dialled: ago(time.Second)}
+	for _, c := range []struct {
+		claim        string
+		asked        bool
+		tunnels      []heard
+		health       []plan.Health
+		all          time.Duration // since the last time
+		due          []int
+		lookup, next bool
+	}{
+		{"all answer", false, []heard{quiet, quiet}, []plan.Health{good, good}, time.Hour, nil, false, false},
+		{"the first is silent", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), good}, time.Hour, []int{0}, false, false},
+		{"the second is silent", false, []heard{quiet, quiet}, []plan.Health{good, health(time.Second)}, time.Hour, []int{1}, false, false},
+		{"the first is silent, and was tried just now", false, []heard{{at: ago(time.Second), dialled: now}, quiet}, []plan.Health{health(time.Second), good}, time.Hour, nil, false, false},
+		{"the first does not answer, but brings something", false, []heard{{at: now}, quiet}, []plan.Health{health(time.Second), good}, time.Hour, nil, false, false},
+		{"the first is silent for long, and the second now", false, []heard{{at: ago(time.Hour)}, quiet}, []plan.Health{health(time.Hour), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
+		{"all are silent", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
+		{"all are silent, and were tried", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, 500 * time.Millisecond, []int{0, 1}, true, true},
+		{"all are silent, and were tried just now", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, 0, nil, false, false},
+		{"none answers, but one brings something", false, []heard{quiet, {at: now}}, []plan.Health{health(time.Second), health(time.Second)}, time.Hour, []int{0}, true, false},
+		{"the server asks", true, []heard{quiet, quiet}, []plan.Health{good, good}, time.Hour, []int{0, 1}, false, false},
+		{"the second never answered, but has a handshake", false, []heard{quiet, {Traffic: dataplane.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{good, never}, time.Hour, nil, false, false},
+		{"and the first is silent", false, []heard{quiet, {Traffic: dataplane.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{health(time.Second), never}, time.Hour, []int{0, 1}, true, false},
+	} {
+		a := attempts{tunnels: c.tunnels, all: ago(c.all)}
+		if due, lookup, next := a.due(now, c.asked, c.health, policy); !slices.Equal(due, c.due) || lookup != c.lookup || next != c.next {
+			t.Errorf("%s: tunnels %v, DNS %t, next %t; want %v, %t, %t", c.claim, due, lookup, next, c.due, c.lookup, c.next)
+		}
+	}
+}
+
+// TestOnlyThePodWithTheTunnelSpeaks: of two pods of one gateway, as while its Deployment rolls, the other is silent.
+func TestOnlyThePodWithTheTunnelSpeaks(t *testing.T) {
+	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a"}, client: client}
+	g.take(t.Context(), true)
+	silent := g.contents().Silent
+	for _, leads := range []bool{false, true} {
+		if g.leads.Store(leads); silent() == leads {
+			t.Errorf("a pod that has the tunnel: %t; silent %t", leads, silent())
+		}
 	}
 }

@@ -6,6 +6,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -175,7 +176,7 @@ func (w *world) nodeSays(t *testing.T, what string) {
 	})
 }
 
-// TestAPortFallsSilent: of two ports one is blocked. It is named, and connections take the other.
+// TestAPortFallsSilent: of two ports one is blocked. It is named, and everything takes the other.
 func TestAPortFallsSilent(t *testing.T) {
 	internet, a, b := worlds(t)
 	a.startFabric(t)
@@ -198,6 +199,8 @@ func TestAPortFallsSilent(t *testing.T) {
 		{"both ports answer", "", plan.ReasonPortsAnswer},
 		{"the second port is blocked", "udp dport 51841 drop", plan.ReasonPortSilent},
 		{"the second port is open again", "", plan.ReasonPortsAnswer},
+		{"the first port is blocked", "udp dport 51840 drop", plan.ReasonPortSilent},
+		{"the first port is open again", "", plan.ReasonPortsAnswer},
 	} {
 		internet.NFT("table ip fault {\nchain forward {\ntype filter hook forward priority 0\n}\n}\nflush chain ip fault forward")
 		if c.rule != "" {
@@ -209,6 +212,13 @@ func TestAPortFallsSilent(t *testing.T) {
 		space.Eventually(t, c.claim+", connections", func() (err error) {
 			for i := 0; i < 20 && err == nil; i++ {
 				_, err = a.Pod.Asks("tcp", "", "10.71.1.2:80", 0)
+			}
+			return err
+		})
+		space.Eventually(t, c.claim+", pings", func() error {
+			out, err := a.Pod.Try("", "ping", "-c20", "-i0.1", "-W1", "10.71.1.2")
+			if err == nil && !strings.Contains(out, " 0% packet loss") {
+				err = errors.New(out)
 			}
 			return err
 		})

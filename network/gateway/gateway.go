@@ -134,7 +134,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	g.pinger = newPinger(o, own.Addr(), other)
 	for n := range len(o.devices()) - 1 {
 		own, other := plan.FurtherEnds(own, other, n+1)
-		g.further = append(g.further, newPinger(o, own.Addr(), other))
+		p := newPinger(o, own.Addr(), other)
+		p.late, p.moved = g.pinger.late, g.pinger.moved
+		g.further = append(g.further, p)
 	}
 	g.Daemon = daemon.New(daemon.Role{
 		Name:           "gateway",
@@ -167,7 +169,7 @@ func (g *gateway) contents() *daemon.Contents {
 	g.rules = daemon.WatchContents(g.client, daemon.ContentsOptions{
 		Host: plan.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
 		Name: g.PodName, Writer: func(string) string { return "liqo/gateway-" + string(g.UID) },
-		Silent: func() bool { return g.PodName == "" || !g.active.Load() },
+		Silent: func() bool { return g.PodName == "" || !g.leads.Load() },
 	})
 	return g.rules
 }

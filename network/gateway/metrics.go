@@ -27,12 +27,12 @@ func (g *gateway) metrics() []daemon.Metric {
 		t := g.trafficOf(n)
 		traffic.Received, traffic.Sent = traffic.Received+t.Received, traffic.Sent+t.Sent
 	}
-	h := g.pinger.Health()
 	connected, last := 0.0, netv1beta1.Connecting
 	if written := g.reported.Load(); written != nil {
 		last = *written
 	}
-	if h.Connection(time.Now(), last, g.Ping) == netv1beta1.Connected {
+	h, value := g.health(time.Now(), last)
+	if value == netv1beta1.Connected {
 		connected = 1
 	}
 	labels := daemon.Label("driver", "wireguard") + "," + daemon.Label("cluster_id", g.RemoteClusterID)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -23,10 +24,24 @@ const (
 // begin forgets what pings told: another peer is at the other end now.
 func (g *gateway) begin(renewed bool) {
 	g.reported.Store(nil)
-	g.pinger.begin(renewed)
-	for _, p := range g.further {
+	for _, p := range g.pingers() {
 		p.begin(renewed)
 	}
+}
+
+// pingers are those of all tunnels.
+func (g *gateway) pingers() []*pinger { return append([]*pinger{g.pinger}, g.further...) }
+
+// health is that of the first tunnel in which the peer answers, else of the first, with what that makes of
+// the connection; last is what it was.
+func (g *gateway) health(now time.Time, last netv1beta1.ConnectionStatusValue) (plan.Health, netv1beta1.ConnectionStatusValue) {
+	for _, p := range g.pingers() {
+		if h := p.Health(); h.Connection(now, last, g.Ping) == netv1beta1.Connected {
+			return h, netv1beta1.Connected
+		}
+	}
+	h := g.pinger.Health()
+	return h, h.Connection(now, last, g.Ping)
 }
 
 // silent are the numbers of the tunnels in which the peer does not answer. One that never answered pings
@@ -35,7 +50,7 @@ func (g *gateway) silent(now time.Time) (out []int) {
 	if len(g.further) == 0 || !g.PingEnabled {
 		return nil
 	}
-	for n, p := range append([]*pinger{g.pinger}, g.further...) {
+	for n, p := range g.pingers() {
 		h := p.Health()
 		switch {
 		case h.Connection(now, netv1beta1.Connecting, g.Ping) == netv1beta1.Connected:

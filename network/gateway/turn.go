@@ -112,7 +112,9 @@ func (g *gateway) handOver(ctx context.Context) {
 			g.With(func(d *dataplane.Dataplane) { d.HangUp() })
 			continue
 		}
-		g.pinger.say(move, time.Now())
+		for _, p := range g.pingers() {
+			p.say(move, time.Now())
+		}
 	}
 	if !g.leads.Load() {
 		g.forget(ctx)

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,6 +39,19 @@ type QuotesChange struct{ Old, New []Quote }
 
 // TableChange replaces the nft table; an empty New removes it.
 type TableChange struct{ Old, New string }
+
+// Moved are external addresses of IP objects that lead elsewhere than before, or nowhere any more.
+func (c TableChange) Moved() []netip.Addr {
+	var out []netip.Addr
+	leads := exposedIn(c.New)
+	for external, target := range exposedIn(c.Old) {
+		if leads[external] != target {
+			out = append(out, parseAddr(external))
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
 
 // Diff tells what to do to have what is wanted. What want leaves open (a port, an endpoint to be
 // learnt) is taken as it is.

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -101,8 +102,12 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	s.Settings = append(s.Settings, deviceSettings(in.Under.Device)...)
 	for n := range in.tunnels() {
+		dev := api.TunnelInterface(n)
+		if n == 0 {
+			dev = api.TunnelInterface(in.answering())
+		}
 		for _, r := range in.Remote {
-			s.Routes = append(s.Routes, Route{Device: api.TunnelInterface(n), To: r.View, Table: spreadTable(n)})
+			s.Routes = append(s.Routes, Route{Device: dev, To: r.View, Table: spreadTable(n)})
 		}
 	}
 	if node, ok := in.way(); ok {
@@ -110,7 +115,11 @@ func GatewayState(in GatewayStateInput) State {
 			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a), Via: inFamily(node.Overlay, a.Is6())})
 		}
 	}
-	s.Rules = append(rulesFor(s.Routes, RulePriority, true), in.spreadRules()...)
+	priority := RulePriority
+	if in.tunnels() > 1 {
+		priority++ // behind what is spread, which is behind users' rules
+	}
+	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
 	s.Quotes = in.quotes()
 	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(s.Tunnels[0].MTU), in.input())
 	return s
@@ -175,7 +184,7 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 
 // spread shares connections out among several tunnels: each keeps to one, by its addresses and
 // ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way, several next hops and a hash, needs a setting that only the node can
-// make (fib_multipath_hash_policy). A mark chooses the tunnel; without one it is the first.
+// make (fib_multipath_hash_policy). A mark chooses the tunnel; without one it is the first that answers.
 func (in GatewayStateInput) spread() chain {
 	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
 	if in.tunnels() == 1 {
@@ -202,13 +211,23 @@ func (in GatewayStateInput) spread() chain {
 	return c
 }
 
+// answering is the first tunnel in which the peer answers; without any the first of all.
+func (in GatewayStateInput) answering() int {
+	for n := range in.tunnels() {
+		if !slices.Contains(in.Tunnel.Silent, n) {
+			return n
+		}
+	}
+	return 0
+}
+
 // spreadRules lead what spread marked to the tables of the further tunnels.
 func (in GatewayStateInput) spreadRules() []Rule {
 	var out []Rule
 	for n := 1; n < in.tunnels(); n++ {
 		for _, f := range families() {
 			if len(f.of(in.views())) > 0 {
-				out = append(out, Rule{IPv6: f.six, Priority: RulePriority - 1, Table: spreadTable(n), Mark: uint32(n)})
+				out = append(out, Rule{IPv6: f.six, Priority: RulePriority, Table: spreadTable(n), Mark: uint32(n)})
 			}
 		}
 	}
@@ -236,11 +255,12 @@ func (in GatewayStateInput) way() (Member, bool) {
 	return best, best.ready() && in.Self.ready()
 }
 
-// targets are those of IP objects that need a route of their own.
+// targets are those of IP objects that need a route of their own: members of the overlay have one.
 func (in GatewayStateInput) targets() []netip.Addr {
 	known := slices.Concat(in.Pods, in.views())
 	for _, m := range in.members() {
 		known = append(known, m.CIDRs...)
+		known = append(known, hosts(inFamilies(m.Overlay, true))...)
 	}
 	var out []netip.Addr
 	for _, e := range in.Exposed {
@@ -389,6 +409,19 @@ func (in GatewayStateInput) exposed() chain {
 		}
 	}
 	return c
+}
+
+// exposedIn reads back from a table what exposed wrote.
+func exposedIn(table string) map[string]string {
+	out := map[string]string{}
+	for _, leads := range regexp.MustCompile(` dnat ip6? to ip6? daddr map \{([^}]*)\}`).FindAllStringSubmatch(table, -1) {
+		for pair := range strings.SplitSeq(leads[1], ",") {
+			if external, target, ok := strings.Cut(strings.TrimSpace(pair), " : "); ok {
+				out[external] = target
+			}
+		}
+	}
+	return out
 }
 
 // relayed is what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.

@@ -233,6 +233,31 @@ func randomState(r *rand.Rand) State {
 	return GatewayState(in)
 }
 
+// TestExternalAddressesThatMove: those of IP objects that went or lead elsewhere, and no others.
+func TestExternalAddressesThatMove(t *testing.T) {
+	table := func(leads ...string) string {
+		own, peer := TunnelAddresses(true)
+		in := GatewayStateInput{Under: Underlay{"eth0", 1500}, Port: 6091, Tunnel: TunnelInput{Address: own, PeerAddress: peer, MTU: 1340}}
+		for i := 0; i < len(leads); i += 2 {
+			in.Exposed = append(in.Exposed, Exposed{External: netip.MustParseAddr(leads[i]), Target: netip.MustParseAddr(leads[i+1])})
+		}
+		return GatewayState(in).Table
+	}
+	old := table("10.70.0.1", "10.0.0.1", "10.70.0.2", "10.0.0.2", "10.70.0.3", "10.0.0.3", "fd00::1", "fd01::1", "fd00::2", "fd01::2")
+	for _, c := range []struct{ new, want string }{
+		{old, "[]"},
+		{table("10.70.0.1", "10.0.0.1", "10.70.0.2", "10.0.0.9", "10.70.0.4", "10.0.0.3", "fd00::1", "fd01::2", "fd00::2", "fd01::2"), "[10.70.0.2 10.70.0.3 fd00::1]"},
+		{"", "[10.70.0.1 10.70.0.2 10.70.0.3 fd00::1 fd00::2]"},
+	} {
+		if got := fmt.Sprint(TableChange{Old: old, New: c.new}.Moved()); got != c.want {
+			t.Errorf("from\n%s\nto\n%s\n%s move, want %s", old, c.new, got, c.want)
+		}
+		if back := (TableChange{New: c.new}).Moved(); back != nil {
+			t.Errorf("of nothing %s move", back)
+		}
+	}
+}
+
 // TestTranslationIsABijection: what leaves with the peer's real address comes back as the address
 // it was sent to, host bits stay, and an address never leaves its prefix.
 func TestTranslationIsABijection(t *testing.T) {
