@@ -37,34 +37,37 @@ type RemoteNamespacesInput struct {
 
 // RemoteNamespaces plans the namespaces a consumer's map asks for, each with the binding that
 // lets the consumer's virtual nodes work there. A namespace that exists and was not made for
-// this map is never touched: its entry backs off until it goes. Names that mean something in every
-// cluster are never given away, whether they are free or not. Only a namespace made for this map
-// is deleted.
+// this map is never touched: its entry backs off until it goes. So does the entry that wishes what another
+// one has; what was made for one that wishes it no more goes before it is made for the next. Names that
+// mean something in every cluster are never given away, whether they are free or not. Only a namespace
+// made for this map is deleted.
 func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := ctl.Plan{}
 	var failed []string
 	current := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
-	wished := map[string]bool{}
+	taken := map[string]bool{}
 	for _, local := range slices.Sorted(maps.Keys(in.Root.Spec.DesiredMapping)) {
 		remote := in.Root.Spec.DesiredMapping[local]
 		if in.Root.DeletionTimestamp != nil {
 			break
 		}
-		phase := in.phase(origin, remote, wished[remote])
+		phase := in.phase(origin, local, remote, taken[remote])
 		current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
-		wished[remote] = true
-		if phase == offloadingv1beta1.NamespaceCreationLoopBackOff {
+		taken[remote] = true
+		switch phase {
+		case offloadingv1beta1.NamespaceCreationLoopBackOff:
 			failed = append(failed, remote)
-			continue
+		case offloadingv1beta1.NamespaceTerminating: // nothing can be written into it
+		default:
+			p.Objects = append(p.Objects, in.objects(origin, local, remote)...)
 		}
-		p.Objects = append(p.Objects, in.objects(origin, local, remote)...)
 	}
 	if len(failed) > 0 {
 		p.Verdict = ctl.Wait("NamespaceNotFree", "%s exist already, are reserved or are no names; remove them here, or have the consumer offload under other names",
 			strings.Join(failed, ", ")).Verdict
 	}
-	p.Delete = in.unwished(wished, current)
+	p.Delete = in.unwished(current)
 	if in.Root.DeletionTimestamp != nil {
 		if len(p.Delete) == 0 {
 			return ctl.Plan{}
@@ -77,11 +80,17 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	return p
 }
 
-// phase is how a wished namespace stands; the empty phase is one about to be created.
-func (in RemoteNamespacesInput) phase(origin, remote string, taken bool) offloadingv1beta1.NamespacePhase {
+// phase is how a wished namespace stands; the empty phase is one about to be created. Who has it keeps it, and
+// of those that wish one nobody has the first gets it.
+func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) offloadingv1beta1.NamespacePhase {
 	ns, exists := in.Namespaces[remote]
+	holder := ns.Annotations[api.AnnotationOriginalName]
 	switch {
-	case taken || origin == "" || in.reserved(remote) || len(validation.IsDNS1123Label(remote)) > 0 || exists && !in.ours(ns):
+	case origin == "" || in.reserved(remote) || len(validation.IsDNS1123Label(remote)) > 0 || exists && !in.ours(ns):
+		return offloadingv1beta1.NamespaceCreationLoopBackOff
+	case exists && !in.wished(ns):
+		return offloadingv1beta1.NamespaceTerminating
+	case holder != local && (holder != "" || taken):
 		return offloadingv1beta1.NamespaceCreationLoopBackOff
 	case exists && ns.DeletionTimestamp != nil:
 		return offloadingv1beta1.NamespaceTerminating
@@ -102,13 +111,21 @@ func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
 	return ns.Annotations[api.AnnotationManagedByNamespaceMap] == api.ManagedByNamespaceMap(in.Root.Namespace, in.Root.Name)
 }
 
+// wished reports whether a namespace made for this map is wished for what it was made for.
+func (in RemoteNamespacesInput) wished(ns corev1.Namespace) bool {
+	holder := ns.Annotations[api.AnnotationOriginalName]
+	for local, remote := range in.Root.Spec.DesiredMapping {
+		if remote == ns.Name && (holder == local || holder == "") {
+			return in.Root.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
 // objects are what a wished namespace consists of. A namespace that is as it should be is not
 // named: nothing prunes namespaces, and only those made for this map are ever deleted.
 func (in RemoteNamespacesInput) objects(origin, local, remote string) []client.Object {
 	ns, exists := in.Namespaces[remote]
-	if exists && ns.DeletionTimestamp != nil {
-		return nil // nothing can be written into it
-	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        in.Root.Namespace,
@@ -145,13 +162,13 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 	return ns
 }
 
-// unwished are the namespaces made for this map that it no longer names. They are reported as
+// unwished are the namespaces made for this map that it no longer wishes. They are reported as
 // terminating under their original name until they are gone.
-func (in RemoteNamespacesInput) unwished(wished map[string]bool, current map[string]offloadingv1beta1.RemoteNamespaceStatus) []client.Object {
+func (in RemoteNamespacesInput) unwished(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []client.Object {
 	var gone []client.Object
 	for _, name := range slices.Sorted(maps.Keys(in.Namespaces)) {
 		ns := in.Namespaces[name]
-		if wished[name] || !in.ours(ns) {
+		if !in.ours(ns) || in.wished(ns) {
 			continue
 		}
 		gone = append(gone, &ns)
