@@ -24,6 +24,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -621,6 +622,7 @@ func TestProvider(t *testing.T) {
 	k.isNotTaken(t, foreign)
 	k.followsItsShadow(t, &pods.Items[1])
 	k.isResizedAndDebugged(t, consumer, &pods.Items[1])
+	k.staysAsItWasMade(t, consumer, shadow("tolerant", "0"))
 	k.tellsRefusals(t, consumer, shadow("privileged", "0")) // and allows them
 	k.comesBack(t, &pods.Items[2])
 	k.comesBackAfterADrain(t, &pods.Items[3])
@@ -752,6 +754,45 @@ func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 			}
 			return err
 		})
+	}
+}
+
+// staysAsItWasMade: what the provider added to a pod when it was made, and changed since, stays; labels follow all
+// the same.
+func (k cluster) staysAsItWasMade(t *testing.T, consumer client.Client, shadow *offloadingv1beta1.ShadowPod) {
+	t.Helper()
+	ctx := t.Context()
+	exists := func(key string) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+	}
+	k.create(t, &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "tolerant"}, Handler: "tolerant", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{exists("theirs")}},
+	})
+	shadow.Spec.Pod.RuntimeClassName, shadow.Spec.Pod.Tolerations = new("tolerant"), []corev1.Toleration{exists("ours")}
+	if err := consumer.Create(ctx, shadow); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	k.until(t, "pod of a runtime class", func(ctx context.Context) error { return k.Get(ctx, client.ObjectKeyFromObject(shadow), pod) })
+	mirrored := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","image":"mirror/image"}]}}`))
+	if err := k.Patch(ctx, pod, mirrored); err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"1", "2"} {
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"`+value+`"}}}`))
+		if err := k.Patch(ctx, shadow, label); err != nil {
+			t.Fatal(err)
+		}
+		k.until(t, "label of a pod the provider changed", func(ctx context.Context) error {
+			err := k.Get(ctx, client.ObjectKeyFromObject(shadow), pod)
+			if err == nil && pod.Labels["a"] != value {
+				err = fmt.Errorf("labels %v", pod.Labels)
+			}
+			return err
+		})
+		if image := pod.Spec.Containers[0].Image; image != "mirror/image" || !slices.Contains(pod.Spec.Tolerations, exists("theirs")) {
+			t.Errorf("the pod got image %s and tolerations %v", image, pod.Spec.Tolerations)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -162,18 +163,30 @@ func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 		return nil
 	}
 	out := pod.DeepCopy()
-	for _, each := range []struct{ asked, has []corev1.Container }{
-		{root.Spec.Pod.Containers, out.Spec.Containers}, {root.Spec.Pod.InitContainers, out.Spec.InitContainers},
-	} {
-		for i := range min(len(each.asked), len(each.has)) {
-			asked, has := each.asked[i].Resources, &each.has[i].Resources
-			has.Requests, has.Limits = overlaid(has.Requests, asked.Requests), overlaid(has.Limits, asked.Limits)
-		}
-	}
+	eachAsked(&root.Spec.Pod, &out.Spec, func(asked, has *corev1.Container) {
+		of, by := &has.Resources, asked.Resources
+		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
+	})
 	if equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
 		return nil
 	}
 	return out
+}
+
+// eachAsked visits the containers that are asked for, each with the one of its name that the pod has. The provider
+// may have put others between them.
+func eachAsked(asked, has *corev1.PodSpec, visit func(asked, has *corev1.Container)) {
+	for _, each := range []struct{ asked, has []corev1.Container }{
+		{asked.Containers, has.Containers}, {asked.InitContainers, has.InitContainers},
+	} {
+		for i := range each.asked {
+			for j := range each.has {
+				if each.asked[i].Name == each.has[j].Name {
+					visit(&each.asked[i], &each.has[j])
+				}
+			}
+		}
+	}
 }
 
 // changed reports whether the ShadowPod asks for something else than it did when it was made.
@@ -243,39 +256,53 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// podOf is the pod wanted. It is named whole at every pass: what a field manager stops naming,
-// server-side apply removes.
+// podOf is the pod wanted. All that is asked for is named at every pass: what a field manager stops
+// naming, server-side apply removes.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: root.Name, Namespace: root.Namespace,
-			Labels: maps.Clone(root.Labels), Annotations: maps.Clone(root.Annotations),
-		},
-		Spec: *root.Spec.Pod.DeepCopy(),
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: root.Name, Namespace: root.Namespace,
+		Labels: maps.Clone(root.Labels), Annotations: maps.Clone(root.Annotations),
+	}}
+	if in.Pod != nil {
+		pod.Spec = standing(root, in.Pod)
+	} else {
+		pod.Spec = *root.Spec.Pod.DeepCopy()
+		pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	}
 	pod.Spec.EphemeralContainers = nil // a pod is made without
+	pod.Spec.SchedulingGates = slices.Clone(root.Spec.Pod.SchedulingGates)
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
 	if RunsToEnd(root) && !noted(root) && (in.Pod == nil || gated(in.Pod)) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: api.GateNoted})
 	}
-	if in.Pod != nil {
-		pod.Spec.HostAliases = in.Pod.Spec.HostAliases // they cannot change any more
-		if changed(root) {
-			// These change by a part of the pod only.
-			keepResources(pod.Spec.Containers, in.Pod.Spec.Containers)
-			keepResources(pod.Spec.InitContainers, in.Pod.Spec.InitContainers)
-		}
-	} else {
-		pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
-	}
 	return pod
 }
 
-func keepResources(of, has []corev1.Container) {
-	for i := range min(len(of), len(has)) {
-		of[i].Resources = has[i].Resources
+// standing is what a ShadowPod asks for as its pod has it. The provider may have made something else of it when
+// the pod was made, by webhooks or policies, and of what cannot change any more the API server would refuse every
+// other value. Of a ShadowPod that has changed follows what can follow; resources do by a part of the pod.
+func standing(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) corev1.PodSpec {
+	asked, out := &root.Spec.Pod, *pod.Spec.DeepCopy()
+	named := reflect.ValueOf(asked).Elem()
+	for field, value := range reflect.ValueOf(&out).Elem().Fields() {
+		if named.FieldByIndex(field.Index).IsZero() {
+			value.SetZero() // nothing of ours
+		}
 	}
+	if !changed(root) {
+		return out
+	}
+	eachAsked(asked, &out, func(asked, has *corev1.Container) { has.Image = asked.Image })
+	if s := asked.ActiveDeadlineSeconds; s != nil && (out.ActiveDeadlineSeconds == nil || *s < *out.ActiveDeadlineSeconds) {
+		out.ActiveDeadlineSeconds = s
+	}
+	for _, t := range asked.Tolerations {
+		if !slices.ContainsFunc(out.Tolerations, func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) }) {
+			out.Tolerations = append(out.Tolerations, t)
+		}
+	}
+	return out
 }
 
 // homeAPIServer translates the address under which the pod is to find the API server of its home
