@@ -275,6 +275,7 @@ func TestReflection(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"config follows home", configFollowsHome},
+		{"a Service is made anew while nobody looks", aServiceIsMadeAnewWhileNobodyLooks},
 		{"endpoints elsewhere are reflected", endpointsElsewhereAreReflected},
 		{"a custom resource is reflected", aCustomResourceIsReflected},
 		{"lists decide for every kind", listsDecideForEveryKind},
@@ -595,6 +596,10 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	c.Command, c.Env = []string{"run"}, []corev1.EnvVar{{Name: "A", Value: "a"}}
 	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	rich.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+	rich.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"app"},
+	}}
 	w.create(w.home, rich)
 	remote := w.runAt("rich", "10.20.1.13")
 	spec := w.shadow("rich").Spec.Pod
@@ -1008,6 +1013,34 @@ func (w *world) counted(node string) map[string]bool {
 	return out
 }
 
+// aServiceIsMadeAnewWhileNobodyLooks: what of it cannot change at the provider stays, or it is made anew there too.
+func aServiceIsMadeAnewWhileNobodyLooks(t *testing.T, w *world) {
+	service := func(name string, port int32, spec corev1.ServiceSpec) {
+		w.Helper()
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: homeNS}, Spec: spec}
+		w.must("delete", client.IgnoreNotFound(w.home.Delete(t.Context(), s.DeepCopy())))
+		s.Spec.Ports = []corev1.ServicePort{{Name: "p", Port: port}}
+		w.create(w.home, s)
+	}
+	balancer := func(class string) corev1.ServiceSpec {
+		return corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class}
+	}
+	service("database", 80, corev1.ServiceSpec{})
+	service("balancer", 80, balancer("example.com/a"))
+	stop := w.reflect()
+	var remote corev1.Service
+	w.exists(w.remote, &remote, remoteNS, "database")
+	w.exists(w.remote, &remote, remoteNS, "balancer")
+	stop()
+	service("database", 81, corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone})
+	service("balancer", 81, balancer("example.com/b"))
+	defer w.reflect()()
+	w.exists(w.remote, &remote, remoteNS, "database", func() error { return equal(corev1.ClusterIPNone, remote.Spec.ClusterIP) })
+	w.exists(w.remote, &remote, remoteNS, "balancer", func() error {
+		return equal([]string{"81", "example.com/a"}, []string{fmt.Sprint(remote.Spec.Ports[0].Port), *remote.Spec.LoadBalancerClass})
+	})
+}
+
 func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	defer w.reflect()()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: homeNS}, Spec: corev1.ServiceSpec{
@@ -1267,6 +1300,9 @@ func tokensAreFresh(t *testing.T, w *world) {
 	expires, err := time.Parse(time.RFC3339, tokens.Annotations[api.AnnotationServiceAccountExpiration])
 	if left := time.Until(expires); err != nil || left < 9*time.Minute || left > 10*time.Minute {
 		t.Errorf("the token of 10 minutes ends in %s (%v)", left, err)
+	}
+	if granted := tokens.Annotations["offloading.liqo.io/service-account-token-seconds"]; granted != "600" {
+		t.Errorf("it was made for %s seconds", granted)
 	}
 
 	// 7:57 minutes later: in 3 seconds 80 % have passed.

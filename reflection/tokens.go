@@ -56,5 +56,6 @@ func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod, sour
 	if err := home.SubResource("token").Create(ctx, account, request); err != nil {
 		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time}, nil
+	// The answer says in place of the seconds asked for those that home grants.
+	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time, Seconds: *request.Spec.ExpirationSeconds}, nil
 }

@@ -5,6 +5,7 @@ package translate
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -17,9 +18,13 @@ const largestEvent = 8 << 10
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
+// longestMessage is how many bytes the message of an event with an eventTime may have; a scheduler uses them all
+// (NoteLengthLimit in pkg/apis/core/validation of Kubernetes).
+const longestMessage = 1024
+
 // Event shows what the provider says about a reflected object on the home object. It flows from
 // the provider to home, so here the View is the provider's: origin is the provider's event, shown
-// the one at home.
+// the one at home. What is shown on one object is not moved to the next of its name.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent || !reflects(origin.Annotations, v.AllowList) {
 		return nil
@@ -30,8 +35,13 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	}
 	out.ObjectMeta = v.metadata(origin.ObjectMeta, out.ObjectMeta, origin.Name)
 	in := origin.DeepCopy()
-	out.InvolvedObject = *v.Involved
-	out.InvolvedObject.FieldPath = in.InvolvedObject.FieldPath
+	if shown == nil {
+		out.InvolvedObject = *v.Involved
+		out.InvolvedObject.FieldPath = in.InvolvedObject.FieldPath
+	}
+	if most := longestMessage - len(remoteSuffix); !in.EventTime.IsZero() && len(in.Message) > most {
+		in.Message = strings.ToValidUTF8(in.Message[:most], "") // without half a rune
+	}
 	out.Reason, out.Message, out.Type = in.Reason, in.Message+remoteSuffix, in.Type
 	out.Source, out.ReportingController, out.ReportingInstance = in.Source, in.ReportingController, in.ReportingInstance
 	out.FirstTimestamp, out.LastTimestamp, out.Count = in.FirstTimestamp, in.LastTimestamp, in.Count

@@ -118,6 +118,10 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	if in.HostUsers != nil && !*in.HostUsers { // true is the default
 		out.HostUsers = in.HostUsers
 	}
+	for i := range out.TopologySpreadConstraints {
+		c := &out.TopologySpreadConstraints[i]
+		selectOwn(c.LabelSelector, &c.MatchLabelKeys, metav1.LabelSelectorOpIn, home.Labels)
+	}
 	patchPod(&out, v.Patch)
 	supportAPIServer(&out, home, v)
 	return out
@@ -162,8 +166,9 @@ func affinity(home *corev1.Pod) *corev1.Affinity {
 	var anti *corev1.PodAntiAffinity
 	switch home.Annotations[api.AnnotationAntiAffinityPreset] {
 	case antiAffinityPropagate:
-		if home.Spec.Affinity != nil {
+		if home.Spec.Affinity != nil && home.Spec.Affinity.PodAntiAffinity != nil {
 			anti = home.Spec.Affinity.PodAntiAffinity.DeepCopy()
+			selectOwnOfTerms(anti, home.Labels)
 		}
 	case antiAffinitySoft:
 		anti = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
@@ -176,6 +181,35 @@ func affinity(home *corev1.Pod) *corev1.Affinity {
 		return nil
 	}
 	return &corev1.Affinity{PodAntiAffinity: anti}
+}
+
+// selectOwnOfTerms does what selectOwn does in every term.
+func selectOwnOfTerms(anti *corev1.PodAntiAffinity, labels map[string]string) {
+	own := func(term *corev1.PodAffinityTerm) {
+		selectOwn(term.LabelSelector, &term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+		selectOwn(term.LabelSelector, &term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
+	}
+	for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
+		own(&anti.RequiredDuringSchedulingIgnoredDuringExecution[i])
+	}
+	for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
+		own(&anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+	}
+}
+
+// selectOwn puts the pod's own values of keys into a selector in place of the keys. The API server of home has
+// put them in already, of spread constraints since 1.34, and left the keys; that of the provider would do so once
+// more, and refuses what is there twice. A selector that is nil selects nothing, whatever the keys.
+func selectOwn(selector *metav1.LabelSelector, keys *[]string, operator metav1.LabelSelectorOperator, labels map[string]string) {
+	for _, key := range *keys {
+		value, labelled := labels[key]
+		own := metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
+		same := func(r metav1.LabelSelectorRequirement) bool { return equality.Semantic.DeepEqual(r, own) }
+		if labelled && selector != nil && !slices.ContainsFunc(selector.MatchExpressions, same) {
+			selector.MatchExpressions = append(selector.MatchExpressions, own)
+		}
+	}
+	*keys = nil
 }
 
 // apart keeps pods with the same labels (or the same chosen labels) on different nodes. Labels

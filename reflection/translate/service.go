@@ -10,8 +10,8 @@ import (
 )
 
 // Service pushes a Service. Addresses and node ports are the provider's to assign, except for
-// headless Services and where a user insists on the same node ports. The Service of the API
-// server is never pushed.
+// headless Services and where a user insists on the same node ports. A load balancer keeps the class it
+// was made with: no API server lets it change. The Service of the API server is never pushed.
 func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
 		return nil
@@ -22,6 +22,15 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	}
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	in, s := home.Spec.DeepCopy(), &out.Spec
+	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {
+		return nil // it cannot become headless, nor get an address: give up, then push anew
+	}
+	if in.ClusterIP == corev1.ClusterIPNone {
+		s.ClusterIP = corev1.ClusterIPNone
+	}
+	if s.Type != corev1.ServiceTypeLoadBalancer || in.Type != corev1.ServiceTypeLoadBalancer {
+		s.LoadBalancerClass = loadBalancerClass(in, v)
+	}
 	s.Type = in.Type
 	s.Selector = in.Selector
 	s.Ports = servicePorts(in.Ports, s.Ports, marked(home.Annotations, api.AnnotationForceRemoteNodePort))
@@ -31,13 +40,6 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
 	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
 	s.IPFamilyPolicy = in.IPFamilyPolicy
-	s.LoadBalancerClass = loadBalancerClass(in, v)
-	switch {
-	case in.ClusterIP == corev1.ClusterIPNone:
-		s.ClusterIP = corev1.ClusterIPNone
-	case s.ClusterIP == corev1.ClusterIPNone:
-		return nil // a headless Service cannot get an address: give up, then push anew
-	}
 	return out
 }
 

@@ -4,6 +4,8 @@
 package translate
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,9 @@ type TokenSource struct {
 	// Seconds the token lives; never extendedTokenSeconds.
 	Seconds int64
 }
+
+// tokenSecondsAnnotation on the Secret of a pod's tokens is how many seconds the shortest of them was made for.
+const tokenSecondsAnnotation = "offloading.liqo.io/service-account-token-seconds"
 
 const (
 	// defaultTokenSeconds is what the API server fills in for a projection without expiration.
@@ -56,7 +61,7 @@ func tokenKey(volume, path string) string {
 }
 
 // TokenRefresh is when the tokens of a Secret are to be requested anew: when 80 % of the
-// shortest life has passed. The zero time means at once.
+// shortest life has passed, which home may have cut. The zero time means at once.
 func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource) time.Time {
 	if remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID) {
 		return time.Time{}
@@ -71,6 +76,9 @@ func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource
 			return time.Time{}
 		}
 		shortest = min(shortest, s.Seconds)
+	}
+	if granted, err := strconv.ParseInt(remote.Annotations[tokenSecondsAnnotation], 10, 64); err == nil {
+		shortest = min(shortest, granted)
 	}
 	return expires.Add(-time.Duration(shortest) * time.Second / 5)
 }
@@ -92,17 +100,23 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
 	if len(v.Tokens) == 0 {
-		out.Annotations[api.AnnotationServiceAccountExpiration] = remote.Annotations[api.AnnotationServiceAccountExpiration]
+		for _, key := range []string{api.AnnotationServiceAccountExpiration, tokenSecondsAnnotation} {
+			if value, ok := remote.Annotations[key]; ok {
+				out.Annotations[key] = value
+			}
+		}
 		return out
 	}
 	out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
-	var first time.Time
+	first, seconds := time.Time{}, int64(math.MaxInt64)
 	for key, token := range v.Tokens {
 		out.Data[key] = []byte(token.Value)
+		seconds = min(seconds, token.Seconds)
 		if first.IsZero() || token.Expires.Before(first) {
 			first = token.Expires
 		}
 	}
 	out.Annotations[api.AnnotationServiceAccountExpiration] = first.UTC().Format(time.RFC3339)
+	out.Annotations[tokenSecondsAnnotation] = strconv.FormatInt(seconds, 10)
 	return out
 }

@@ -116,6 +116,8 @@ type APIServer struct {
 type Token struct {
 	Value   string
 	Expires time.Time
+	// Seconds it was made for, which may be less than were asked for.
+	Seconds int64
 }
 
 // Remap leads the addresses of one prefix to another of the same length, bit by bit.
