@@ -10,18 +10,13 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/liqo-go/liqo/network/plan"
 )
 
 // forget ends what connection tracking knows of external addresses that lead elsewhere now: it asks the table
 // for new connections only, and those that go on, as of UDP, would have the old target for ever.
-func forget(c *plan.TableChange) error {
-	if c == nil {
-		return nil
-	}
+func (d *Dataplane) forget() error {
 	moved := map[netlink.InetFamily]movedAddresses{}
-	for _, a := range c.Moved() {
+	for _, a := range d.moved {
 		family := netlink.InetFamily(familyOf(a.Is6()))
 		if moved[family] == nil {
 			moved[family] = movedAddresses{}
@@ -33,6 +28,7 @@ func forget(c *plan.TableChange) error {
 			return fmt.Errorf("forget connections to external addresses: %w", err)
 		}
 	}
+	d.moved = nil
 	return nil
 }
 

@@ -54,6 +54,8 @@ type Dataplane struct {
 	// learnt from the peer's packets, which is no reason to write.
 	dialled map[string]netip.AddrPort
 	tables  nftTables
+	// moved are external addresses that lead elsewhere now, which connection tracking does not know yet.
+	moved []netip.Addr
 	// What was refused of users'.
 	refusedTables refused[plan.Table]
 	refusedRoutes refused[plan.Route]
@@ -137,7 +139,7 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },
 		func() error { return each("write route", c.Routes, added, d.writeRoute) },
 		func() error { return each("write rule", c.Rules, added, d.writeRule) },
-		func() error { return forget(c.Table) },
+		d.forget,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -151,7 +153,11 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if c == nil {
 		return nil
 	}
-	return lacking(d.tables.write(ctx, ours, c.New))
+	if err := d.tables.write(ctx, ours, c.New); err != nil {
+		return lacking(err)
+	}
+	d.moved = append(d.moved, c.Moved()...)
+	return nil
 }
 
 // lacking adds to what nft says where the kernel has not what is asked for how to get it.
