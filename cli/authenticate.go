@@ -138,7 +138,7 @@ func inUse(i *authv1beta1.Identity) bool {
 func (a *authentication) keepProof(ctx context.Context, wanted *authv1beta1.Tenant) error {
 	have := &authv1beta1.Tenant{}
 	err := a.provider.Get(ctx, client.ObjectKeyFromObject(wanted), have)
-	if err == nil && have.Status.AuthParams != nil && bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
+	if err == nil && have.DeletionTimestamp == nil && have.Status.AuthParams != nil && bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
 		wanted.Spec.CSR, wanted.Spec.Signature = have.Spec.CSR, have.Spec.Signature
 	}
 	return a.provider.describe("read", wanted, client.IgnoreNotFound(err))

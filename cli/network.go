@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -432,7 +433,7 @@ func (n *network) look(ctx context.Context) error {
 	if dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	if err := n.turn(ctx, plan.Oldest(backServers.Items), plan.Oldest(backClients.Items), server != nil || dialer != nil); err != nil {
+	if err := n.turn(ctx, plan.Oldest(backServers.Items), plan.Oldest(backClients.Items), server != nil, dialer != nil); err != nil {
 		return err
 	}
 	return n.checkTemplates(ctx)
@@ -441,9 +442,9 @@ func (n *network) look(ctx context.Context) error {
 // turn decides about the ends of a pair the other way round:
 //
 //	both ends   it serves both directions, and nothing is built
-//	one         its other end is built, for somebody has begun so; it goes where the user says which side serves,
-//	            and stays alone beside what was begun our way
-func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, begun bool) error {
+//	one         its other end is built, for somebody has begun so; it goes where the user says which side serves.
+//	            Beside one of our way none would connect, for a cluster takes one gateway for a peer.
+func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, served, dialled bool) error {
 	name := func(c *cluster, end client.Object) { n.gateway[c.side] = end.GetName() }
 	asked := n.asked("gw-server-service-location")
 	switch {
@@ -456,7 +457,9 @@ func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, di
 		return n.drop(ctx, n.client, server)
 	case asked:
 		return n.drop(ctx, n.server, dialer)
-	case begun:
+	case served && dialled:
+	case served || dialled:
+		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with --gw-server-service-location")
 	case server != nil:
 		n.server, n.client = n.client, n.server
 		name(n.server, server)

@@ -98,13 +98,22 @@ func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
 	return err
 }
 
-// ensureTenant sets the tenant namespace for a peer and creates it when there is none.
+// ensureTenant sets the tenant namespace for a peer and creates it when there is none, or none any more.
 func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant != "" {
 		return nil
 	}
-	if c.tenant, err = c.findTenant(ctx, peer); err != nil || c.tenant != "" {
+	if c.tenant, err = c.findTenant(ctx, peer); err != nil {
 		return err
+	}
+	if c.tenant != "" {
+		home := tenantNamespace(c.tenant, peer)
+		if c.Get(ctx, client.ObjectKeyFromObject(home), home) != nil || home.DeletionTimestamp == nil {
+			return nil // what uses it says what is wrong with it
+		}
+		if err := c.awaitGone(ctx, home); err != nil {
+			return err
+		}
 	}
 	name := api.TenantNamespace(peer)
 	err = c.apply(ctx, tenantNamespace(name, peer))
