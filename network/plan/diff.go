@@ -40,12 +40,16 @@ type QuotesChange struct{ Old, New []Quote }
 // TableChange replaces the nft table; an empty New removes it.
 type TableChange struct{ Old, New string }
 
-// Moved are external addresses of IP objects that lead elsewhere than before, or nowhere any more.
+// Moved are external addresses of IP objects that lead where they did not before. What goes on to one that leads
+// nowhere any more ends by itself: a consumer that leaves through the tunnel sees by it that all is gone.
 func (c TableChange) Moved() []netip.Addr {
+	if c.Old == "" {
+		return nil // nothing goes on
+	}
 	var out []netip.Addr
-	leads := exposedIn(c.New)
-	for external, target := range exposedIn(c.Old) {
-		if leads[external] != target {
+	led := exposedIn(c.Old)
+	for external, target := range exposedIn(c.New) {
+		if led[external] != target {
 			out = append(out, parseAddr(external))
 		}
 	}
