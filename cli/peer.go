@@ -199,9 +199,9 @@ func (w *wish) keep(ctx context.Context) error {
 	if w.keepsClass {
 		w.object.Spec.Class = have.Spec.Class
 	}
-	if w.keepsNode {
+	if value, chosen := have.Annotations[api.AnnotationCreateVirtualNode]; w.keepsNode && chosen {
 		delete(w.object.Annotations, api.AnnotationCreateVirtualNode)
-		w.virtualNode = have.Annotations[api.AnnotationCreateVirtualNode] == api.True
+		w.virtualNode = value != "false"
 	}
 	return nil
 }
