@@ -34,6 +34,7 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the server's pod is deleted", 3 * time.Second, deleteGateway(milan)},
 		{"the client's pod is deleted", 3 * time.Second, deleteGateway(rome)},
 		{"both API servers are away", planned, freezeAPIServers(rome, milan)},
+		{"the client's pod is deleted while the kubelet of the server's node hangs", 3 * time.Second, kubeletHangs(milan, deleteGateway(rome))},
 	}
 	two := []fault{
 		{"the servers are rolled", planned, rollGateways(milan)},
@@ -278,10 +279,10 @@ func drainGatewayNode(c cluster) func(*testing.T) {
 }
 
 // freezeAPIServers stops API servers in the middle of everything, so that nobody is even refused:
-// longer than any lease lasts, five minutes in full.
+// longer than any lease lasts, of nodes too, so that all are unknown for some seconds after; five minutes in full.
 func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 	return func(t *testing.T) {
-		away := 45 * time.Second
+		away := 55 * time.Second
 		if *soak {
 			away = 5 * time.Minute
 		}
@@ -302,6 +303,29 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 				t.Errorf("the tunnel of %s moved from %s to %s", c.name, before[i].name, now.name)
 			}
 		}
+	}
+}
+
+// kubeletHangs stops the kubelet beside the gateway that has the tunnel. When its node is not heard of any more, and
+// all pods there are said not to be ready, something else happens.
+func kubeletHangs(c cluster, happen func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		at := activeGateway(t, c)
+		signal := func(name string) {
+			t.Helper()
+			if out, err := testbed("kill", "--signal", name, c.name, strings.TrimPrefix(at.node, c.name+"-"), "kubelet"); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+		signal("STOP")
+		t.Cleanup(func() {
+			signal("CONT")
+			c.kubectl(t, "wait", "node", at.node, "--for=condition=Ready", "--timeout=90s")
+			c.rolled(t)
+		})
+		c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "wait", "pod", at.name, "--for=condition=Ready=False", "--timeout=90s")
+		happen(t)
 	}
 }
 

@@ -87,7 +87,9 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 	}
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
-	plan.Objects = append(plan.Objects, w.service(root.Spec.Service, api.GatewayResourceName(root.Name)))
+	service := w.service(root.Spec.Service, api.GatewayResourceName(root.Name))
+	service.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses || w.alone()
+	plan.Objects = append(plan.Objects, service)
 	internal := w.internalEndpoint()
 	endpoint := serverEndpoint(in.Service, in.entries(internal))
 	if plan.State == ctl.Ready && endpoint == nil {
@@ -339,6 +341,19 @@ func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Se
 	}
 }
 
+// alone tells whether at most one pod can have the tunnel. Then the Service leads there whatever the API server
+// hears of the pod: it is told that it is not ready while the kubelet of its node hangs, and for some seconds
+// after the API server was away, and a client that dials anew would find nobody. Of two, the ready one is right.
+func (w wgGateway) alone() bool {
+	marked := 0
+	for i := range w.Pods {
+		if p := &w.Pods[i]; p.Labels[api.LabelGatewayActive] == api.True && !finished(p) {
+			marked++
+		}
+	}
+	return marked <= 1
+}
+
 // internalEndpoint is where the active pod runs; nil when none does. While a replica takes over, or a
 // pod follows one that ends, two may be marked active: the better one counts, then the younger one.
 func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
@@ -419,7 +434,8 @@ const furtherEntries = 2
 
 // entries are where clients enter when the Service has node ports: at the node of the active pod and,
 // where every node leads to it, at two more, should that fail. What they were told before stays while
-// those nodes exist and one of them is ready, for a client that is to dial another address is made anew.
+// those nodes exist and one of them is ready, or none at all, as after the API server was away: a client that
+// is to dial another address is made anew.
 func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []string {
 	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 	var known, alive, own, others []string
@@ -443,7 +459,7 @@ func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []st
 	}
 	if last := in.Root.Status.Endpoint; anywhere && last != nil {
 		gone := slices.ContainsFunc(last.Addresses, func(a string) bool { return !slices.Contains(known, a) })
-		if !gone && slices.ContainsFunc(last.Addresses, func(a string) bool { return slices.Contains(alive, a) }) {
+		if !gone && (len(alive) == 0 || slices.ContainsFunc(last.Addresses, func(a string) bool { return slices.Contains(alive, a) })) {
 			return last.Addresses
 		}
 	}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -50,12 +51,9 @@ func TestServersThatDoNotRunSayWhy(t *testing.T) {
 		{"a node port that is not given", running, "{type: NodePort, ports: [{port: 1}]}",
 			"EndpointPending: Service gw-milan has no address or port to be reached by; see 'kubectl -n t describe service gw-milan'"},
 	} {
-		in := WgServerInput{Root: &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}}
-		in.NewKey, in.Now = make([]byte, 32), time.Unix(0, 0)
+		in := serverInput()
 		if c.pod != "" {
-			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "gw-milan-1", Labels: map[string]string{api.LabelGatewayName: "milan", api.LabelGatewayActive: api.True}}}
-			read(t, c.pod, &pod.Status)
-			in.Pods = []corev1.Pod{pod}
+			in.Pods = []corev1.Pod{gatewayPod(t, c.pod)}
 		}
 		if c.service != "" {
 			in.Service = &corev1.Service{}
@@ -65,6 +63,65 @@ func TestServersThatDoNotRunSayWhy(t *testing.T) {
 			t.Errorf("%s:\n%s: %s, want\n%s", c.claim, got.Reason, got.Message, c.want)
 		}
 	}
+}
+
+// TestServersAreReachedWhateverIsHeardOfNodes: where nobody else can have the tunnel, the Service leads to a pod that is
+// said not to be ready, and clients dial what they did while no node is ready.
+func TestServersAreReachedWhateverIsHeardOfNodes(t *testing.T) {
+	const running, unready = "{phase: Running, podIP: 10.10.1.7}", `{phase: Running, podIP: 10.10.1.7, conditions: [{type: Ready, status: "False"}]}`
+	for _, c := range []struct {
+		claim string
+		pods  []string
+		want  bool
+	}{
+		{"no pod", nil, true},
+		{"a pod", []string{running}, true},
+		{"a pod that is not ready", []string{unready}, true},
+		{"a pod, and a successor", []string{unready, "{}"}, false},
+		{"a pod, and one that was evicted", []string{unready, "{phase: Failed}"}, true},
+	} {
+		in := serverInput()
+		for _, status := range c.pods {
+			in.Pods = append(in.Pods, gatewayPod(t, status))
+		}
+		for _, obj := range WgGatewayServer(in).Objects {
+			if s, ok := obj.(*corev1.Service); ok && s.Spec.PublishNotReadyAddresses != c.want {
+				t.Errorf("%s: published though not ready: %t, want %t", c.claim, s.Spec.PublishNotReadyAddresses, c.want)
+			}
+		}
+	}
+	for ready, want := range map[string]string{"": "192.0.2.1 192.0.2.2", "a": "192.0.2.1 192.0.2.2", "c": "192.0.2.1 192.0.2.3"} {
+		in := serverInput()
+		in.Root.Status.Endpoint = &netv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1", "192.0.2.2"}}
+		in.Service = &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{NodePort: 30001}}}}
+		in.Pods = []corev1.Pod{gatewayPod(t, running)}
+		in.Pods[0].Spec.NodeName = "a"
+		for i, name := range []string{"a", "b", "c"} {
+			n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", i+1)}}
+			if name != ready {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			}
+			in.Nodes = append(in.Nodes, n)
+		}
+		got := WgGatewayServer(in).Status.(*netv1beta1.WgGatewayServer).Status.Endpoint
+		if got == nil || strings.Join(got.Addresses, " ") != want {
+			t.Errorf("of the nodes only %q is ready: clients dial %v, want %s", ready, got, want)
+		}
+	}
+}
+
+func serverInput() WgServerInput {
+	in := WgServerInput{Root: &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}}
+	in.NewKey, in.Now = make([]byte, 32), time.Unix(0, 0)
+	return in
+}
+
+func gatewayPod(t *testing.T, status string) corev1.Pod {
+	t.Helper()
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "gw-milan-1", Labels: map[string]string{api.LabelGatewayName: "milan", api.LabelGatewayActive: api.True}}}
+	read(t, status, &pod.Status)
+	return pod
 }
 
 // TestOneReplicaIsMarked: whatever the order in which pods are looked at, those that stay marked are
