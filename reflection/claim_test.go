@@ -6,16 +6,21 @@ package reflection_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -150,6 +155,68 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	rights.ResourceVersion, rights.UID = "", ""
 	w.create(w.remote, rights)
 	w.granted(true, claims)
+}
+
+// starting is an API server that starts: it refuses everything until it has read who may do what, which it has when
+// it is asked for the second time whether it is ready.
+type starting struct {
+	next      http.RoundTripper
+	begins    atomic.Bool
+	questions atomic.Int32
+}
+
+func (s *starting) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == "/readyz" && s.questions.Add(1) == 2 {
+		s.begins.Store(false)
+	}
+	if s.begins.Load() {
+		return says(req, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("not known yet")))
+	}
+	return s.next.RoundTrip(req)
+}
+
+func (s *starting) start() {
+	s.questions.Store(0)
+	s.begins.Store(true)
+}
+
+// aStartingAPIServerRefusesAndKeepsNothing: that it refuses everybody means nothing, and the volume is given back
+// when it has started, whether it was known to be there or not.
+func aStartingAPIServerRefusesAndKeepsNothing(t *testing.T, w *world) {
+	there := &starting{}
+	w.options.Remote = rest.CopyConfig(w.options.Remote)
+	w.options.Remote.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		there.next = next
+		return there
+	})
+	for _, story := range []struct {
+		name  string
+		known bool
+	}{{"known", true}, {"unknown", false}} {
+		stop := w.reflect()
+		home, remote := claim(story.name, ""), &corev1.PersistentVolumeClaim{}
+		w.create(w.home, home)
+		w.exists(w.remote, remote, remoteNS, story.name)
+		if !story.known {
+			stop()
+		}
+		there.start()
+		w.must("delete", w.home.Delete(t.Context(), home))
+		w.unused(w.home, homeNS, story.name)
+		if !story.known {
+			stop = w.reflect()
+		}
+		w.exists(w.remote, remote, remoteNS, story.name, func() error {
+			if remote.DeletionTimestamp == nil {
+				return errors.New("not deleted")
+			}
+			return nil
+		})
+		w.must("home is held", w.home.Get(t.Context(), client.ObjectKeyFromObject(home), home))
+		w.unused(w.remote, remoteNS, story.name)
+		w.gone(w.home, home, homeNS, story.name)
+		stop()
+	}
 }
 
 // aVolumeAtTheProviderGrows: what is asked for at home is asked for there; what comes of it is seen at home.

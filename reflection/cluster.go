@@ -4,6 +4,7 @@
 package reflection
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -44,6 +46,17 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme, custom ...CustomRes
 		return nil, fmt.Errorf("make client of %s: %w", config.Host, err)
 	}
 	return c, nil
+}
+
+// ready asks the API server whether it is ready; nil = it is.
+func (c *Cluster) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	asking, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
+	if err != nil {
+		return fmt.Errorf("make client of %s: %w", c.config.Host, err)
+	}
+	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
 // staticMapper maps every kind of the scheme to the resource of the usual name, and custom ones to

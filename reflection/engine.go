@@ -38,6 +38,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,7 +95,8 @@ type worker struct {
 	events EventFunc
 
 	mu       sync.Mutex
-	failures map[types.NamespacedName]string // last message shown, so that it is shown once
+	failures map[types.NamespacedName]string    // last message shown, so that it is shown once
+	silence  map[types.NamespacedName]time.Time // since when the peer does not say whether it is ready
 }
 
 // New makes an engine; it does nothing before Run.
@@ -111,7 +113,7 @@ func New(c Config) (*Engine, error) {
 		if kind.Workers == 0 {
 			continue
 		}
-		w := &worker{Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}}
+		w := &worker{Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{}}
 		w.events = func(runtime.Object, string, string, string) {}
 		if c.Events != nil {
 			w.events = c.Events(eventSource(kind.Name))

@@ -281,6 +281,7 @@ func TestReflection(t *testing.T) {
 		{"lists decide for every kind", listsDecideForEveryKind},
 		{"a volume is at the provider", aVolumeIsAtTheProvider},
 		{"a volume at the provider grows", aVolumeAtTheProviderGrows},
+		{"an API server that starts refuses, and keeps nothing", aStartingAPIServerRefusesAndKeepsNothing},
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
@@ -288,12 +289,14 @@ func TestReflection(t *testing.T) {
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
 		{"a pod finds each endpoint of the API server", aPodFindsEachEndpoint},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
+		{"a pod that others hold says how it ended", aPodThatOthersHoldSaysHowItEnded},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 		{"a provider that says much is heard a little at a time", aLoudProviderIsHeardALittleAtATime},
+		{"a pod of which much is said is written a little at a time", aLoudPodIsWrittenALittleAtATime},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			here := *w
@@ -684,6 +687,42 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 		w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
 		w.gone(w.home, &home, homeNS, name)
 	}
+}
+
+// aPodThatOthersHoldSaysHowItEnded: its Job waits for a phase that is final, also of a pod that had no place at the
+// provider, or ended there while nobody looked.
+func aPodThatOthersHoldSaysHowItEnded(t *testing.T, w *world) {
+	stop := w.reflect()
+	ends := func(name string) {
+		t.Helper()
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error { return equal(corev1.PodFailed, home.Status.Phase) }, func() error {
+			return equal(new(int64(0)), home.DeletionGracePeriodSeconds)
+		})
+		home.Finalizers = nil
+		w.must("count", w.home.Update(t.Context(), &home))
+		w.gone(w.home, &home, homeNS, name)
+	}
+	held := func(name string) *corev1.Pod {
+		out := pod(name)
+		out.Finalizers = []string{"example.com/counted"}
+		return out
+	}
+	w.create(w.home, held("placeless"))
+	w.exists(w.remote, &offv1beta1.ShadowPod{}, remoteNS, "placeless")
+	w.must("delete", w.home.Delete(t.Context(), held("placeless")))
+	ends("placeless")
+
+	w.create(w.home, held("unseen"))
+	remote := w.runAt("unseen", "10.20.1.60")
+	var home corev1.Pod
+	w.exists(w.home, &home, homeNS, "unseen", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+	stop()
+	w.must("delete", w.home.Delete(t.Context(), held("unseen")))
+	w.must("remove the ShadowPod", w.remote.Delete(t.Context(), w.shadow("unseen")))
+	w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
+	defer w.reflect()()
+	ends("unseen")
 }
 
 // aPodFindsEachEndpoint of the API server that answers at the port it is told.
@@ -1410,4 +1449,34 @@ func aLoudProviderIsHeardALittleAtATime(t *testing.T, w *world) {
 		t.Errorf("what is there already waited for all others (%v)", err)
 	}
 	w.eventually("more are heard later", atLeast(len(some)+perSecond))
+}
+
+// aLoudPodIsWrittenALittleAtATime: a provider says something else of it again and again. Some of it is written at
+// home, and in the end the last of it.
+func aLoudPodIsWrittenALittleAtATime(t *testing.T, w *world) {
+	const all = 200 // more than the bytes a pod may cost at once allow
+	w.options.Metrics = prometheus.NewRegistry()
+	defer w.reflect()()
+	w.create(w.home, pod("wordy"))
+	remote := w.runAt("wordy", "10.20.1.51")
+	waits := func() bool { return w.count("error", "Pod", homeNS, node) > 0 }
+	if waits() {
+		t.Fatal("a pod waits before anything is said")
+	}
+	var home corev1.Pod
+	said := 0
+	for ; said < all && !waits(); said++ {
+		remote.Status.Message = fmt.Sprint(said, strings.Repeat("x", 100<<10))
+		w.must("speak", w.remote.Status().Update(t.Context(), remote))
+		w.exists(w.home, &home, homeNS, "wordy", func() error {
+			if waits() {
+				return nil
+			}
+			return equal(remote.Status.Message[:4<<10], home.Status.Message)
+		})
+	}
+	if said < 20 || said == all {
+		t.Errorf("it waits after %d changes", said)
+	}
+	w.exists(w.home, &home, homeNS, "wordy", func() error { return equal(remote.Status.Message[:4<<10], home.Status.Message) })
 }

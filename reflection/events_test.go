@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
@@ -84,6 +86,42 @@ func TestNewsWait(t *testing.T) {
 		t.Errorf("%d events of success are written within %s", all, took)
 	}
 	r.shutdown()
+}
+
+// TestAPodThatChangesMuchWaits, and no other with it: thousands may start and end in a moment. In the ten minutes
+// until etcd forgets, what a provider says of a pod costs about a megabyte.
+func TestAPodThatChangesMuchWaits(t *testing.T) {
+	b, began := newBudget(), time.Now()
+	key := func(name any) types.NamespacedName {
+		return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(name)}
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("x", 4<<10)}}
+	written := 0
+	for after := time.Duration(0); after < 10*time.Minute; after += 50 * time.Millisecond {
+		if b.allows(key("loud"), pod, began.Add(after)) {
+			written += pod.Size() + specSize
+		}
+	}
+	if written < 1<<20 || written > 5<<18 {
+		t.Errorf("%d bytes are written", written)
+	}
+	for i := range 5000 {
+		for change := range 10 {
+			if !b.allows(key(i), pod, began) {
+				t.Fatalf("change %d of pod %d waits", change, i)
+			}
+		}
+	}
+	if large := (&corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("x", statusBurst)}}); !b.allows(key("large"), large, began) {
+		t.Error("a large pod is never written")
+	}
+	if b.forget(key("large")); !b.allows(key("large"), pod, began) {
+		t.Error("a pod pays for a former one of its name")
+	}
+	var none *budget
+	if none.forget(key("loud")); !none.allows(key("loud"), pod, began) {
+		t.Error("a kind without a budget has one")
+	}
 }
 
 // TestWhatIsThereIsFollowed though as many as may be are being made, and a kind without bound has none.

@@ -88,6 +88,9 @@ type Kind struct {
 	// Bound is at what rate remote objects are made and changed, what comes over it being tried again later; nil =
 	// as it comes.
 	Bound *bound
+	// Budget is how much is pulled into each home object, what comes over it being tried again later; nil = as it
+	// comes.
+	Budget *budget
 	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
 	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
 	Grace func(o Objects) *int64

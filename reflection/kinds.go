@@ -88,6 +88,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		TrimReport:  Trim(translate.TrimReport),
 		InPart:      func(obj client.Object) bool { return translate.InPart(obj) },
 		Strategic:   true,
+		Budget:      newBudget(),
 		Ends:        true,
 		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {

@@ -23,7 +23,8 @@ import (
 // errNotOurs: what was looked at is nothing we keep equal. It is no failure, and is not counted.
 var errNotOurs = errors.New("not ours")
 
-// errTooMany: the Bound of a kind is reached, and what was looked at waits. It is counted as a failure, and not logged.
+// errTooMany: the Bound or the Budget of a kind is reached, and what was looked at waits. It is counted as a failure,
+// and not logged.
 var errTooMany = errors.New("too many")
 
 // sync brings one object in line:
@@ -34,7 +35,7 @@ var errTooMany = errors.New("too many")
 //	there           –            Push: create, patch, delete or nothing; then Pull
 //	there           fails        Push is tried again; Pull goes on
 //	being deleted   ours         remote deleted; Pull goes on
-//	being deleted   none         home released
+//	being deleted   none         home released; before, Pull into what others hold
 //
 // In a namespace that is not mapped there is nothing to push, but Pull may have something to
 // say about it. Where nobody says whether it is, what may run next door is not released.
@@ -50,13 +51,13 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	if err != nil {
 		return 0, err
 	}
-	if o.Home == nil && o.Remote == nil {
-		w.shown(key, "")
-		return 0, errNotOurs
+	if o.Home == nil {
+		w.forget(key)
 	}
 	switch {
+	case o.Home == nil && o.Remote == nil:
+		return 0, errNotOurs
 	case o.Home == nil:
-		w.shown(key, "")
 		if w.Keeps {
 			return 0, errNotOurs // whoever made it may be another virtual node
 		}
@@ -230,8 +231,11 @@ func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, 
 		return nil
 	}
 	home, want := withoutSpec(o.Home), withoutSpec(want)
-	if equality.Semantic.DeepEqual(home, want) {
+	switch {
+	case equality.Semantic.DeepEqual(home, want):
 		return nil
+	case !w.Budget.allows(key, want, time.Now()):
+		return errTooMany
 	}
 	return w.patchStatus(ctx, key, home, want)
 }
@@ -251,6 +255,11 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 		return w.release(ctx, key, o.Home)
 	}
 	if o.Remote == nil && o.Report == nil {
+		if w.Ends && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait to see how it ended
+			if err := w.pull(ctx, key, o, v); err != nil {
+				return err
+			}
+		}
 		return w.release(ctx, key, o.Home)
 	}
 	if w.Ending != nil {
@@ -264,12 +273,13 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 		}
 	}
 	err := w.limit(ctx, o)
+	withdrawn := false
 	if err == nil {
-		err = w.removeRemote(ctx, key, o.Remote)
+		withdrawn, err = w.tries(ctx, key, func() error { return w.removeRemote(ctx, key, o.Remote) })
 	}
 	switch {
-	case apierrors.IsForbidden(err) && w.Finalizer != "":
-		return w.release(ctx, key, o.Home) // the peer has withdrawn our rights: the object is its to remove
+	case withdrawn:
+		return w.release(ctx, key, o.Home) // the object is the peer's to remove
 	case err != nil:
 		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
 		return err
@@ -295,9 +305,13 @@ func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.Na
 		return w.release(ctx, key, home)
 	}
 	there := types.NamespacedName{Namespace: ns.remote, Name: w.remoteName(key.Name)}
-	remote, err := get(ctx, w.engine.Remote, there, w.Remote)
+	var remote client.Object
+	withdrawn, err := w.tries(ctx, key, func() (err error) {
+		remote, err = get(ctx, w.engine.Remote, there, w.Remote)
+		return err
+	})
 	switch {
-	case apierrors.IsForbidden(err):
+	case withdrawn:
 		return w.release(ctx, key, home)
 	case err != nil:
 		return err
@@ -305,4 +319,42 @@ func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.Na
 		return w.release(ctx, key, home)
 	}
 	return nil // the caches will be filled: the peer answers
+}
+
+// tries does at the peer what needs rights there. It reports whether the peer has withdrawn those to what a
+// Finalizer holds: an API server that starts refuses everybody until it has read who may do what, so it is asked
+// again when it is ready. One that does not tell even us whether it is may need longestStart.
+func (w *worker) tries(ctx context.Context, key types.NamespacedName, do func() error) (withdrawn bool, err error) {
+	err = do()
+	if w.Finalizer == "" || !apierrors.IsForbidden(err) {
+		w.silent(key, false)
+		return false, err
+	}
+	ready := w.engine.Remote.ready(ctx)
+	silent := w.silent(key, apierrors.IsForbidden(ready) || apierrors.IsNotFound(ready))
+	if ready == nil {
+		err = do()
+	}
+	if withdrawn = apierrors.IsForbidden(err) && (ready == nil || silent > longestStart); withdrawn {
+		w.silent(key, false)
+	}
+	return withdrawn, err
+}
+
+// longestStart is how long an API server may take to start: kubelets end one that kubeadm has set up after 24
+// questions, one each 10 s.
+const longestStart = 24 * 10 * time.Second
+
+// silent notes whether the peer keeps to itself if it is ready, and gives for how long it has, asked for this key.
+func (w *worker) silent(key types.NamespacedName, is bool) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !is {
+		delete(w.silence, key)
+		return 0
+	}
+	if w.silence[key].IsZero() {
+		w.silence[key] = time.Now()
+	}
+	return time.Since(w.silence[key])
 }

@@ -309,6 +309,13 @@ func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error
 	return err
 }
 
+// forget forgets a key without a home object.
+func (w *worker) forget(key types.NamespacedName) {
+	w.shown(key, "")
+	w.silent(key, false)
+	w.Budget.forget(key)
+}
+
 // shown notes the message last shown for a key ("" = all is well) and says whether it is new.
 func (w *worker) shown(key types.NamespacedName, message string) bool {
 	w.mu.Lock()

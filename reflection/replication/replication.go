@@ -8,7 +8,7 @@
 //
 //	Secret appears   ──▶ finalizer, engine started
 //	Secret changes   ──▶ engine goes on with the new credentials
-//	Secret deleted   ──▶ engine goes on until the copies of objects being deleted are gone, then
+//	Secret deleted   ──▶ engine goes on, or is started, until the copies of objects being deleted are gone, then
 //	                     what is left is let go, the engine stops, the Secret goes
 //
 // It does not decide what is asked of a peer, and does not reflect the objects of users.
@@ -18,6 +18,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -245,11 +246,9 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	if !r.dead(ctx, id) && r.hasEngine(key) {
-		for _, obj := range held {
-			if goes, err := r.goes(ctx, obj); goes || err != nil {
-				return err // its end is watched
-			}
+	if !r.dead(ctx, id) {
+		if waits, err := r.waits(ctx, secret, held); waits || err != nil {
+			return err // their end is watched
 		}
 	}
 	r.halt(key)
@@ -259,6 +258,30 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 		}
 	}
 	return r.patchFinalizer(ctx, secret, controllerutil.RemoveFinalizer)
+}
+
+// waits tells that an engine works for the end of one of these objects. If this process began after the Secret was
+// deleted there is none yet, and without a usable kubeconfig there will be none.
+func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []client.Object) (bool, error) {
+	going := false
+	for _, obj := range held {
+		goes, err := r.goes(ctx, obj)
+		if err != nil {
+			return false, err
+		}
+		going = going || goes
+	}
+	if !going || r.hasEngine(client.ObjectKeyFromObject(secret)) {
+		return going, nil
+	}
+	if enters, err := remote.IsControlPlane(ctx, r.client, secret); !enters || err != nil {
+		return false, err
+	}
+	err := r.ensure(ctx, secret)
+	if errors.Is(err, reconcile.TerminalError(nil)) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get

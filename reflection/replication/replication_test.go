@@ -387,8 +387,8 @@ func TestDeadPeerHoldsNothing(t *testing.T) {
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
-// run runs the replication of rome until the test ends.
-func run(t *testing.T, config *rest.Config, logged *lines) {
+// run runs the replication of rome until the returned function is called, or the test ends.
+func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 	t.Helper()
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  scheme.New(),
@@ -402,10 +402,69 @@ func run(t *testing.T, config *rest.Config, logged *lines) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		must(t, <-ended)
 	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy, and its Secret
+// with it. A Secret that cannot be used holds nothing.
+func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
+	rome, milan := apitest.Start(t), apitest.Start(t)
+	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	ctx := t.Context()
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	stop := run(t, rome.Config, &lines{})
+	copied := &authv1beta1.ResourceSlice{}
+	begin := func() (*authv1beta1.ResourceSlice, *corev1.Secret) {
+		t.Helper()
+		slice, secret := sliceTo("milan", "mypool"), identitySecret(t, tenant, "milan", milan.Config)
+		create(t, home, slice)
+		create(t, home, secret)
+		eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), copied) })
+		return slice, secret
+	}
+	slice, secret := begin()
+	copied.Finalizers = []string{"example.com/busy"}
+	must(t, remote.Update(ctx, copied))
+	stop()
+	must(t, home.Delete(ctx, slice))
+	must(t, home.Delete(ctx, secret))
+	stop = run(t, rome.Config, &lines{})
+	held := func() {
+		t.Helper()
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+	}
+	eventually(t, func() error {
+		held()
+		must(t, remote.Get(ctx, key(remoteTenant, "mypool"), copied))
+		if copied.DeletionTimestamp == nil {
+			return errors.New("copy is not being deleted")
+		}
+		return nil
+	})
+	held()
+	copied.Finalizers = nil
+	must(t, remote.Update(ctx, copied))
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	must(t, absent(remote.Get(ctx, key(remoteTenant, "mypool"), copied)))
+
+	slice, secret = begin()
+	stop()
+	must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+	secret.Data = nil
+	must(t, home.Update(ctx, secret))
+	must(t, home.Delete(ctx, slice))
+	must(t, home.Delete(ctx, secret))
+	run(t, rome.Config, &lines{})
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
 // TestPeersLeaveEachOthersAlone: what is replicated to one provider is not touched by the

@@ -24,7 +24,8 @@ const (
 	// reasonAborted: it ran, and its namespace is no longer offloaded there; its controller
 	// makes a new pod.
 	reasonAborted = "OffloadingAborted"
-	// reasonRemoteTerminated: it had finished when the provider removed it.
+	// reasonRemoteTerminated: it had finished when the provider removed it, or was deleted and nothing of it is
+	// there.
 	reasonRemoteTerminated = "RemotePodTerminated"
 	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
 	reasonUnavailable = "RemoteUnavailable"
@@ -40,11 +41,12 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //
 //	home pod        namespace   remote pod      ShadowPod says   home status
 //	finished        –           –               –                stays
+//	had started     not known   –               –                stays
+//	being deleted   –           none            none             Failed, RemotePodTerminated
 //	waiting         not mapped  –               –                Pending, OffloadingBackOff
 //	had started     not mapped  –               –                Failed, OffloadingAborted
-//	had started     not known   –               –                stays
 //	any             mapped      removed there   –                stays, not ready: another will be made
-//	any             mapped      kubelet spoke   –                the remote status, translated
+//	any             mapped      kubelet spoke   –                the remote status, translated, unless too large
 //	any             mapped      none            finished         that phase, RemotePodTerminated
 //	ran to its end  mapped      none            is gone          Failed, RemotePodTerminated
 //	any             mapped      none            is refused       Pending, without a place
@@ -65,6 +67,8 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out.Labels = maps.Clone(home.Labels)
 	switch {
 	case MayRun(home, v):
+	case home.DeletionTimestamp != nil && shadow == nil && remote == nil:
+		terminated(&out.Status, corev1.PodFailed)
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
 	case remote != nil && replaced(home, shadow, remote):
@@ -171,7 +175,7 @@ func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	if scheduled.Status != corev1.ConditionFalse {
 		scheduled.Status, scheduled.LastTransitionTime = corev1.ConditionFalse, why.LastTransitionTime
 	}
-	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, why.Message
+	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, cut(why.Message)
 }
 
 // told says whether a remote status holds more than that the pod exists and has a node, which
@@ -220,7 +224,10 @@ func negateReady(conditions []corev1.PodCondition, reason, message string) {
 // pullStatus copies what the kubelet at the provider reports. What the home cluster knows
 // better (quality of service, nomination, generation) stays.
 func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) {
-	home, in := out.Status, remote.Status.DeepCopy()
+	home, in := out.Status, said(&remote.Status, &out.Spec)
+	if in == nil {
+		return
+	}
 	if pending := resizePending(out, shadow, remote, v); pending != nil {
 		in.Conditions = append(slices.DeleteFunc(in.Conditions, ofResize), *pending)
 	}
@@ -268,7 +275,7 @@ func resizePending(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev
 	}
 	out := &corev1.PodCondition{
 		Type: corev1.PodResizePending, Status: corev1.ConditionTrue, LastTransitionTime: why.LastTransitionTime,
-		Reason: corev1.PodReasonInfeasible, Message: why.Message,
+		Reason: corev1.PodReasonInfeasible, Message: cut(why.Message),
 	}
 	if was != nil {
 		out.LastTransitionTime = was.LastTransitionTime
@@ -328,11 +335,15 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 
 // mergeConditions takes the remote conditions and keeps those only home knows (readiness gates
 // set by home controllers). The moment of scheduling is home's, as long as the pod is scheduled
-// at the provider, too. Generations are counted apart in each cluster.
+// at the provider, too. Generations are counted apart in each cluster. Where there are
+// mostConditions, only those of kubelets are added.
 func mergeConditions(home, remote []corev1.PodCondition, generation int64) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range remote {
 		was := condition(home, c.Type)
+		if was == nil && !ofKubelet(c.Type) && max(len(home), len(out)) >= mostConditions {
+			continue
+		}
 		if c.Type == corev1.PodScheduled && was != nil && was.Status == c.Status {
 			c = *was
 		}
