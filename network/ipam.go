@@ -204,6 +204,7 @@ func (o Options) ip() ctl.Registrar {
 		Name:     "ip",
 		Numerous: plan.OfPod,
 		Owns:     []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Creates:  []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}, // users' have the names they like
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: waiting},
 			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Concerns: never}, // one that goes makes room

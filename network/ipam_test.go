@@ -14,12 +14,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network"
 )
 
@@ -120,6 +122,56 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	peers("api-server-proxy", "")
 }
 
+// TestNamesThatAreTaken: a Service of an IP's name, and a ServiceAccount of a gateway's, stay their owners'.
+func TestNamesThatAreTaken(t *testing.T) {
+	c := startControllers(t, "rome")
+	theirs := parsed(t, `
+{apiVersion: v1, kind: Service, metadata: {name: db, namespace: default}, spec: {selector: {app: db}, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: server, namespace: default}}
+`)
+	for _, obj := range theirs {
+		must(t, c.Create(t.Context(), obj))
+	}
+	for _, obj := range parsed(t, `
+{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: own, namespace: default}, spec: {cidr: 10.98.0.0/24}}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: db, namespace: default}
+spec: {ip: 192.0.2.1, networkRef: {name: own}, serviceTemplate: {spec: {ports: [{port: 5432}]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayClient
+metadata: {name: server, namespace: default, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {deployment: {spec: {selector: {}, template: {spec: {containers: [{name: gateway, image: none}]}}}}}
+`) {
+		create(t, c, obj)
+	}
+	reason := func(obj client.Object, conditions *[]metav1.Condition, want string) {
+		t.Helper()
+		eventually(t, func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+			got := ""
+			if ready := meta.FindStatusCondition(*conditions, "Ready"); ready != nil {
+				got = ready.Reason
+			}
+			return errors.Join(err, equal(want, got))
+		})
+	}
+	at := metav1.ObjectMeta{Namespace: "default", Name: "db"}
+	ip, gateway := &ipamv1alpha1.IP{ObjectMeta: at}, &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "server"}}
+	reason(ip, &ip.Status.Conditions, "ServiceExists")
+	reason(gateway, &gateway.Status.Conditions, "ServiceAccountExists")
+	for _, obj := range theirs {
+		now := obj.DeepCopyObject().(client.Object)
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), now))
+		if now.GetResourceVersion() != obj.GetResourceVersion() {
+			t.Errorf("%T %s was touched: labels %v, owners %v", now, now.GetName(), now.GetLabels(), now.GetOwnerReferences())
+		}
+	}
+}
+
 const endpoints = `
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -216,7 +268,7 @@ func TestPodsIPWaits(t *testing.T) {
 	c := startControllers(t, "rome")
 	ip := func(name string) *ipamv1alpha1.IP {
 		ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		ip.Labels = map[string]string{api.LabelPodName: name}
+		ip.Labels = map[string]string{api.LabelPodName: name, api.LabelPodNamespace: "default"}
 		ip.Spec = ipamv1alpha1.IPSpec{IP: "192.0.2.1", NetworkRef: &corev1.ObjectReference{Name: "later"}}
 		return ip
 	}

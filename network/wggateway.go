@@ -37,7 +37,7 @@ import (
 // which no namespaced object can own.
 func (o Options) wgGatewayServer() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.WgGatewayServer, plan.WgServerInput]{
-		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(),
+		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(),
 		Watches: append(wgWatches(&netv1beta1.WgGatewayServerList{}), ctl.Watch{Kind: &corev1.Node{}, Map: serversAt}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayServer) (plan.WgServerInput, error) {
 			in := plan.WgServerInput{Root: root}
@@ -64,7 +64,7 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 // wgGatewayClient runs the gateways of clients.
 func (o Options) wgGatewayClient() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.WgGatewayClient, plan.WgClientInput]{
-		Name: "wg-gateway-client", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Watches: wgWatches(&netv1beta1.WgGatewayClientList{}),
+		Name: "wg-gateway-client", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(), Watches: wgWatches(&netv1beta1.WgGatewayClientList{}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayClient) (plan.WgClientInput, error) {
 			in, err := o.wgInput(ctx, r, root, root.Spec.SecretRef)
 			return plan.WgClientInput{Root: root, WgGatewayInput: in}, err
@@ -79,6 +79,9 @@ func wgOwns() []client.Object {
 		&rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{},
 	}
 }
+
+// wgCreates is what has the gateway's own name. Another's of that name would get the gateway's rights, and go with it.
+func wgCreates() []client.Object { return []client.Object{&corev1.ServiceAccount{}} }
 
 // wgWatches: a gateway pod leads to its gateway, a Secret to the gateways of its namespace.
 func wgWatches(all client.ObjectList) []ctl.Watch {

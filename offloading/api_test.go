@@ -309,10 +309,11 @@ func TestConsumer(t *testing.T) {
 	k.goesBack(t, full, placeless)
 }
 
-// losesItsNode: without createNode the node is drained and goes, and comes back with it.
+// losesItsNode: without createNode the node is drained and goes, and comes back with it. What users labelled it with
+// is kept.
 func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode, "rack": "7"}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "there", Namespace: "demo"}, Spec: container("1")}
 	pod.Spec.NodeName = node.Name
 	k.create(t, node, pod)
@@ -360,6 +361,9 @@ func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 		t.Fatal(err)
 	}
 	k.until(t, "the node's end", k.gone(node))
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(vn), vn); err != nil || vn.Annotations["offloading.liqo.io/labels-of-users"] != "rack=7" {
+		t.Errorf("the labels users put on the node are forgotten: %v (%v)", vn.Annotations, err)
+	}
 	told(false)
 	createNode("true")
 	told(true)
@@ -594,7 +598,13 @@ func TestProvider(t *testing.T) {
 	k.create(t, foreign)
 	k.answers(t, consumer)
 	for i := range 10 {
-		if err := consumer.Create(ctx, shadow(fmt.Sprintf("web-%d", i), "1")); err != nil {
+		web := shadow(fmt.Sprintf("web-%d", i), "1")
+		if i == 4 {
+			c := &web.Spec.Pod.Containers[0]
+			c.Env = []corev1.EnvVar{{Name: "TWICE", Value: "1"}, {Name: "TWICE", Value: "2"}}
+			c.Ports = []corev1.ContainerPort{{Name: "one", ContainerPort: 8080}, {Name: "other", ContainerPort: 8080}}
+		}
+		if err := consumer.Create(ctx, web); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -620,7 +630,7 @@ func TestProvider(t *testing.T) {
 		return err
 	})
 	k.isNotTaken(t, foreign)
-	k.followsItsShadow(t, &pods.Items[1])
+	k.followsItsShadow(t, &pods.Items[4])
 	k.isResizedAndDebugged(t, consumer, &pods.Items[1])
 	k.staysAsItWasMade(t, consumer, shadow("tolerant", "0"))
 	k.tellsRefusals(t, consumer, shadow("privileged", "0")) // and allows them
@@ -734,7 +744,7 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 	})
 }
 
-// followsItsShadow: labels come and go, those of others stay.
+// followsItsShadow: labels come and go, those of others stay, also on a pod that names a variable and a port twice.
 func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	label := func(obj client.Object, patch string) {
@@ -742,6 +752,9 @@ func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 		if err := k.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+patch+`}}`))); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if c := pod.Spec.Containers[0]; len(c.Env) != 2 || len(c.Ports) != 2 {
+		t.Fatalf("the pod has variables %v and ports %v", c.Env, c.Ports)
 	}
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
 	label(pod, `{"theirs": "1"}`)

@@ -142,6 +142,12 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 		return in, err
 	}
 	in.Dead = dead[in.Root.Spec.ClusterID]
+	if in.Deployment == nil { // one the cache does not show yet ends pods, too
+		deployment := types.NamespacedName{Namespace: in.Root.Namespace, Name: api.VirtualKubeletName(in.Root.Name)}
+		if in.Deployment, err = ctl.Optional(ctx, r.Live, deployment, &appsv1.Deployment{}); err != nil {
+			return in, err
+		}
+	}
 	var pods, kubelets corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": in.Root.Name}); err != nil {
 		return in, fmt.Errorf("list pods of node %s: %w", in.Root.Name, err)

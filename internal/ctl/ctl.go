@@ -139,6 +139,11 @@ const (
 	labelManaged = "liqo.io/managed"
 )
 
+// Marks reports whether a label or annotation is one of those by which the loop knows what it made.
+func Marks(key string) bool {
+	return key == labelOwner || key == labelController || key == annotationOwner || key == labelManaged
+}
+
 // Register adds the controller to mgr.
 func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	if c.Note != nil && c.Workers > 1 {

@@ -141,7 +141,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	}
 	left := 0
 	if plan.State == Ready {
-		n, err := l.prune(ctx, root, plan.Objects)
+		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Keep))
 		left, errs = n, append(errs, err)
 	}
 	if plan.Status != nil {
@@ -177,6 +177,8 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	switch creates := l.kindIn(l.Creates, obj); {
 	case creates && live == nil:
 		changed, err = true, l.create(ctx, root, obj)
+	case creates && !made(root, live):
+		err = l.foreign(obj)
 	case creates:
 		changed, err = l.objects.Created(ctx, live, obj)
 	default:
@@ -231,10 +233,21 @@ func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) err
 	if err := l.reader.Live.Get(ctx, client.ObjectKeyFromObject(obj), found); err != nil {
 		return fmt.Errorf("get %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
 	}
-	if slices.Contains(l.rootOf(ctx, found), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(root)}) {
+	if made(root, found) {
 		return nil
 	}
+	return l.foreign(obj)
+}
+
+func (l *loop[R, In]) foreign(obj client.Object) error {
 	return errForeign{l.kind(obj).Kind, client.ObjectKeyFromObject(obj).String()}
+}
+
+// made tells whether an object was made for a root, or for a former one of that name. Labels alone do not tell:
+// users may have taken them away.
+func made(root, obj client.Object) bool {
+	key, _ := parseKey(obj.GetAnnotations()[annotationOwner])
+	return key == client.ObjectKeyFromObject(root) || obj.GetLabels()[labelOwner] == string(root.GetUID())
 }
 
 // live is the object as the cache has it, nil when it is absent or of a kind without a type.

@@ -40,6 +40,9 @@ type Plan struct {
 	Lacks Verdict
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
 	Objects []client.Object
+	// Keep are objects made before that are not to be pruned though Objects does not name them: they stay as they
+	// are, but for Parts.
+	Keep []client.Object
 	// Status is of the root's type; the fields set in its status are applied and owned by the
 	// controller. Nil leaves the status alone.
 	Status client.Object

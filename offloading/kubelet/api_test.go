@@ -534,7 +534,8 @@ func forwards(t *testing.T, config *rest.Config) {
 }
 
 // goes deletes the Node of a virtual node that is to have none, or is being deleted: it does not come
-// back. That the kubelet knows shows in a label that was changed after that.
+// back. That the kubelet knows shows in a label that was changed after that. One that is wanted again has the labels
+// users had put on it.
 func goes(t *testing.T, c client.Client, node *corev1.Node) {
 	ctx := t.Context()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}
@@ -562,8 +563,13 @@ func goes(t *testing.T, c client.Client, node *corev1.Node) {
 	}
 	change(t, c, vn, func() { vn.Spec.CreateNode = new(false) })
 	leaves("bronze")
-	change(t, c, vn, func() { vn.Spec.CreateNode = new(true) })
+	change(t, c, vn, func() {
+		vn.Spec.CreateNode, vn.Annotations = new(true), map[string]string{"offloading.liqo.io/labels-of-users": "rack=7"}
+	})
 	until(t, "the node again", read)
+	if node.Labels["rack"] != "7" {
+		t.Errorf("the node came back without labels of users: %v", node.Labels)
+	}
 	if err := c.Delete(ctx, vn); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -221,6 +220,9 @@ func (n *node) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if live == nil {
+		return n.create(ctx, plan.NewNode(vn))
+	}
 	return n.write(ctx, live, plan.Node(plan.NodeInput{
 		VirtualNode: vn, Node: live, Peer: peer, CheckNetwork: n.Flags.NodeCheckNetwork,
 		Address: n.Flags.NodeIP, Port: int32(n.Flags.ListenPort), Version: n.version,
@@ -231,9 +233,6 @@ func (n *node) sync(ctx context.Context) error {
 // write makes the Node what is desired. Taints are a list that the node controller and users
 // write, too: they are changed only from the state seen, everything else is applied.
 func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
-	if live == nil {
-		return n.create(ctx, desired)
-	}
 	n.lease.own(live)
 	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
 		tainted := live.DeepCopy()
@@ -262,14 +261,8 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	return err
 }
 
-// create makes the Node, tainted from the start; the rest follows when it is seen. What is
-// created here is no longer ours to take back, so it is only what never changes.
-func (n *node) create(ctx context.Context, desired *corev1.Node) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name:   desired.Name,
-		Labels: map[string]string{api.LabelType: api.TypeVirtualNode},
-	}}
-	node.Spec.Taints = desired.Spec.Taints
+// create makes the Node.
+func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	if err := n.writer.Create(ctx, node); err != nil {
 		return fmt.Errorf("create node %s: %w", node.Name, err)
 	}

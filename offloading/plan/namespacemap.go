@@ -25,7 +25,8 @@ type NamespaceMapInput struct {
 	Namespace corev1.Namespace
 	// VirtualNodes are those in the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
-	// Nodes are the cluster's virtual nodes by name; they may carry labels users added.
+	// Nodes are the cluster's virtual nodes by name; they may carry labels users added. While one is missing, those
+	// count that it had: what lies at the provider does not go because a Node was deleted.
 	Nodes map[string]corev1.Node
 	// Offloadings are all of the cluster.
 	Offloadings []offloadingv1beta1.NamespaceOffloading
@@ -88,8 +89,10 @@ func RemoteNamespaceName(namespace string, spec offloadingv1beta1.NamespaceOfflo
 
 func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloadingv1beta1.VirtualNode, nodes map[string]corev1.Node) bool {
 	for i := range vns {
-		set := NodeLabels(&vns[i])
-		maps.Copy(set, nodes[vns[i].Name].Labels)
+		set := merged(usersLabels(&vns[i]), NodeLabels(&vns[i]))
+		if node, there := nodes[vns[i].Name]; there {
+			set = merged(NodeLabels(&vns[i]), node.Labels)
+		}
 		if Selects(selectorTerms(spec), vns[i].Name, set) {
 			return true
 		}

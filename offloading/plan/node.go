@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
@@ -25,6 +26,10 @@ const (
 	// annotationTaints lists the taints taken from the VirtualNode, so that one that vanishes
 	// there is told from one somebody else put on the Node.
 	annotationTaints = "offloading.liqo.io/taints"
+
+	// annotationUsersLabels of a VirtualNode holds the labels users put on its Node. A Node that was deleted is made
+	// with them again: namespaces may be chosen by them, and what lies in those would be lost.
+	annotationUsersLabels = "offloading.liqo.io/labels-of-users"
 )
 
 // NodeInput is what is known about one virtual node by its kubelet.
@@ -73,6 +78,40 @@ func Node(in NodeInput) *corev1.Node {
 		Images:   spec.Images,
 	}
 	return node
+}
+
+// NewNode is the Node of a virtual node as it is created, tainted from the start; the rest follows when it is seen.
+// What is created is no longer the kubelet's to take back, so it is only what never changes, and what is users'.
+func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: vn.Name, Labels: merged(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
+	}}
+	node.Spec.Taints = ownTaints(vn.Spec.Taints)
+	return node
+}
+
+// usersLabels are those users put on the Node when it was seen last.
+func usersLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	set, err := labels.ConvertSelectorToLabelsMap(vn.Annotations[annotationUsersLabels])
+	if err != nil {
+		return nil // not ours
+	}
+	return set
+}
+
+// keepUsersLabels writes into a virtual node the labels users put on its Node; extra are the kubelet's own.
+func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra map[string]string) {
+	users, own := labels.Set{}, merged(extra, NodeLabels(vn))
+	for key, value := range node.Labels {
+		if _, ours := own[key]; !ours {
+			users[key] = value
+		}
+	}
+	if len(users) == 0 {
+		delete(vn.Annotations, annotationUsersLabels)
+		return
+	}
+	metav1.SetMetaDataAnnotation(&vn.ObjectMeta, annotationUsersLabels, users.String())
 }
 
 // ownTaints are the VirtualNode's taints and the one that keeps other pods away.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,18 +81,20 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		p.After = quotaInterval
 		return p
 	}
-	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
 	if in.Pod == nil {
-		return p
+		return ctl.Plan{Objects: []client.Object{podOf(in)}}
 	}
+	p := ctl.Plan{Keep: []client.Object{in.Pod}}
 	if gated(in.Pod) {
 		if !noted(in.Root) {
 			p.Status = phaseStatus(corev1.PodPending)
 		}
 		p.Parts = []ctl.Part{letGo(in.Pod)}
+		in.follow(&p)
 		return p
 	}
 	in.amend(&p)
+	in.follow(&p)
 	phase, settled := in.Pod.Status.Phase, in.Pod.CreationTimestamp.Add(settleTime)
 	switch {
 	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
@@ -256,40 +258,68 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// podOf is the pod wanted. All that is asked for is named at every pass: what a field manager stops
-// naming, server-side apply removes.
+// podOf is the pod as it is made.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: root.Name, Namespace: root.Namespace,
-		Labels: maps.Clone(root.Labels), Annotations: maps.Clone(root.Annotations),
-	}}
-	if in.Pod != nil {
-		pod.Spec = standing(root, in.Pod)
-	} else {
-		pod.Spec = *root.Spec.Pod.DeepCopy()
-		pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
-	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: root.Name, Namespace: root.Namespace}, Spec: *root.Spec.Pod.DeepCopy()}
+	pod.Labels, pod.Annotations = given(root)
+	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a pod is made without
-	pod.Spec.SchedulingGates = slices.Clone(root.Spec.Pod.SchedulingGates)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowPod)
-	if RunsToEnd(root) && !noted(root) && (in.Pod == nil || gated(in.Pod)) {
+	if RunsToEnd(root) && !noted(root) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: api.GateNoted})
 	}
 	return pod
 }
 
-// standing is what a ShadowPod asks for as its pod has it. The provider may have made something else of it when
-// the pod was made, by webhooks or policies, and of what cannot change any more the API server would refuse every
-// other value. Of a ShadowPod that has changed follows what can follow; resources do by a part of the pod.
+// annotationLabels and annotationAnnotations of a pod list those it was given by its ShadowPod, so that one that
+// vanishes there is told from one somebody else put on the pod.
+const (
+	annotationLabels      = "offloading.liqo.io/labels"
+	annotationAnnotations = "offloading.liqo.io/annotations"
+)
+
+// given are the labels and annotations a pod has from its ShadowPod. Those by which pods are found are not a
+// consumer's to choose.
+func given(root *offloadingv1beta1.ShadowPod) (labels, annotations map[string]string) {
+	labels, annotations = merged(root.Labels, nil), merged(root.Annotations, nil)
+	for _, set := range []map[string]string{labels, annotations} {
+		maps.DeleteFunc(set, func(key, _ string) bool { return ctl.Marks(key) })
+	}
+	labels[api.LabelManagedBy] = api.ManagedByShadowPod
+	names := strings.Join(slices.Sorted(maps.Keys(annotations)), ",")
+	annotations[annotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
+	annotations[annotationAnnotations] = names
+	return labels, annotations
+}
+
+// follow plans what of a pod follows its ShadowPod, as one patch: an apply would have to name all of the spec, and is
+// refused where a pod names a variable or a port twice.
+func (in ShadowPodInput) follow(p *ctl.Plan) {
+	out := in.Pod.DeepCopy()
+	labels, annotations := given(in.Root)
+	out.Labels = followed(out.Labels, labels, in.Pod.Annotations[annotationLabels])
+	out.Annotations = followed(out.Annotations, annotations, in.Pod.Annotations[annotationAnnotations])
+	out.Spec = standing(in.Root, in.Pod)
+	if !equality.Semantic.DeepEqual(out, in.Pod) {
+		seen := in.Pod.DeepCopy()
+		seen.UID = "" // so that the patch names it
+		p.Parts = append(p.Parts, ctl.Part{Object: out, Patch: client.StrategicMergeFrom(seen)})
+	}
+}
+
+// followed are labels or annotations as they are wanted: without those that were given before and are not any more.
+func followed(has, want map[string]string, before string) map[string]string {
+	out := maps.Clone(has)
+	for _, key := range strings.Split(before, ",") {
+		delete(out, key)
+	}
+	return merged(out, want)
+}
+
+// standing is the spec of a pod that was made. The provider may have made something else of it then, by webhooks or
+// policies, which stays. Of a ShadowPod that has changed follows what can follow; resources do by a part of the pod.
 func standing(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) corev1.PodSpec {
 	asked, out := &root.Spec.Pod, *pod.Spec.DeepCopy()
-	named := reflect.ValueOf(asked).Elem()
-	for field, value := range reflect.ValueOf(&out).Elem().Fields() {
-		if named.FieldByIndex(field.Index).IsZero() {
-			value.SetZero() // nothing of ours
-		}
-	}
 	if !changed(root) {
 		return out
 	}

@@ -180,9 +180,10 @@ func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 		VirtualNode: story.First[*offloadingv1beta1.VirtualNode](rest), Peer: story.First[*corev1beta1.ForeignCluster](rest), CheckNetwork: true,
 		Address: "10.10.1.7", Port: 10250, Version: "v1.35.4", Now: now,
 	}
-	if root.UID != "" {
-		in.Node = root
+	if root.UID == "" {
+		return text(t, map[string]any{"made with": plan.NewNode(in.VirtualNode).Labels, "node": content(t, plan.Node(in))})
 	}
+	in.Node = root
 	return text(t, map[string]any{"node": content(t, plan.Node(in))})
 }
 

@@ -75,6 +75,9 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 		return in.cannot(ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
+	if in.Node != nil {
+		keepUsersLabels(filled, in.Node, in.Options.Spec.NodeExtraLabels)
+	}
 	s := progress(in, filled)
 	p := ctl.Plan{
 		Verdict: in.stands(s),
@@ -207,12 +210,13 @@ func nodeReady(node *corev1.Node) bool {
 // own again.
 //
 //	state                                     plan
-//	pods on the node, provider not dead       waits while they are evicted, at last deletes them
+//	pods on the node that may yet end         waits while they are evicted, at last deletes them
 //	Node, Deployment or kubelet pod left      they are deleted, and waited for
 //	none of these                             leases are deleted, the rest is pruned
 //
-// A dead provider never confirms that pods have ended: they are marked as deleted and end when
-// Kubernetes collects what its missing Node leaves.
+// A dead provider never confirms that pods have ended, and a kubelet that went first, with the tenant
+// namespace or by somebody's hand, never hears of it: they are marked as deleted and end when Kubernetes
+// collects what their missing Node leaves.
 func dismantle(in VirtualNodeInput) ctl.Plan {
 	node := in.Node
 	if node != nil && (node.Labels[api.LabelType] != api.TypeVirtualNode || in.Namesake != "") {
@@ -222,7 +226,7 @@ func dismantle(in VirtualNodeInput) ctl.Plan {
 	if node != nil {
 		pods = Draining(in.Pods)
 	}
-	if len(pods) > 0 && !in.Dead {
+	if len(pods) > 0 && !in.Dead && (in.Deployment != nil || in.kubeletRuns()) {
 		return in.draining(pods, in.Root.DeletionTimestamp.Time)
 	}
 	if node == nil && in.Deployment == nil && !in.kubeletRuns() {
