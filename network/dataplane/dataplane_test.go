@@ -285,7 +285,7 @@ func TestLooksAreCheap(t *testing.T) {
 // TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
 // packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
-	_, a, b := peered(t)
+	internet, a, b := peered(t)
 	a.seek(t, "cni0")
 	far := plan.Member{Name: "far", Outer: netip.MustParseAddr("10.10.2.9"), Overlay: netip.MustParseAddr("10.80.128.9")}
 	a.node.in.Gateways = append(a.node.in.Gateways, far)
@@ -325,6 +325,37 @@ func TestPodsStayOutOfTheOverlay(t *testing.T) {
 		if heard {
 			t.Error(claim)
 		}
+	}
+
+	// The gateway's pod is removed, and an ordinary one gets its address: it is sent nothing, and not believed.
+	a.Gateway.IP("addr del 10.10.1.5/24 dev eth0")
+	a.Pod.IP("addr add 10.10.1.5/24 dev eth0")
+	a.Node.IP("neigh flush dev cni0")
+	a.Node.Run("", "ping", "-c1", "-W5", "10.10.1.5")
+	a.Pod.Serve("10.10.1.5:6091")
+	removed := &a.node.in.Gateways[0]
+	removed.Outer = netip.IPv4Unspecified()
+	var here map[netip.Addr][]string
+	var err error
+	a.Node.Do(func() { here, err = a.node.plane.Here([]netip.Addr{removed.Outer}, a.node.in.PodDevices) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed.MACs, removed.Here = here[removed.Outer]
+	a.node.settle(t)
+	if changes := a.node.settle(t); !changes.Empty() {
+		t.Errorf("a second pass changes\n%s", changes)
+	}
+	a.Pod.Tells("10.10.1.2", "10.71.1.2:80")
+	a.Pod.Sends("10.10.1.5", "192.168.1.1:6091", frame(node, "10.71.9.50", "10.10.1.2"))
+	internet.IP("addr add 10.10.2.9/32 dev lo")
+	internet.Sends("10.10.2.9", "192.168.1.1:6091", frame(node, "10.71.9.51", "10.10.1.2"))
+	space.Eventually(t, "frame of the other gateway", func() error { return errorUnless(a.Pod.Hears("10.71.9.51")) })
+	if a.Pod.Hears("192.168.1.1") {
+		t.Error("a pod with the address of a removed gateway is sent the peer's traffic")
+	}
+	if a.Pod.Hears("10.71.9.50") {
+		t.Error("a frame of a pod with the address of a removed gateway is taken")
 	}
 }
 

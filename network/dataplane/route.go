@@ -204,25 +204,37 @@ func scope(name string) netlink.Scope {
 
 // rules reads what leads to our routing table and to those of users.
 func (d *Dataplane) rules() ([]plan.Rule, error) {
+	four, err := d.rulesOf(unix.AF_INET)
+	if err != nil {
+		return nil, err
+	}
+	six, err := d.rulesOf(unix.AF_INET6)
+	return append(four, six...), err
+}
+
+// rulesOf reads those of a family. The kernel may have no rules for it, as for IPv6 when booted with
+// ipv6.disable=1: then there are none. To be asked for routes or neighbours is no error for it.
+func (d *Dataplane) rulesOf(family int) ([]plan.Rule, error) {
+	found, err := d.netlink.RuleList(family)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	var out []plan.Rule
-	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		found, err := d.netlink.RuleList(family)
-		if err != nil {
-			return nil, err
+	for _, r := range found {
+		if !isOurs(r.Table) {
+			continue
 		}
-		for _, r := range found {
-			if !isOurs(r.Table) {
-				continue
-			}
-			rule := plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family)}
-			if r.Table == plan.RouteTable && r.Invert && r.Mark != 0 {
-				rule.Unmarked = r.Mark
-			}
-			if r.Table != plan.RouteTable {
-				rule.Table, rule.From, rule.To, rule.In, rule.Out, rule.Mark = r.Table, prefix(r.Src), prefix(r.Dst), r.IifName, r.OifName, r.Mark
-			}
-			out = append(out, rule)
+		rule := plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family)}
+		if r.Table == plan.RouteTable && r.Invert && r.Mark != 0 {
+			rule.Unmarked = r.Mark
 		}
+		if r.Table != plan.RouteTable {
+			rule.Table, rule.From, rule.To, rule.In, rule.Out, rule.Mark = r.Table, prefix(r.Src), prefix(r.Dst), r.IifName, r.OifName, r.Mark
+		}
+		out = append(out, rule)
 	}
 	return out, nil
 }

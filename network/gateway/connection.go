@@ -42,10 +42,18 @@ const (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,namespace=tenant,verbs=get
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,namespace=tenant,verbs=update;patch
 
+// record is what the API server was told.
+type record struct {
+	// Connection is as the API server has it; nil = not known.
+	*netv1beta1.Connection
+	// at is when its status was written last.
+	at time.Time
+}
+
 // keepConnection keeps the Connection as the pings say, until the context ends, and makes it again when somebody
 // took it away. There is none before the peer's key is known.
 func (g *gateway) keepConnection(ctx context.Context) error {
-	var written *netv1beta1.Connection // as the API server has it; nil = not known
+	var written record
 	var w witness
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -69,22 +77,24 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 			return nil
 		case <-again:
 		case <-others:
-			stands := func(c netv1beta1.Connection) bool { return g.isOurs(c) && (written == nil || c.UID == written.UID) }
+			stands := func(c netv1beta1.Connection) bool {
+				return g.isOurs(c) && (written.Connection == nil || c.UID == written.UID)
+			}
 			if slices.ContainsFunc(g.shown.List(), stands) {
 				continue
 			}
-			written = nil
+			written.Connection = nil
 		case <-g.pinger.changed:
 		}
-		if g.peer.Load() == "" || !g.leads.Load() {
-			written = nil // another replica may write now
+		if !g.leads.Load() {
+			written.Connection = nil // another replica may write now
 			continue
 		}
 		now := time.Now()
 		next, err := g.report(ctx, &w, written, now)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
-			written = nil
+			written.Connection = nil
 			pause(ctx, retryWrite)
 			notify(g.pinger.changed)
 			continue
@@ -93,14 +103,14 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 	}
 }
 
-// report writes what changed and returns the Connection as it is then; nil when there is to be none.
-func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Connection, now time.Time) (*netv1beta1.Connection, error) {
-	if written == nil {
+// report writes what changed and returns what the API server was told then; no Connection when there is to be none.
+func (g *gateway) report(ctx context.Context, w *witness, written record, now time.Time) (record, error) {
+	if written.Connection == nil {
 		found, err := g.ensureConnection(ctx)
 		if err != nil || found == nil {
-			return nil, err
+			return written, err
 		}
-		written = found
+		written.Connection = found
 	}
 	want := written.DeepCopy()
 	g.pinger.shaken(g.traffic().Handshake)
@@ -118,14 +128,14 @@ func (g *gateway) report(ctx context.Context, w *witness, written *netv1beta1.Co
 		}
 	}
 	g.explain(&want.Status, g.see(w, g.pinger.Health(), now), w.measured(), now)
-	if equal(written.Status, want.Status) {
+	if equal(written.Status, want.Status) || !plan.Notable(&written.Status, &want.Status, now.Sub(written.at), g.LatencyInterval) {
 		return written, nil
 	}
 	logChange(ctx, &written.Status, &want.Status)
 	if err := merge(ctx, g.connections(g.client.Networking.Patch(types.MergePatchType)).SubResource("status"), object{"status": want.Status}); err != nil {
-		return nil, fmt.Errorf("write status of Connection %s/%s: %w", want.Namespace, want.Name, err)
+		return written, fmt.Errorf("write status of Connection %s/%s: %w", want.Namespace, want.Name, err)
 	}
-	return want, nil
+	return record{want, now}, nil
 }
 
 // equal tells whether two values are the same to the API server, which knows times to the second.
@@ -169,7 +179,15 @@ func (g *gateway) gone(ctx context.Context) (bool, error) {
 }
 
 // ensureConnection returns the Connection, made or put right when needed; nil when the gateway is being removed.
+// Without the peer's key none is made, but one that is there has to say so.
 func (g *gateway) ensureConnection(ctx context.Context) (*netv1beta1.Connection, error) {
+	if g.peer.Load() == "" {
+		list := g.shown.List()
+		if i := slices.IndexFunc(list, g.isOurs); i >= 0 {
+			return &list[i], nil
+		}
+		return nil, nil
+	}
 	want := g.connection()
 	found := &netv1beta1.Connection{}
 	err := g.connections(g.client.Networking.Get()).Do(ctx).Into(found)

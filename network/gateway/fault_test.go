@@ -6,8 +6,11 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
@@ -310,4 +314,67 @@ func TestFaultsAreNamed(t *testing.T) {
 			settles(f.fault, said)
 		}
 	}
+}
+
+// TestAFickleMTUIsSaidSeldom: a peer that tells another MTU with each answer changes a message, and has the Connection
+// written no more often than its latency is.
+func TestAFickleMTUIsSaidSeldom(t *testing.T) {
+	_, a, b := worlds(t)
+	a.trust(t, b)
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *gateway.Options) { o.LatencyInterval = time.Minute })
+	b.answersAnyhow(t, a)
+	c := a.says(t, "the peer's MTU is another", netv1beta1.ConnectionMTUFits, plan.ReasonMTUsDiffer)
+	writes, last := 0, c.ResourceVersion
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // it is measured each second
+		if err := a.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			t.Fatal(err)
+		}
+		if c.ResourceVersion != last {
+			writes, last = writes+1, c.ResourceVersion
+		}
+	}
+	if writes > 1 {
+		t.Errorf("the Connection was written %d times in 6 s, last with %v", writes, c.Status.Conditions)
+	}
+}
+
+// answersAnyhow makes a client without a process of ours: a tunnel, and somebody in it who tells another MTU with
+// each answer.
+func (w *world) answersAnyhow(t *testing.T, server *world) {
+	t.Helper()
+	own, peer := plan.TunnelAddresses(false)
+	want := plan.GatewayState(plan.GatewayStateInput{Under: plan.Underlay{Device: "eth0", MTU: 1500}, Port: api.OverlayPort, Tunnel: plan.TunnelInput{
+		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: w.key.PublicKey().String(), PeerKey: server.key.PublicKey().String(),
+		Endpoint: netip.AddrPortFrom(server.NodeIP, api.WireGuardPort),
+	}})
+	var plane *dataplane.Dataplane
+	var conn *net.UDPConn
+	var err error
+	w.Gateway.Do(func() {
+		if plane, err = dataplane.Open(dataplane.Options{PrivateKey: w.key}); err != nil {
+			return
+		}
+		if err = plane.Apply(t.Context(), plan.Diff(plan.State{}, want)); err == nil {
+			conn, err = net.ListenUDP("udp", &net.UDPAddr{IP: own.Addr().AsSlice(), Port: api.PingPort})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); plane.Close() })
+	go func() {
+		b := make([]byte, 2000)
+		for mtu := 700; ; mtu++ {
+			n, from, err := conn.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			answer := map[string]any{}
+			if json.Unmarshal(b[:n], &answer) == nil {
+				answer["msgType"], answer["mtu"] = "PONG", mtu
+				text, _ := json.Marshal(answer)
+				conn.WriteToUDPAddrPort(text, from)
+			}
+		}
+	}()
 }

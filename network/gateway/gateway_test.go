@@ -432,6 +432,33 @@ func TestPeering(t *testing.T) {
 	a.waitFor(t, netv1beta1.Connected)
 	space.Eventually(t, "pod to pod after a restart", func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
 
+	// A key that is taken away is told at once, and one that comes back connects.
+	if err := a.client.Delete(t.Context(), &netv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	a.waitFor(t, netv1beta1.Connecting)
+	a.says(t, "the peer's key is taken away", "Ready", plan.ReasonPublicKeyMissing)
+	measures(t, a.Gateway, connected+"0")
+	a.trust(t, b)
+	a.waitFor(t, netv1beta1.Connected)
+	b.waitFor(t, netv1beta1.Connected)
+
+	// Nobody is named, as when the pod is gone: nodes send nothing, and a gateway that runs yet keeps the tunnel.
+	a.name(t, "0.0.0.0")
+	space.Eventually(t, "the node sends to nobody", func() error {
+		if led := a.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); strings.Contains(led, "dst ") {
+			return errors.New(led)
+		}
+		return nil
+	})
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if text, err := get(a.Gateway, ":8082", "/metrics"); err != nil || !strings.Contains(text, connected+"1") {
+			t.Fatalf("a gateway gave its tunnel to nobody: error %v\n%s", err, text)
+		}
+	}
+	a.name(t, a.GatewayIP.String())
+	space.Eventually(t, "pod to pod by a gateway that is named again", func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
+
 	// The last gateway goes: nothing of ours stays on the node.
 	if err := b.client.Delete(t.Context(), &netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}); err != nil {
 		t.Fatal(err)

@@ -83,11 +83,12 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 	}
 }
 
-// begin forgets everything: another peer is at the other end now, in place of one before when renewed.
-func (p *pinger) begin(renewed bool) {
+// begin forgets everything: another peer is at the other end now, in place of one before when renewed; none when
+// keyless.
+func (p *pinger) begin(renewed, keyless bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open, p.answers, p.health = nil, false, plan.Health{Started: time.Now(), Renewed: renewed}
+	p.open, p.answers, p.health = nil, false, plan.Health{Started: time.Now(), Renewed: renewed, Keyless: keyless}
 	notify(p.changed)
 	notify(p.hurry)
 }
@@ -222,19 +223,19 @@ func (p *pinger) read(conn *net.UDPConn) {
 	}
 }
 
-// answered takes an answer to a ping sent at a time; one we never sent says nothing.
+// answered takes an answer to a ping sent at a time; one we never sent says nothing, and wakes nobody.
 func (p *pinger) answered(sent, now time.Time) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, t := range p.open {
 		if t.Equal(sent) {
 			p.open, p.answers = nil, true
 			p.health = p.health.Answer(now, now.Sub(t))
 			p.histogram.Observe(float64(now.Sub(t).Microseconds()))
-			break
+			notify(p.changed)
+			return
 		}
 	}
-	p.mu.Unlock()
-	notify(p.changed)
 }
 
 // notify sends a message unless one lies there unread.

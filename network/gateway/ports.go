@@ -21,11 +21,11 @@ const (
 	handshakeLasts = 180 * time.Second
 )
 
-// begin forgets what pings told: another peer is at the other end now.
+// begin forgets what pings told: another peer is at the other end now, or none.
 func (g *gateway) begin(renewed bool) {
 	g.reported.Store(nil)
 	for _, p := range g.pingers() {
-		p.begin(renewed)
+		p.begin(renewed, g.peer.Load() == "")
 	}
 }
 

@@ -52,14 +52,14 @@ func (g *gateway) fabric() *netv1beta1.InternalFabric {
 }
 
 // named tells whether the tunnel is ours. Before there is an InternalFabric the lease decides; one
-// that names an address which cannot be one leaves things as they are.
+// that names nobody, or an address which cannot be one, leaves things as they are.
 func (g *gateway) named(own netip.Addr) bool {
 	f := g.fabric()
 	if f == nil {
 		return g.active.Load()
 	}
 	at, err := netip.ParseAddr(f.Spec.GatewayIP)
-	if err != nil {
+	if err != nil || at.IsUnspecified() {
 		return g.leads.Load()
 	}
 	if at = at.Unmap(); at != own.Unmap() {

@@ -5,7 +5,10 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
@@ -15,6 +18,8 @@ type Health struct {
 	Started time.Time
 	// Renewed says that another peer, or the peer's other key, came in place of one before.
 	Renewed bool
+	// Keyless says that the peer's key is not known, any more or yet: nobody can answer.
+	Keyless bool
 	// Sent counts pings.
 	Sent int
 	// Open is when the first ping without an answer was sent; zero = all were answered.
@@ -77,10 +82,12 @@ func (p PingPolicy) silence() time.Duration { return time.Duration(p.Threshold) 
 //	                           └──────────────────────────┘
 //
 // A process that starts while the tunnel counts as connected leaves it so for as long as the
-// threshold takes.
+// threshold takes. Whose key is taken away is Connecting at once.
 func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue, policy PingPolicy) netv1beta1.ConnectionStatusValue {
 	silent := h.Answered.IsZero()
 	switch {
+	case h.Keyless:
+		return netv1beta1.Connecting
 	case silent && (last == "" || last == netv1beta1.Connecting || policy.Once && h.Renewed):
 		return netv1beta1.Connecting
 	case silent && (policy.Once || now.Sub(h.Started) < policy.silence()):
@@ -129,6 +136,16 @@ func (h Health) PingAfter(now time.Time, policy PingPolicy) time.Duration {
 		return never
 	}
 	return policy.Interval
+}
+
+// Notable tells whether a status is worth a write in place of an old one: at once where value, status or reason differ,
+// and for anything else when the interval has passed since the last write. The peer has a say in messages, which
+// name its MTU and where it calls from, and could have them written without end.
+func Notable(old, new *netv1beta1.ConnectionStatus, since, interval time.Duration) bool {
+	same := func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	}
+	return since >= interval || old.Value != new.Value || !slices.EqualFunc(old.Conditions, new.Conditions, same)
 }
 
 // latencyNoise is a difference that says nothing: scheduling of the two processes.

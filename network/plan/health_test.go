@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
@@ -36,6 +38,9 @@ func TestConnectionFollowsThePings(t *testing.T) {
 		{"a new process on a tunnel that works", silent, 9 * time.Second, netv1beta1.Connected, netv1beta1.Connected, policy},
 		{"a new process on a tunnel that is dead", silent, 10 * time.Second, netv1beta1.Connected, netv1beta1.ConnectionError, policy},
 		{"a new process on a tunnel that was dead", silent, 0, netv1beta1.ConnectionError, netv1beta1.ConnectionError, policy},
+		{"the key is taken away", Health{Started: start, Renewed: true, Keyless: true}, 0, netv1beta1.Connected, netv1beta1.Connecting, policy},
+		{"the key is taken away, and a last answer comes", Health{Started: start, Keyless: true}.Answer(start, time.Millisecond), 0, netv1beta1.Connected, netv1beta1.Connecting, policy},
+		{"no pings: the key is taken away", Health{Started: start, Renewed: true, Keyless: true}, time.Hour, netv1beta1.Connected, netv1beta1.Connecting, once},
 		{"no pings: nothing yet", silent, time.Hour, "", netv1beta1.Connecting, once},
 		{"no pings: a handshake", silent.Shaken(start.Add(time.Second), start.Add(4*time.Second)), 0, netv1beta1.Connecting, netv1beta1.Connected, once},
 		{"no pings: no handshake", silent.Shaken(time.Time{}, start.Add(4*time.Second)), 0, netv1beta1.Connecting, netv1beta1.Connecting, once},
@@ -80,6 +85,35 @@ func TestLateAnswersAreAskedForAgain(t *testing.T) {
 		now := start.Add(c.after)
 		if got, late := c.health.PingAfter(now, PingPolicy{Interval: interval, Once: c.once}), c.health.Late(now); got != c.want || late != c.late {
 			t.Errorf("%s: next after %v, late %t; want %v, %t", c.claim, got, late, c.want, c.late)
+		}
+	}
+}
+
+// TestNotable: what users act on is written at once, what a peer can change as it likes once in the interval.
+func TestNotable(t *testing.T) {
+	const interval = 10 * time.Second
+	status := func(value netv1beta1.ConnectionStatusValue, conditions ...metav1.Condition) *netv1beta1.ConnectionStatus {
+		return &netv1beta1.ConnectionStatus{Value: value, Conditions: conditions}
+	}
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Connected"}
+	differ := metav1.Condition{Type: "MTUFits", Status: metav1.ConditionFalse, Reason: ReasonMTUsDiffer, Message: "1340 here and 1200 at the peer"}
+	narrow, other := differ, differ
+	narrow.Reason, other.Message = ReasonMTUTooLarge, "1340 here and 1201 at the peer"
+	old := status(netv1beta1.Connected, ready, differ)
+	for _, c := range []struct {
+		claim string
+		new   *netv1beta1.ConnectionStatus
+		since time.Duration
+		want  bool
+	}{
+		{"another value", status(netv1beta1.ConnectionError, ready, differ), 0, true},
+		{"another reason", status(netv1beta1.Connected, ready, narrow), 0, true},
+		{"a condition less", status(netv1beta1.Connected, ready), 0, true},
+		{"another message", status(netv1beta1.Connected, ready, other), interval - 1, false},
+		{"another message after a while", status(netv1beta1.Connected, ready, other), interval, true},
+	} {
+		if got := Notable(old, c.new, c.since, interval); got != c.want {
+			t.Errorf("%s: %t, want %t", c.claim, got, c.want)
 		}
 	}
 }

@@ -35,7 +35,8 @@ const (
 // Member is one end of the overlay: a node or a gateway.
 type Member struct {
 	Name string
-	// Outer is where its frames go: the node's address or the gateway pod's.
+	// Outer is where its frames go: the node's address or the gateway pod's; unspecified (0.0.0.0) =
+	// the gateway's pod is gone, and they go nowhere.
 	Outer netip.Addr
 	// Overlay is its address in the internal CIDR; invalid = not given yet.
 	Overlay netip.Addr
@@ -53,6 +54,9 @@ type Member struct {
 
 // ready tells whether a member can be part of the overlay.
 func (m Member) ready() bool { return m.Overlay.IsValid() && m.Outer.IsValid() }
+
+// placed tells whether a member is anywhere: the pod of a gateway may be gone, and its address anybody's.
+func (m Member) placed() bool { return m.Outer.IsValid() && !m.Outer.IsUnspecified() }
 
 // Underlay is the device that carries the frames of the overlay.
 type Underlay struct {
@@ -112,10 +116,13 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	return out
 }
 
-// lead adds what leads to another member.
+// lead adds what leads to another member. Without a place it still leads there, and what is sent is lost: by any
+// other way it would come to somebody else.
 func (s *State) lead(m Member, six bool) {
 	dev, mac := api.OverlayInterface, overlayMAC(m.Overlay)
-	s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer, Port: m.Port})
+	if m.placed() {
+		s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer, Port: m.Port})
+	}
 	for _, a := range inFamilies(m.Overlay, six) {
 		s.Neighbors = append(s.Neighbors, Neighbor{Device: dev, Addr: a, MAC: mac})
 		s.Routes = append(s.Routes, Route{Device: dev, To: host(a)})

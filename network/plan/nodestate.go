@@ -81,7 +81,7 @@ func (in NodeStateInput) frames() chain {
 	var gateways, members, unheard []netip.Addr
 	var heard []station
 	for _, g := range in.Gateways {
-		if !g.Outer.IsValid() {
+		if !g.placed() {
 			continue
 		}
 		gateways = append(gateways, g.Outer)
@@ -122,7 +122,7 @@ func (in NodeStateInput) outer() chain {
 	var gateways []netip.Addr
 	var peers []netip.Prefix
 	for _, g := range in.Gateways {
-		if g.Outer.IsValid() {
+		if g.placed() {
 			gateways, peers = append(gateways, g.Outer), append(peers, g.CIDRs...)
 		}
 	}

@@ -116,6 +116,9 @@ func routeOf(r netv1beta1.Route, table int) (Route, error) {
 	if out.Device == "" && !out.Via.IsValid() {
 		return Route{}, errors.New("it needs a next hop (gw) or a device (dev)")
 	}
+	if err := checkDevices(r.Dev); err != nil {
+		return Route{}, err
+	}
 	if is6(to) {
 		return out, nil // scopes are IPv4's
 	}
@@ -132,16 +135,14 @@ func routeOf(r netv1beta1.Route, table int) (Route, error) {
 // rulesOf are the rules that lead to a table, for the families of their addresses, or of the
 // routes where there are none.
 func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
-	if r.Priority < 0 || r.Fwmark < 0 || r.Fwmark > math.MaxUint32 {
+	if r.Priority < 0 || r.Fwmark < 0 || max(r.Priority, r.Fwmark) > math.MaxUint32 {
 		return nil, errors.New("priority and fwmark are numbers from 0 to 4294967295")
 	}
 	base := Rule{Table: table, Priority: cmp.Or(r.Priority, userPriority), In: r.Iif, Out: r.Oif, Mark: uint32(r.Fwmark)}
-	for _, dev := range []string{r.Iif, r.Oif} {
-		if !regexp.MustCompile(`^[^\s/"]{0,15}$`).MatchString(dev) {
-			return nil, fmt.Errorf("%q is no name of a device", dev)
-		}
+	err := checkDevices(r.Iif, r.Oif)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if base.From, err = parseCIDR(r.Src); err != nil {
 		return nil, err
 	}
@@ -170,6 +171,16 @@ func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
 		}
 	}
 	return out, nil
+}
+
+// checkDevices returns an error unless all names are such as devices have, or "".
+func checkDevices(names ...string) error {
+	for _, name := range names {
+		if !regexp.MustCompile(`^[^\s/"]{0,15}$`).MatchString(name) {
+			return fmt.Errorf("%q is no name of a device", name)
+		}
+	}
+	return nil
 }
 
 // parseCIDR reads a CIDR; "" is none.

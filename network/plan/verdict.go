@@ -32,6 +32,8 @@ const (
 	ReasonPingsUnanswered = "PingsUnanswered"
 	// ReasonWrongKey: one side has not the other's current key. Give it.
 	ReasonWrongKey = "WrongKey"
+	// ReasonPublicKeyMissing: the peer's PublicKey was taken away. Apply it, or remove the peering.
+	ReasonPublicKeyMissing = "PublicKeyMissing"
 	// ReasonClockWentBack: the peer's handshakes are older than those before. Set its clock.
 	ReasonClockWentBack = "ClockWentBack"
 )
@@ -120,6 +122,8 @@ const (
 //	server     WrongKey, ClockWentBack        OneWay, PingsUnanswered    NothingArrives
 //	client     (the same)                     (the same)                 NameUnknown, PortRefused,
 //	                                                                     AddressUnreachable, NoAnswer
+//
+// Without the peer's key it is PublicKeyMissing, whatever is seen.
 func (s Sight) Verdict(now time.Time) (reason, message string) {
 	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < Evidence }
 	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
@@ -129,6 +133,8 @@ func (s Sight) Verdict(now time.Time) (reason, message string) {
 	refusing := s.targets(func(t Target) bool { return seen(t.Refused) })
 	unreachable := s.targets(func(t Target) bool { return seen(t.Unreachable) })
 	switch {
+	case s.Keyless:
+		return ReasonPublicKeyMissing, fmt.Sprintf("no PublicKey of the peer is here any more that WireGuard could use, so nobody is answered: to connect again, run '%s' in the peer's cluster and apply in namespace %s here what it prints", keyCommand(!s.Server, "…"), s.Namespace)
 	case s.Answered.IsZero() && now.Sub(s.Started) < grace, fresh:
 		return ReasonConnecting, "the peer's gateway has not answered yet; wait"
 	case works:

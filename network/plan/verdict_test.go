@@ -66,6 +66,8 @@ func TestVerdicts(t *testing.T) {
 		{"a server called by another key than its own", true, func(s *Sight) { s.Misaddressed = just }},
 		{"a server whose client's clock went back", true, func(s *Sight) { s.Replayed = just }},
 		{"a client called with an unknown key", false, func(s *Sight) { s.Strange = just }},
+		{"a client from which the server's key was taken", false, func(s *Sight) { s.Keyless, s.Heard = true, just }},
+		{"a server from which the client's key was taken", true, func(s *Sight) { s.Keyless, s.Strange = true, just }},
 	} {
 		s := base
 		if s.Server = c.server; s.Server {

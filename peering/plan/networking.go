@@ -50,12 +50,22 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// gatewayStatus counts replicas over all gateways of one side.
-func gatewayStatus[G client.Object](in Input, t corev1beta1.ConditionType, gateways []G) corev1beta1.Condition {
+// gateway is either end of a tunnel.
+type gateway interface {
+	client.Object
+	OtherTechnology() (other, runs bool)
+}
+
+// gatewayStatus counts replicas over all gateways of one side. One of another technology counts as one.
+func gatewayStatus[G gateway](in Input, t corev1beta1.ConditionType, gateways []G) corev1beta1.Condition {
 	ready, wanted := 0, 0
-	for _, gateway := range gateways {
-		name := types.NamespacedName{Namespace: gateway.GetNamespace(), Name: api.GatewayResourceName(gateway.GetName())}
-		r, w := in.replicas(name)
+	for _, g := range gateways {
+		r, w := in.replicas(types.NamespacedName{Namespace: g.GetNamespace(), Name: api.GatewayResourceName(g.GetName())})
+		if other, runs := g.OtherTechnology(); runs {
+			r, w = 1, 1
+		} else if other {
+			r, w = 0, 1
+		}
 		ready, wanted = ready+r, wanted+w
 	}
 	return tally(t, ready, wanted,

@@ -73,6 +73,11 @@ type GatewayClient struct {
 	Status GatewayClientStatus `json:"status,omitzero"`
 }
 
+// OtherTechnology tells of a client what it does of a server.
+func (x *GatewayClient) OtherTechnology() (other, runs bool) {
+	return otherTechnology(x.Status.ClientRef, x.Status.InternalEndpoint)
+}
+
 // GetConditions returns the conditions for reading and writing.
 func (x *GatewayClient) GetConditions() *[]metav1.Condition { return &x.Status.Conditions }
 

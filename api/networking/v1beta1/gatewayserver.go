@@ -122,6 +122,17 @@ type GatewayServer struct {
 	Status GatewayServerStatus `json:"status,omitzero"`
 }
 
+// OtherTechnology tells whether the server was rendered as an object of a kind that is not Liqo's, and then whether
+// it runs: its pods are of no Deployment that Liqo knows.
+func (x *GatewayServer) OtherTechnology() (other, runs bool) {
+	return otherTechnology(x.Status.ServerRef, x.Status.InternalEndpoint)
+}
+
+func otherTechnology(rendered *corev1.ObjectReference, at *InternalGatewayEndpoint) (other, runs bool) {
+	other = rendered != nil && rendered.APIVersion != GroupVersion.String()
+	return other, other && at != nil
+}
+
 // GetConditions returns the conditions for reading and writing.
 func (x *GatewayServer) GetConditions() *[]metav1.Condition { return &x.Status.Conditions }
 

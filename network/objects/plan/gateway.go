@@ -462,7 +462,7 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 // fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
 func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
-		return nil, g.notUp(s, "GatewayPending", "no gateway pod is running yet")
+		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet")
 	}
 	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
@@ -473,7 +473,13 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 	if !ok {
 		return nil, ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
 	}
-	fabric := &netv1beta1.InternalFabric{
+	fabric := g.fabricAt(s.InternalEndpoint.IP, addr.String())
+	return fabric, g.verdict(s, fabric)
+}
+
+// fabricAt is the InternalFabric of a gateway whose pod and whose end of the overlay have these addresses.
+func (g gateway) fabricAt(pod, overlay string) *netv1beta1.InternalFabric {
+	return &netv1beta1.InternalFabric{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: g.root.GetName(), Namespace: g.root.GetNamespace(),
 			Labels: map[string]string{
@@ -481,14 +487,27 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 			},
 		},
 		Spec: netv1beta1.InternalFabricSpec{
-			MTU: g.mtu, GatewayIP: s.InternalEndpoint.IP, RemoteCIDRs: g.remoteCIDRs(),
+			MTU: g.mtu, GatewayIP: pod, RemoteCIDRs: g.remoteCIDRs(),
 			Interface: netv1beta1.InternalFabricInterface{
 				Node:    netv1beta1.InternalFabricNodeInterface{Name: api.OverlayInterface},
-				Gateway: netv1beta1.InternalFabricGatewayInterface{IP: addr.String()},
+				Gateway: netv1beta1.InternalFabricGatewayInterface{IP: overlay},
 			},
 		},
 	}
-	return fabric, g.verdict(s, fabric)
+}
+
+// nowhere is the address of a gateway without a pod.
+const nowhere = "0.0.0.0"
+
+// vacated is the InternalFabric there is, with nobody in it: the pod is gone, and the next one with its address may be
+// anybody's, to whom nodes would send the peer's traffic. It is nil when there is none, and while the rendered object
+// does not say what became of the pod.
+func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
+	current, _ := g.Overlay.inUse(FabricOf(g.root))
+	if _, failing := s.failing(); !failing || current == "" {
+		return nil
+	}
+	return g.fabricAt(nowhere, current)
 }
 
 // verdict tells what is missing for traffic to flow once the gateway pod runs.

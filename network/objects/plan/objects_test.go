@@ -82,7 +82,9 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		in := NetworkInput{Root: root, Networks: networks, Pools: pools()}
 		for _, n := range of[corev1.Node](all) {
 			for _, a := range n.Status.Addresses {
-				in.Nodes = append(in.Nodes, netip.MustParseAddr(a.Address))
+				if addr, err := netip.ParseAddr(a.Address); err == nil { // not a name
+					in.Nodes = append(in.Nodes, addr)
+				}
 			}
 		}
 		return Network(in)
@@ -163,8 +165,10 @@ func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gate
 	t.Helper()
 	pick := func(kind, namespace, name string) *unstructured.Unstructured {
 		for _, obj := range all {
-			u := asUnstructured(t, obj)
-			if u.GetKind() == kind && u.GetNamespace() == namespace && u.GetName() == name {
+			if obj.GetNamespace() != namespace || obj.GetName() != name {
+				continue
+			}
+			if u := asUnstructured(t, obj); u.GetKind() == kind {
 				return u
 			}
 		}

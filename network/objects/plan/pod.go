@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -32,7 +33,7 @@ type PodIPInput struct {
 }
 
 // OfPod tells whether an IP is that of a pod.
-func OfPod(ip *ipamv1alpha1.IP) bool { return ip.Labels[api.LabelPodName] != "" }
+func OfPod(ip *ipamv1alpha1.IP) bool { return ip.Labels[api.LabelPodNamespace] != "" }
 
 // Offloaded tells whether a pod of this cluster runs at a peer.
 func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == api.True }
@@ -55,15 +56,16 @@ func PodIP(in PodIPInput) ctl.Plan {
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
 		return ctl.Plan{} // it never changes: the old one goes first
 	}
+	labels := map[string]string{
+		api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
+		api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace, // as the grant fills them in
+	}
+	if len(pod.Name) > validation.LabelValueMaxLength {
+		delete(labels, api.LabelPodName) // the IP has the pod's name
+	}
 	return ctl.Plan{Objects: []client.Object{&ipamv1alpha1.IP{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: pod.Name, Namespace: pod.Namespace,
-			Labels: map[string]string{
-				api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
-				api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace, // as the grant fills them in
-			},
-		},
-		Spec: ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: labels},
+		Spec:       ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
 	}}}
 }
 

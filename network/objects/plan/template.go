@@ -46,8 +46,8 @@ const (
 
 // Render fills a gateway template. Strings are Go templates; one that renders to a whole number
 // becomes an integer, except where Kubernetes knows only strings. A key "?name" vanishes when the
-// first variable in its value is empty, else it is written as "name". The error names the field
-// of the template that is wrong.
+// first variable in its value is empty or does not exist, else it is written as "name". The error
+// names the field of the template that is wrong.
 func Render(tmpl map[string]any, data TemplateData) (map[string]any, error) {
 	out, err := rendering{data}.object("", tmpl, false)
 	if err != nil {
@@ -263,8 +263,8 @@ func fieldInAny[N parse.Node](nodes []N) []string {
 	return nil
 }
 
-// empty reports whether the field is zero or an empty list. A field that does not exist is not
-// empty: rendering will report it.
+// empty reports whether the field is zero, an empty list or does not exist. A field of what has no
+// fields, like a number, is not empty: rendering will report it.
 func empty(v reflect.Value, field []string) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -277,7 +277,7 @@ func empty(v reflect.Value, field []string) bool {
 		return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 	case v.Kind() == reflect.Struct:
 		next := v.FieldByName(field[0])
-		return next.IsValid() && empty(next, field[1:])
+		return !next.IsValid() || empty(next, field[1:])
 	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
 		next := v.MapIndex(reflect.ValueOf(field[0]).Convert(v.Type().Key()))
 		return !next.IsValid() || empty(next, field[1:])

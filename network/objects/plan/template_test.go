@@ -5,11 +5,53 @@ package plan
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
+
+// TestOptional: an optional field whose variable does not exist is left out, as in the mission's own
+// template. Any other mistake is told, and so is this one where the field is not optional.
+func TestOptional(t *testing.T) {
+	text, err := os.ReadFile("../../../api/testdata/mission/gatewaytemplate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mission struct {
+		Spec struct{ Template map[string]any }
+	}
+	if err := yaml.Unmarshal(text, &mission); err != nil {
+		t.Fatal(err)
+	}
+	data := TemplateData{Spec: &netv1beta1.GatewayServerSpec{MTU: 1340}, Name: "milan", Namespace: "liqo-tenant-milan", ClusterID: "milan"}
+	want := map[string]any{
+		"metadata": map[string]any{"namespace": "liqo-tenant-milan", "labels": map[string]any{"example.com/cluster": "milan"}},
+		"spec":     map[string]any{"name": "milan"},
+	}
+	got, err := Render(mission.Spec.Template, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the mission's template renders otherwise (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct{ key, value, want string }{
+		{"a", "{{ .Spec.Extra }}", "a: line 1: <.Spec.Extra>: can't evaluate field Extra"},
+		{"?a", "{{ .Spec.MTU }}{{ .Spec.Extra }}", "a: line 1: <.Spec.Extra>: can't evaluate field Extra"},
+		{"?a", "{{ .Spec.MTU.Extra }}", "a: line 1: <.Spec.MTU.Extra>: can't evaluate field Extra in type int"},
+		{"?a", "{{ .Spec.Extra", "a: line 1: unclosed action"},
+		{"?a", "{{ extra .Spec.Extra }}", `a: line 1: function "extra" not defined`},
+	} {
+		if _, err := Render(map[string]any{c.key: c.value}, data); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %s gives %v, want %s", c.key, c.value, err, c.want)
+		}
+	}
+}
 
 // FuzzRender: no template brings the controller down, and what renders is JSON without optional
 // keys. An error names the field.
