@@ -541,10 +541,23 @@ func TestPeersCannot(t *testing.T) {
 			return merge(t, rome, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
 		}},
 		{"choose the provider's keys", "only change spec.endpoint", func() error { return merge(t, rome, dialer, `{"spec": {"secretRef": {"name": "mine"}}}`) }},
-		{"say which CIDRs the provider has", "only change spec.endpoint", func() error {
+		{"say which CIDRs the provider has, while it is set up", "a peer may only tell its own ranges", func() error {
+			return peering.Create(t.Context(), &netv1beta1.Configuration{ObjectMeta: gatewayOf("rome").ObjectMeta, Spec: netv1beta1.ConfigurationSpec{
+				Local: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.71.0.0/16"}}},
+			}})
+		}},
+		{"say so later", "a peer may only tell its own ranges", func() error {
+			mine := &netv1beta1.Configuration{}
+			if err := peering.Get(t.Context(), client.ObjectKeyFromObject(cidrs), mine); err != nil {
+				return err
+			}
+			mine.Spec.Local = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.71.0.0/16"}}}
+			return peering.Update(t.Context(), mine)
+		}},
+		// Two policies refuse these; the API server tells the one it comes to first.
+		{"say which CIDRs the provider has", "a peer may only", func() error {
 			return merge(t, rome, cidrs, `{"spec": {"local": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`)
 		}},
-		// Two policies refuse this; the API server tells the one it comes to first.
 		{"take the place of another cluster", "a peer may only", func() error {
 			return merge(t, rome, cidrs, `{"metadata": {"labels": {"liqo.io/remote-cluster-id": "oslo"}}}`)
 		}},
