@@ -34,12 +34,17 @@ type items map[types.UID]client.Object
 // await watches one object until ok, which reads obj, holds. While the object does not exist ok is
 // not asked. When time is up the error says why, looking at obj and then at blame.
 func (c *cluster) await(ctx context.Context, obj client.Object, ok func() bool, blame ...client.Object) error {
+	return c.timedOut(c.until(ctx, obj, ok), append([]client.Object{obj}, blame...)...)
+}
+
+// until is await without the reason.
+func (c *cluster) until(ctx context.Context, obj client.Object, ok func() bool) error {
 	list, err := listFor(obj, c.Scheme())
 	if err != nil {
 		return err
 	}
 	defer show(ctx, "")
-	err = c.follow(ctx, list, func(have items) bool {
+	return c.follow(ctx, list, func(have items) bool {
 		for _, item := range have {
 			reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(item).Elem())
 			show(ctx, c.remark(obj))
@@ -48,7 +53,6 @@ func (c *cluster) await(ctx context.Context, obj client.Object, ok func() bool, 
 		show(ctx, c.nameOf(obj)+" does not exist yet")
 		return false
 	}, only(obj)...)
-	return c.timedOut(err, append([]client.Object{obj}, blame...)...)
 }
 
 // remark is an object's name and what it says of itself.

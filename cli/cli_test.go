@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ show FILE            a file below $DIR
 //	$ apply rome FILE      objects of the archive's FILE or of one below $DIR, with their status, go to a cluster
 //	$ ready milan FILE     waits until the objects in FILE are Ready
+//	$ served milan G/V/R   waits until clients know a resource whose definition was applied
 //	$ once rome FILE TEXT  objects go to a cluster as soon as the next command has said TEXT
 //	$ delete rome FILE     and go away
 //	$ gone milan FILE      waits until the objects in FILE are no more
@@ -42,6 +43,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ keys rome            the key with which a cluster proves who it is
 //	$ roles milan          the chart's roles of other clusters and peering users go to a cluster
 //	$ liqo milan           Liqo's controllers of identities run
+//	$ enter rome milan FILE  rome's credentials for milan are the kubeconfig FILE below $DIR
 //	$ certify milan FILE   what the Tenant in FILE asks for is signed, and in its status
 //	$ carry big Accepted   rome's slice goes to milan with rome's rights, and its answer, once it is so, comes back
 //	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
@@ -102,6 +104,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.once = reaction{strings.Join(words[3:], " "), func() { s.apply(t, words[1], objects) }}
 		case "ready":
 			s.ready(t, words[1], s.file(t, archive, words[2]))
+		case "served":
+			s.served(t, words[1], words[2])
 		case "env":
 			t.Setenv(words[1], strings.ReplaceAll(words[2], "$DIR", s.dir))
 		case "proxy":
@@ -134,6 +138,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			s.nodes(t, words[1])
 		case "claims":
 			out.WriteString(s.claims(t, words[1]))
+		case "enter":
+			s.enter(t, words[1], words[2], s.read(t, words[3]))
 		case "become":
 			s.become(t, words[1], words[2])
 		case "hang":

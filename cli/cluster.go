@@ -56,7 +56,22 @@ type cluster struct {
 	// network is the namespace of gateways, keys and ranges for the other cluster, all of which must
 	// lie in one: the tenant namespace, unless they were made elsewhere. Empty until found.
 	network string
-	env     *env
+	// flags are those by which the user chose the cluster, the kubeconfig's first, for messages to quote.
+	flags []string
+	env   *env
+}
+
+// access are the connection flags of a cluster.
+type access struct {
+	*genericclioptions.ConfigFlags
+	// quoted are the names of those that choose the cluster, the kubeconfig's first.
+	quoted []string
+}
+
+// addLiqoFlag adds the flag that says where Liqo is installed.
+func addLiqoFlag(flags *pflag.FlagSet, name, short, of string) *pflag.Flag {
+	flags.StringP(name, short, api.Namespace, "Namespace Liqo is installed in"+of)
+	return flags.Lookup(name)
 }
 
 // hideFlags hides the connection flags that few users need.
@@ -68,48 +83,51 @@ func hideFlags(flags *pflag.FlagSet, prefix string) {
 	})
 }
 
-// addRemoteFlags adds the connection flags of the second cluster and of its Liqo namespace.
-func addRemoteFlags(cmd *cobra.Command) *genericclioptions.ConfigFlags {
+// addRemoteFlags adds the connection flags of the second cluster.
+func addRemoteFlags(cmd *cobra.Command) access {
 	const prefix = "remote-"
 	remoteFlags := genericclioptions.NewConfigFlags(true)
 	remoteFlags.Namespace = nil
 	all := pflag.NewFlagSet("remote", pflag.ContinueOnError)
 	remoteFlags.AddFlags(all)
 	all.VisitAll(func(f *pflag.Flag) {
-		f.Name, f.Shorthand, f.Usage = prefix+f.Name, "", f.Usage+" (remote cluster)"
+		f.Name, f.Shorthand, f.Usage = prefix+f.Name, "", f.Usage+ofRemote
 		f.Hidden = !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix))
 		cmd.PersistentFlags().AddFlag(f)
 	})
-	return remoteFlags
+	return access{remoteFlags, []string{"--remote-kubeconfig", "--remote-context"}}
 }
+
+// ofRemote ends the usage of flags about the second cluster.
+const ofRemote = " (remote cluster)"
 
 // pair are the flags of verbs that work on two clusters.
 type pair struct {
-	remote                           *genericclioptions.ConfigFlags
-	liqoNamespace, remoteLiqo        string
+	remote                           access
+	liqo, remoteLiqo                 *pflag.Flag
 	objectNamespace, remoteNamespace string
 }
 
 // addPairFlags is for verbs whose namespace flags mean where Liqo is installed.
 func addPairFlags(cmd *cobra.Command) *pair {
-	p := &pair{remote: addRemoteFlags(cmd)}
-	cmd.Flags().StringVarP(&p.liqoNamespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
-	cmd.Flags().StringVar(&p.remoteLiqo, "remote-namespace", api.Namespace, "Namespace Liqo is installed in (remote cluster)")
-	return p
+	return &pair{
+		remote: addRemoteFlags(cmd),
+		liqo:   addLiqoFlag(cmd.Flags(), "namespace", "n", ""), remoteLiqo: addLiqoFlag(cmd.Flags(), "remote-namespace", "", ofRemote),
+	}
 }
 
 // connect reaches both clusters and learns who they are. It returns both also when one does not answer.
 func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
-	here, err = e.cluster(e.local, local, p.liqoNamespace)
+	here, err = e.cluster(e.local, local, p.liqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
-	there, err = e.cluster(p.remote, remote, p.remoteLiqo)
+	there, err = e.cluster(p.remote, remote, p.remoteLiqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
 	e.busy(nowhere, func() string { return "Contacting the clusters" })
-	err = together(func() error { return here.identify(ctx) }, func() error { return there.identify(ctx) })
+	err = together(func() error { return here.identify(ctx, p.liqo) }, func() error { return there.identify(ctx, p.remoteLiqo) })
 	e.quiet()
 	if err != nil {
 		return here, there, err
@@ -153,30 +171,30 @@ func sameServer(a, b *rest.Config) bool {
 }
 
 // here reaches the only cluster of a verb and learns who it is.
-func (e *env) here(ctx context.Context, namespace string) (*cluster, error) {
-	c, err := e.cluster(e.local, nowhere, namespace)
+func (e *env) here(ctx context.Context, liqo *pflag.Flag) (*cluster, error) {
+	c, err := e.cluster(e.local, nowhere, liqo.Value.String())
 	if err != nil {
 		return nil, err
 	}
-	return c, c.identify(ctx)
+	return c, c.identify(ctx, liqo)
 }
 
 // cluster makes a client from connection flags; nothing is contacted.
-func (e *env) cluster(flags *genericclioptions.ConfigFlags, at side, namespace string) (*cluster, error) {
+func (e *env) cluster(flags access, at side, namespace string) (*cluster, error) {
 	config, current, err := e.load(flags)
 	if err == nil && config.Host == noServer {
 		err = errNoKubeconfig
 	}
 	if err != nil {
-		return nil, kubeconfigError(err, at)
+		return nil, kubeconfigError(err, flags, at)
 	}
 	config.QPS = -1 // no limit at the client; the API server has priority and fairness
 	config.WarningHandler = rest.NoWarnings{}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: e.scheme})
 	if err != nil {
-		return nil, kubeconfigError(err, at)
+		return nil, kubeconfigError(err, flags, at)
 	}
-	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, env: e}, nil
+	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, flags: flags.quoted, env: e}, nil
 }
 
 // standardInput stands for a kubeconfig that is read from there.
@@ -186,7 +204,7 @@ var errNoInput = errors.New("standard input holds none, or it was read already")
 
 // load reads the kubeconfig. One from standard input goes through a file, which only the user may
 // read and which is gone afterwards: the client libraries know of nothing else.
-func (e *env) load(flags *genericclioptions.ConfigFlags) (config *rest.Config, namespace string, err error) {
+func (e *env) load(flags access) (config *rest.Config, namespace string, err error) {
 	if *flags.KubeConfig == standardInput {
 		if *flags.KubeConfig, err = e.keepInput(); err != nil {
 			return nil, "", err
@@ -226,28 +244,20 @@ func (s side) named() string {
 	return string(s) + " "
 }
 
-// flag is the name of a connection flag for this side.
-func (s side) flag(name string) string {
-	if s == remote {
-		return "--remote-" + name
-	}
-	return "--" + name
-}
-
 // noServer is what kubectl's flags lead to when there is no kubeconfig at all.
 const noServer = "http://localhost:8080"
 
 var errNoKubeconfig = errors.New("none found")
 
-func kubeconfigError(err error, at side) error {
+func kubeconfigError(err error, flags access, at side) error {
 	if clientcmd.IsEmptyConfig(err) || errors.Is(err, genericclioptions.ErrEmptyConfig) {
 		err = errNoKubeconfig
 	}
-	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s and %s", at.flag("kubeconfig"), at.flag("context"))
+	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s", strings.Join(flags.quoted, " and "))
 }
 
-// identify reads the cluster ID, which tells whether Liqo is installed.
-func (c *cluster) identify(ctx context.Context) error {
+// identify reads the cluster ID, which tells whether Liqo is installed where that flag says.
+func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
 	defer cancel()
 	stored := &corev1.ConfigMap{}
@@ -255,8 +265,8 @@ func (c *cluster) identify(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
-		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or name its namespace with %s",
-			c.namespace, c.side.named(), c.env.name, c.side.flag("namespace"))
+		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or name its namespace with --%s",
+			c.namespace, c.side.named(), c.env.name, liqo.Name)
 	case err != nil:
 		return c.unreachable(ctx, err)
 	}
@@ -271,7 +281,7 @@ func (c *cluster) identify(ctx context.Context) error {
 func (c *cluster) unreachable(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s and %s", c.side.flag("kubeconfig"), c.side.flag("context"))
+		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s", strings.Join(c.flags, " and "))
 	}
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -281,7 +291,7 @@ func (c *cluster) unreachable(ctx context.Context, err error) error {
 		err = context.Cause(ctx)
 	}
 	return &noAnswer{c.side, hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
-		"check that its API server runs and %s is right", c.side.flag("kubeconfig"))}
+		"check that its API server runs and %s is right", c.flags[0])}
 }
 
 // noAnswer says that a cluster cannot be reached.

@@ -80,7 +80,9 @@ func (e *env) createGatewayServer(parent *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		service.kind = kind.value
 		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
-			t.namespace = orDefault(t.namespace, c.namespace)
+			if err := c.resolve(&t); err != nil {
+				return nil, err
+			}
 			return gatewayServer(metaFor(c.tenant, args[0], string(o.peer)), t, service, mtu), nil
 		}, said: "Gatewayserver created", done: func(s *script, c *cluster, object client.Object) error {
 			server := object.(*netv1beta1.GatewayServer)
@@ -117,7 +119,9 @@ func (e *env) createGatewayClient(parent *cobra.Command) {
 		endpoint.Protocol = netv1beta1.Protocol(protocol.value)
 		endpoint.Port, endpoint.Ports = port.split()
 		return o.run(cmd, maker{build: func(_ context.Context, c *cluster) (client.Object, error) {
-			t.namespace = orDefault(t.namespace, c.namespace)
+			if err := c.resolve(&t); err != nil {
+				return nil, err
+			}
 			return gatewayClient(metaFor(c.tenant, args[0], string(o.peer)), t, endpoint, mtu), nil
 		}, said: "Gatewayclient created", done: func(s *script, c *cluster, object client.Object) error {
 			return s.ready(o.wait, "gatewayclient is ready", func(ctx context.Context) error {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -293,11 +295,12 @@ func TestDocsKinds(t *testing.T) {
 	}
 }
 
-// TestDocsManifests: every manifest has the fields its kind has and no others; YAML that is none
-// is chart values, of which the chart knows every key.
+// TestDocsManifests: every manifest has the fields its kind has and no others, and an API server
+// takes it; YAML that is none is chart values, of which the chart knows every key.
 func TestDocsManifests(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
 	values := chartValues(t)
+	c := newSession(t, "rome").client(t, "rome")
 	for _, b := range blocks(t, "yaml") {
 		for _, text := range strings.Split(b.text, "---\n") {
 			content := map[string]any{}
@@ -309,9 +312,20 @@ func TestDocsManifests(t *testing.T) {
 				}
 			} else if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
 				t.Errorf("%s: %v", b, err)
+			} else if err := try(t, c, &unstructured.Unstructured{Object: content}); err != nil {
+				t.Errorf("%s: %v", b, err)
 			}
 		}
 	}
+}
+
+// try creates an object as a dry run, in a namespace that exists if it has one.
+func try(t *testing.T, c client.Client, object *unstructured.Unstructured) error {
+	t.Helper()
+	if object.GetNamespace() != "" {
+		object.SetNamespace(metav1.NamespaceDefault)
+	}
+	return c.Create(t.Context(), object, client.DryRunAll)
 }
 
 // TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder of

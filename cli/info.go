@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +21,8 @@ import (
 
 // infoFlags are common to info and info peer.
 type infoFlags struct {
-	namespace, output, get string
+	liqo        *pflag.Flag
+	output, get string
 }
 
 // localInfo is who this cluster is.
@@ -85,7 +87,7 @@ func (e *env) infoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "info", Short: "Show the installation and its peerings", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd.Context(), f) }}
 	flags := cmd.PersistentFlags()
-	flags.StringVarP(&f.namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	f.liqo = addLiqoFlag(flags, "namespace", "n", "")
 	flags.StringVarP(&f.output, "output", "o", "", "Print all as json or yaml")
 	flags.StringVarP(&f.get, "get", "g", "", "Print one field, e.g. local.clusterID")
 	cmd.AddCommand(e.infoPeerCommand(f))
@@ -93,7 +95,7 @@ func (e *env) infoCommand() *cobra.Command {
 }
 
 func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
-	c, err := e.here(ctx, f.namespace)
+	c, err := e.here(ctx, f.liqo)
 	if err != nil {
 		return err
 	}

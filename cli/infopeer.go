@@ -116,7 +116,7 @@ func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 }
 
 func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
-	c, err := e.here(ctx, f.namespace)
+	c, err := e.here(ctx, f.liqo)
 	if err != nil {
 		return err
 	}

@@ -229,13 +229,17 @@ func embeddedChart() (*chart.Chart, error) {
 	return c, nil
 }
 
-// merged lays the user's values over ours: files, then --set, then --set-string.
+// merged lays the user's values over ours: files, then --set, then --set-string. The deprecated single
+// range acts only without others, so ours give way to the user's.
 func (o *installOptions) merged(f facts) (map[string]any, error) {
 	users, err := o.values.MergeValues(getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
 	if err != nil {
 		return nil, fmt.Errorf("read the values: %w", err)
 	}
 	vals := o.chartValues(f)
+	if valueAt(users, "ipam", "podCIDR") != "" {
+		delete(vals["ipam"].(map[string]any), "podCIDRs")
+	}
 	merge(vals, users)
 	return vals, nil
 }
@@ -248,13 +252,17 @@ func (o *installOptions) check(ctx context.Context, c *cluster, f facts, vals ma
 	if err := c.checkAPIServer(ctx, valueAt(vals, "apiServer", "address"), !o.anyAPIServer); err != nil {
 		return err
 	}
-	if err := chartutil.ValidateAgainstSchema(chart, coalesced(chart, vals)); err != nil {
+	full := coalesced(chart, vals)
+	if err := chartutil.ValidateAgainstSchema(chart, full); err != nil {
 		return valuesError(err)
+	}
+	if err := c.checkNetworks(ctx, full); err != nil {
+		return err
 	}
 	if o.skipValidation {
 		return nil
 	}
-	return c.checkRanges(ctx, vals)
+	return c.checkRanges(ctx, o, vals)
 }
 
 // wrongValue is what the validator says of one value, behind the path to it.
@@ -356,6 +364,9 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 	if last.Info.Status.IsPending() {
 		return nil, fmt.Errorf("release %s is %s: another installation runs or was interrupted; if none runs, delete secret %s/sh.helm.release.v1.%s.v%d and try again",
 			api.ReleaseName, last.Info.Status, i.namespace, api.ReleaseName, last.Version)
+	}
+	if last.Info.Status == release.StatusUninstalling {
+		return nil, fmt.Errorf("release %s was being uninstalled: end that with '%s uninstall', then install", api.ReleaseName, i.env.name)
 	}
 	run := action.NewUpgrade(helm)
 	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.options.timeout, true

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 )
 
 // facts is what the installation needs to know of the cluster.
@@ -67,15 +67,31 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 		}
 	}
 	if len(f.pods) == 0 && !o.givesValue("ipam.podCIDR") {
-		return f, errors.New("the address range of the pods is not known; give --pod-cidr")
+		return f, fmt.Errorf("the address range of the pods is not known; give %s", o.podsBy())
 	}
 	if f.services == "" && !o.givesValue("ipam.serviceCIDR") {
-		return f, errors.New("the address range of the Services is not known; give --service-cidr")
+		return f, fmt.Errorf("the address range of the Services is not known; give %s", o.servicesBy())
 	}
 	if host := c.config.Host; f.apiServerURL == "" && o.provider != "kind" && !insideOnly(host) {
 		f.apiServerURL = host
 	}
 	return f, nil
+}
+
+// podsBy is what the user gives the pods' ranges by. Where they are read from the cluster there is no flag.
+func (o *installOptions) podsBy() string {
+	if takesCIDRs(o.provider) {
+		return "--pod-cidr"
+	}
+	return "--set 'ipam.podCIDRs={…}'"
+}
+
+// servicesBy is what the user gives the Services' range by.
+func (o *installOptions) servicesBy() string {
+	if takesCIDRs(o.provider) {
+		return "--service-cidr"
+	}
+	return "--set ipam.serviceCIDR=…"
 }
 
 // givesValue reports whether the user sets a chart value, by --set or in a file.
@@ -261,10 +277,43 @@ func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {
 	return err == nil && service.Spec.ClusterIP == host
 }
 
+// podCIDRs are the pods' ranges as the chart takes them: the deprecated single one only without others.
+func podCIDRs(vals map[string]any) []string {
+	if several := listAt(vals, "ipam", "podCIDRs"); len(several) > 0 {
+		return several
+	}
+	return []string{valueAt(vals, "ipam", "podCIDR")}
+}
+
+// checkNetworks refuses another range in the place of one that is there: that of a Network never changes.
+// Several pod ranges have a Network each, of another name, so that one can be added.
+func (c *cluster) checkNetworks(ctx context.Context, vals map[string]any) error {
+	wanted := map[string]string{
+		api.NetworkServiceCIDR:  valueAt(vals, "ipam", "serviceCIDR"),
+		api.NetworkExternalCIDR: valueAt(vals, "ipam", "externalCIDR"),
+		api.NetworkInternalCIDR: valueAt(vals, "ipam", "internalCIDR"),
+	}
+	if pods := podCIDRs(vals); len(pods) == 1 {
+		wanted[api.NetworkPodCIDR] = pods[0]
+	}
+	networks, err := c.all(ctx, &ipamv1alpha1.NetworkList{}, client.InNamespace(c.namespace))
+	if err != nil {
+		return err
+	}
+	for _, object := range networks {
+		have, want := object.(*ipamv1alpha1.Network).Spec.CIDR, wanted[object.GetName()]
+		if want != "" && want != have {
+			return fmt.Errorf("the %s range is %s and cannot become %s; keep it, or run '%s uninstall' first",
+				strings.TrimSuffix(object.GetName(), "-cidr"), have, want, c.env.name)
+		}
+	}
+	return nil
+}
+
 // checkRanges compares the ranges with the addresses in use: a wrong range breaks the network
 // silently.
-func (c *cluster) checkRanges(ctx context.Context, vals map[string]any) error {
-	podRanges, err := prefixes(append(listAt(vals, "ipam", "podCIDRs"), valueAt(vals, "ipam", "podCIDR")))
+func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[string]any) error {
+	podRanges, err := prefixes(podCIDRs(vals))
 	if err != nil {
 		return fmt.Errorf("ipam.podCIDRs: %w", err)
 	}
@@ -281,7 +330,8 @@ func (c *cluster) checkRanges(ctx context.Context, vals map[string]any) error {
 			continue
 		}
 		if !inside(pod.Status.PodIP, podRanges) {
-			return fmt.Errorf("pod %s/%s has address %s, outside the pod range %v; correct --pod-cidr, or use --skip-validation", pod.Namespace, pod.Name, pod.Status.PodIP, podRanges)
+			return fmt.Errorf("pod %s/%s has address %s, outside the pod range %v; correct %s, or use --skip-validation",
+				pod.Namespace, pod.Name, pod.Status.PodIP, podRanges, o.podsBy())
 		}
 	}
 	if err := c.List(ctx, services); err != nil {
@@ -289,8 +339,8 @@ func (c *cluster) checkRanges(ctx context.Context, vals map[string]any) error {
 	}
 	for _, service := range services.Items {
 		if address := service.Spec.ClusterIP; address != "" && address != corev1.ClusterIPNone && !inside(address, serviceRanges) {
-			return fmt.Errorf("service %s/%s has address %s, outside the Service range %v; correct --service-cidr, or use --skip-validation",
-				service.Namespace, service.Name, address, serviceRanges)
+			return fmt.Errorf("service %s/%s has address %s, outside the Service range %v; correct %s, or use --skip-validation",
+				service.Namespace, service.Name, address, serviceRanges, o.servicesBy())
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,8 +44,9 @@ const (
 
 // moveOptions are the flags of 'move volume'.
 type moveOptions struct {
-	namespace, liqoNamespace, target string
-	requests, limits                 quantities
+	namespace, target string
+	liqo              *pflag.Flag
+	requests, limits  quantities
 }
 
 func (e *env) moveCommand() *cobra.Command {
@@ -60,7 +62,7 @@ func (e *env) moveCommand() *cobra.Command {
 	sub.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&corev1.PersistentVolumeClaim{})))
 	flags := sub.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the claim (default: that of the kubeconfig)")
-	flags.StringVar(&o.liqoNamespace, "liqo-namespace", api.Namespace, "Namespace Liqo is installed in")
+	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.StringVar(&o.target, "target-node", "", "Node, virtual or not, to whose pods the volume is to be")
 	flags.StringVar(&o.requests.cpu, "containers-cpu-requests", "", "CPU the pods that copy request")
 	flags.StringVar(&o.limits.cpu, "containers-cpu-limits", "", "CPU the pods that copy may use")
@@ -95,7 +97,7 @@ var errOther = errors.New("somebody else changes the claim or its copy, perhaps 
 func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error {
 	s, stop := e.newScript(ctx, moveLimit)
 	defer stop()
-	c, err := e.here(s.ctx, o.liqoNamespace)
+	c, err := e.here(s.ctx, o.liqo)
 	if err != nil {
 		return err
 	}

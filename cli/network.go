@@ -59,8 +59,8 @@ func (e *env) networkCommand() *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")
 	flags.StringVar(&f.pair.remoteNamespace, "remote-namespace", "", "Tenant namespace in the remote cluster (default: found by its labels)")
-	flags.StringVar(&f.pair.liqoNamespace, "liqo-namespace", api.Namespace, "Namespace Liqo is installed in")
-	flags.StringVar(&f.pair.remoteLiqo, "remote-liqo-namespace", api.Namespace, "Namespace Liqo is installed in (remote cluster)")
+	f.pair.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
+	f.pair.remoteLiqo = addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	flags.BoolVar(&f.options.wait, "wait", false, "Wait until what the command asked for is done; connect does unless this is false")
 	flags.BoolVar(&f.options.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
@@ -489,14 +489,11 @@ func (n *network) drop(ctx context.Context, c *cluster, end client.Object) error
 	return c.awaitGone(ctx, end)
 }
 
-// checkTemplates fills the templates' namespaces in and sees that they exist.
+// checkTemplates resolves the templates and sees that they exist.
 func (n *network) checkTemplates(ctx context.Context) error {
 	check := func(c *cluster, t *template) error {
-		if t.namespace == "" {
-			t.namespace = c.namespace
-		}
-		if n.skipValidation {
-			return nil
+		if err := c.resolve(t); err != nil || n.skipValidation {
+			return err
 		}
 		ref, object := t.ref(), &unstructured.Unstructured{}
 		object.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
@@ -619,10 +616,29 @@ func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClien
 	return n.client.describe("update", want, n.client.Update(ctx, have))
 }
 
-// awaitGateway waits for the pod of a gateway.
+// awaitGateway waits for the pod of a gateway. One of another technology has no Deployment we know: it says itself
+// that it runs.
 func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, owner client.Object) error {
+	either, stop := context.WithCancel(ctx)
+	defer stop()
+	elsewhere := make(chan bool, 1)
+	go func() {
+		own := owner.DeepCopyObject().(interface {
+			client.Object
+			OtherTechnology() (other, runs bool)
+		})
+		quiet, _ := withProgress(either) // what is shown is the Deployment's
+		runs := c.await(quiet, own, func() bool { _, runs := own.OtherTechnology(); return runs }) == nil
+		if elsewhere <- runs; runs {
+			stop()
+		}
+	}()
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.GatewayResourceName(gateway)}}
-	return c.await(ctx, d, func() bool { return d.Status.ReadyReplicas > 0 && d.Status.ObservedGeneration >= d.Generation }, owner)
+	err := c.await(either, d, func() bool { return d.Status.ReadyReplicas > 0 && d.Status.ObservedGeneration >= d.Generation }, owner)
+	if stop(); <-elsewhere {
+		return nil
+	}
+	return err
 }
 
 // exchangeKeys gives each side the other's public key as soon as it is there.

@@ -4,13 +4,16 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -59,6 +62,8 @@ func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configura
 // template names a gateway template by group/version/plural, name and namespace.
 type template struct {
 	resource, name, namespace string
+	// kind is what the cluster calls the resource; empty = it was not asked, or does not know.
+	kind string
 }
 
 // addFlags adds the flags that name a template, with their defaults.
@@ -73,19 +78,42 @@ const (
 	clientTemplates = "networking.liqo.io/v1beta1/wggatewayclienttemplates"
 )
 
-// ref is the reference gateways hold. A kind is needed where users give a plural: the shipped ones
-// are known, others are made singular as Kubernetes does by default.
-func (t template) ref() *corev1.ObjectReference {
-	version, plural := "", t.resource
-	if i := strings.LastIndex(t.resource, "/"); i >= 0 {
-		version, plural = t.resource[:i], t.resource[i+1:]
+// parts are group/version and plural.
+func (t template) parts() (version, plural string) {
+	i := strings.LastIndex(t.resource, "/")
+	return t.resource[:max(0, i)], t.resource[i+1:]
+}
+
+// resolve fills in the namespace, which is Liqo's unless the user named one, and the kind, which only
+// the cluster knows: users give a plural.
+func (c *cluster) resolve(t *template) error {
+	t.namespace = orDefault(t.namespace, c.namespace)
+	version, plural := t.parts()
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return fmt.Errorf("template %q: %w", t.resource, err)
 	}
-	kind := strings.TrimSuffix(plural, "s")
-	switch t.resource {
-	case serverTemplates:
+	found, err := c.RESTMapper().KindFor(gv.WithResource(plural))
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("look up %s in the %scluster: %w", t.resource, c.side.named(), err)
+	}
+	t.kind = found.Kind
+	return nil
+}
+
+// ref is the reference gateways hold. The kind of a resource the cluster does not know is guessed: the
+// shipped ones are known, others are made singular as Kubernetes does by default.
+func (t template) ref() *corev1.ObjectReference {
+	version, plural := t.parts()
+	kind := t.kind
+	switch {
+	case kind != "":
+	case t.resource == serverTemplates:
 		kind = "WgGatewayServerTemplate"
-	case clientTemplates:
+	case t.resource == clientTemplates:
 		kind = "WgGatewayClientTemplate"
+	default:
+		kind = strings.TrimSuffix(plural, "s")
 	}
 	return &corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: t.namespace, Name: t.name}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,7 @@ type offloadOptions struct {
 	selectors     []string
 	namespaces    string
 	output        string
+	liqo          *pflag.Flag
 	timeout       time.Duration
 	terms         []corev1.NodeSelectorTerm
 }
@@ -49,6 +51,7 @@ func (e *env) offloadCommand() *cobra.Command {
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to use; given several times, one of them must match")
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
+	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
 	sub.ValidArgsFunction = e.completion(offloadable())
 	sub.RunE = func(cmd *cobra.Command, args []string) error {
@@ -136,7 +139,7 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 	}
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
-	c, err := e.here(s.ctx, api.Namespace)
+	c, err := e.here(s.ctx, o.liqo)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -241,11 +242,20 @@ func (w *wish) report() error {
 	return w.await(w.node, at, "Waiting for the virtual node to be ready")
 }
 
-// awaitNode waits until the virtual node is Ready.
+// awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node is Ready if it is to have one,
+// which the options it names decide as well.
 func (c *cluster) awaitNode(ctx context.Context, name string) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return c.await(ctx, node, func() bool { return nodeReady(node) }, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.VirtualKubeletName(name)}},
-		&offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}})
+	v := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	err := c.until(ctx, v, func() bool {
+		return slices.ContainsFunc(v.Status.Conditions, func(c offv1beta1.VirtualNodeCondition) bool {
+			return c.Type == "Ready" && c.Status == "True" && c.ObservedGeneration >= v.Generation
+		})
+	})
+	var blame []client.Object
+	if wantsNode(v) {
+		blame = append(blame, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return c.timedOut(err, append(blame, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.VirtualKubeletName(name)}}, v)...)
 }
 
 // controllerManager is looked at when a wait for something it makes ended in vain.

@@ -49,7 +49,7 @@ func silence() {
 type env struct {
 	genericiooptions.IOStreams
 	*printer
-	local  *genericclioptions.ConfigFlags
+	local  access
 	scheme *runtime.Scheme
 	// interrupted is closed when the user or the system wants liqoctl to end; nil = never.
 	interrupted <-chan struct{}
@@ -69,7 +69,8 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 
 // newRoot is Root for one run, which ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out), local: genericclioptions.NewConfigFlags(true), scheme: addCRDs(scheme.New()), name: "liqoctl"}
+	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
+		local: access{genericclioptions.NewConfigFlags(true), []string{"--kubeconfig", "--context"}}, scheme: addCRDs(scheme.New()), name: "liqoctl"}
 	root := &cobra.Command{
 		Use:           "liqoctl",
 		Short:         "Install Liqo and join clusters",

@@ -37,6 +37,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,6 +154,18 @@ func (s *session) become(t *testing.T, name, file string) {
 	}
 }
 
+// enter makes a kubeconfig that of a cluster's control plane for a provider.
+func (s *session) enter(t *testing.T, cluster, provider string, kubeconfig []byte) {
+	t.Helper()
+	s.apply(t, cluster, raw(t, map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{api.KubeconfigField: string(kubeconfig)},
+		"metadata": map[string]any{
+			"name": api.KubeconfigSecretName(api.ControlPlaneIdentityName(provider)), "namespace": api.TenantNamespace(provider),
+			"labels": map[string]any{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider},
+		},
+	}))
+}
+
 func (s *session) client(t *testing.T, name string) client.Client {
 	t.Helper()
 	c, err := client.New(s.clusters[name].Config, client.Options{})
@@ -223,6 +236,17 @@ func (s *session) ready(t *testing.T, cluster string, manifests []byte) {
 			}), err
 		})
 	}
+}
+
+// served waits until a cluster's clients find a resource, group/version/plural: the discovery follows
+// its definition a moment later.
+func (s *session) served(t *testing.T, cluster, resource string) {
+	t.Helper()
+	at := strings.Split(resource, "/")
+	soon(t, resource+" is served", func(context.Context) (bool, error) {
+		_, err := s.client(t, cluster).RESTMapper().KindFor(schema.GroupVersionResource{Group: at[0], Version: at[1], Resource: at[2]})
+		return err == nil, nil
+	})
 }
 
 // docs types what a page tells below a heading, in $DIR, where $ROME and $MILAN are kubeconfigs.

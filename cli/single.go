@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/liqo-go/liqo/api"
 )
 
 // single are the flags of verbs that work on one object of one peer.
 type single struct {
-	env                      *env
-	namespace, liqoNamespace string
-	peer                     clusterID
-	output                   string
+	env       *env
+	namespace string
+	liqo      *pflag.Flag
+	peer      clusterID
+	output    string
 	// ownTenant: the verb finds or makes the tenant namespace itself.
 	ownTenant bool
 	// anywhere: the object lies where the others of the peer's network do. Without them and without a
@@ -37,7 +37,7 @@ func (e *env) noun(parent *cobra.Command, use, short string, aliases ...string) 
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the object (default: the tenant namespace of the peer)")
-	flags.StringVar(&o.liqoNamespace, "liqo-namespace", api.Namespace, "Namespace Liqo is installed in")
+	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	parent.AddCommand(cmd)
 	return cmd, o
@@ -81,7 +81,7 @@ func (o *single) outputFlag(cmd *cobra.Command, value, usage string) {
 
 // cluster reaches the cluster and finds the namespace of the object.
 func (o *single) cluster(ctx context.Context) (*cluster, error) {
-	c, err := o.env.here(ctx, o.liqoNamespace)
+	c, err := o.env.here(ctx, o.liqo)
 	if err != nil {
 		return nil, err
 	}

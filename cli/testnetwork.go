@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -34,7 +35,7 @@ import (
 // testOptions are the flags of test network.
 type testOptions struct {
 	remotes                                          []string
-	namespace                                        string
+	liqo                                             *pflag.Flag
 	basic, ranges, ip, balancer                      bool
 	outsideNodePort, podNodePort, removing, failFast bool
 	nodes                                            *oneOf
@@ -67,7 +68,7 @@ func (e *env) testCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd.Context(), o) }}
 	flags := sub.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers")
-	flags.StringVarP(&o.namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	o.liqo = addLiqoFlag(flags, "namespace", "n", "")
 	flags.BoolVar(&o.basic, "basic", false, "Only from pod to pod")
 	flags.BoolVar(&o.ranges, "info", false, "Show first how the clusters see each other's addresses")
 	flags.BoolVar(&o.ip, "ip", false, "Also from pods to an external address, directly and by way of the other clusters")
@@ -123,14 +124,14 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 
 // reach connects to all clusters. From then on their IDs stand before their lines.
 func (t *trial) reach(e *env) (err error) {
-	if t.home, err = e.cluster(e.local, local, t.namespace); err != nil {
+	if t.home, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
 		return err
 	}
 	t.all = []*cluster{t.home}
 	for _, path := range t.remotes {
-		flags := genericclioptions.NewConfigFlags(true)
+		flags := access{genericclioptions.NewConfigFlags(true), []string{"--remote-kubeconfigs"}}
 		flags.KubeConfig = &path
-		c, err := e.cluster(flags, remote, t.namespace)
+		c, err := e.cluster(flags, remote, t.liqo.Value.String())
 		if err != nil {
 			return err
 		}
@@ -138,7 +139,7 @@ func (t *trial) reach(e *env) (err error) {
 	}
 	t.busy(nowhere, "Contacting the clusters")
 	defer t.quiet()
-	if err := t.each(t.all, func(_ context.Context, c *cluster) error { return c.identify(t.ctx) }); err != nil {
+	if err := t.each(t.all, func(_ context.Context, c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
 		return err
 	}
 	known := map[string]bool{}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/storage/driver"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,7 +51,8 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	if err != nil {
 		return err
 	}
-	if _, err := c.installedID(s.ctx); err != nil {
+	own, err := c.holdsLiqo(s.ctx)
+	if err != nil {
 		return err
 	}
 	left, err := c.inUse(s.ctx)
@@ -85,12 +87,44 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	}
 	s.busy(nowhere, "Removing kinds and namespaces")
 	// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
-	if err := together(func() error { return s.purgeCRDs(c) }, func() error { return s.purgeNamespaces(c) }); err != nil {
+	if err := together(func() error { return s.purgeCRDs(c) }, func() error { return s.purgeNamespaces(c, own) }); err != nil {
 		return err
 	}
 	s.info(nowhere, "Liqo CRDs purged")
 	s.info(nowhere, "Liqo namespaces deleted")
 	return nil
+}
+
+// holdsLiqo reports whether Liqo is in c.namespace, or was: an uninstallation leaves its keys. That it is in
+// another is an error: it would lose its kinds to a purge.
+func (c *cluster) holdsLiqo(ctx context.Context) (bool, error) {
+	id, err := c.installedID(ctx)
+	if err != nil || id != "" {
+		return true, err
+	}
+	helm, err := c.env.helm(c.namespace)
+	if err != nil {
+		return false, err
+	}
+	switch _, err := helm.Releases.Last(api.ReleaseName); {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, driver.ErrReleaseNotFound):
+		return false, fmt.Errorf("read the release: %w", err)
+	}
+	running, err := c.all(ctx, &appsv1.DeploymentList{}, client.MatchingFields{"metadata.name": api.ControllerManagerName})
+	if err != nil {
+		return false, err
+	}
+	for _, d := range running {
+		if d.GetNamespace() != c.namespace {
+			//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
+			return false, fmt.Errorf("Liqo is in namespace %s; give --namespace %s", d.GetNamespace(), d.GetNamespace())
+		}
+	}
+	keys := &corev1.Secret{}
+	err = c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.AuthenticationKeysSecret}, keys)
+	return len(running) > 0 || keys.Labels[api.LabelManaged] == api.True, client.IgnoreNotFound(err)
 }
 
 // showPods shows which pods of the installation are left, until ctx ends.
@@ -222,9 +256,13 @@ func (s *script) purgeCRDs(c *cluster) error {
 	return together(work...)
 }
 
-// purgeNamespaces removes the tenant, storage and installation namespaces.
-func (s *script) purgeNamespaces(c *cluster) error {
-	names := []string{c.namespace}
+// purgeNamespaces removes the tenant and storage namespaces, and that of the installation. One that the user
+// named and that never was Liqo's own stays.
+func (s *script) purgeNamespaces(c *cluster, own bool) error {
+	var names []string
+	if own || c.namespace == api.Namespace {
+		names = append(names, c.namespace)
+	}
 	for _, label := range []string{api.LabelTenantNamespace, api.LabelStorageProvisioner} {
 		found := &corev1.NamespaceList{}
 		if err := c.List(s.ctx, found, client.MatchingLabels{label: api.True}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,24 +26,26 @@ func (e *env) unoffloadCommand() *cobra.Command {
 	cmd := group("unoffload", "Take the pods of a namespace back")
 	var selector string
 	var timeout time.Duration
+	var liqo *pflag.Flag
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chosen(args, selector); err != nil {
 				return err
 			}
-			return e.unoffload(cmd.Context(), args, selector, timeout)
+			return e.unoffload(cmd.Context(), args, selector, liqo, timeout)
 		}}
 	sub.ValidArgsFunction = e.completion(offloadedNames())
 	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
+	liqo = addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
 	sub.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	cmd.AddCommand(sub)
 	return cmd
 }
 
-func (e *env) unoffload(ctx context.Context, names []string, selector string, timeout time.Duration) error {
+func (e *env) unoffload(ctx context.Context, names []string, selector string, liqo *pflag.Flag, timeout time.Duration) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
-	c, err := e.here(s.ctx, api.Namespace)
+	c, err := e.here(s.ctx, liqo)
 	if err != nil {
 		return err
 	}

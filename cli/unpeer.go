@@ -79,6 +79,11 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 	if err := s.dropOffloading(consumer, provider, o.wait); err != nil {
 		return err
 	}
+	if inBand && o.wait {
+		if err := s.takeBack(consumer); err != nil {
+			return err
+		}
+	}
 	if err := s.unauthenticate(consumer, provider, o.wait); err != nil {
 		return err
 	}
@@ -112,6 +117,24 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 		)
 	}
 	return nil
+}
+
+// takeBackWithin bounds the wait for namespaces next door, whose pods are gone by then, to be so too: the API
+// server takes some seconds. What is not gone by then is taken away by the provider.
+const takeBackWithin = 30 * time.Second
+
+// takeBack waits until the consumer knows that its namespaces next door are gone. The way to the API server there
+// ends with the Tenant: who looks for them later may find nobody to ask.
+func (s *script) takeBack(consumer *cluster) error {
+	s.busy(local, "Waiting until the namespaces next door are gone")
+	defer s.quiet()
+	ctx, cancel := context.WithTimeoutCause(s.ctx, takeBackWithin, errTimeout)
+	defer cancel()
+	err := consumer.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{api.LabelReplication: api.True})
+	if errors.Is(err, errTimeout) && s.ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // inBand reports whether the provider's API server is reached through a proxy, and so perhaps through the
@@ -178,8 +201,9 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	return hint(silent, gone, consumer.env.name, id)
 }
 
-// whose is the ID of the provider behind an API server, which one of our kubeconfigs leads to;
-// empty when none does. One server can have several addresses, but every cluster has its own authority.
+// whose is the ID of the provider behind an API server, which one of our kubeconfigs leads to: the one with its
+// address, else, for a server can have several, the one with its authority. It is empty when none does, and when
+// several do, for one authority can have signed for several clusters, and one address can stand before them.
 func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error) {
 	server = rest.CopyConfig(server)
 	if err := rest.LoadTLSFiles(server); err != nil {
@@ -189,13 +213,27 @@ func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error
 	if err != nil {
 		return "", err
 	}
+	var byAddress, byAuthority []string
 	for _, object := range kubeconfigs {
 		known, err := clientcmd.RESTConfigFromKubeConfig(object.(*corev1.Secret).Data[api.KubeconfigField])
-		if err == nil && (known.Host == server.Host || len(known.CAData) > 0 && bytes.Equal(known.CAData, server.CAData)) {
-			return object.GetLabels()[api.LabelRemoteClusterID], nil
+		id := object.GetLabels()[api.LabelRemoteClusterID]
+		switch {
+		case err != nil:
+		case known.Host == server.Host:
+			byAddress = append(byAddress, id)
+		case len(known.CAData) > 0 && bytes.Equal(known.CAData, server.CAData):
+			byAuthority = append(byAuthority, id)
 		}
 	}
-	return "", nil
+	found := byAddress
+	if len(found) == 0 {
+		found = byAuthority
+	}
+	slices.Sort(found)
+	if found = slices.Compact(found); len(found) != 1 {
+		return "", nil
+	}
+	return found[0], nil
 }
 
 // withRests adds to a passed deadline what is left of the direction on both sides.

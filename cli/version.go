@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,7 @@ const labelVersion = "app.kubernetes.io/version"
 
 func (e *env) versionCommand() *cobra.Command {
 	var clientOnly bool
-	var namespace string
+	var liqo *pflag.Flag
 	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chart, err := embeddedChart()
@@ -32,7 +33,7 @@ func (e *env) versionCommand() *cobra.Command {
 			if clientOnly {
 				return nil
 			}
-			c, err := e.here(cmd.Context(), namespace)
+			c, err := e.here(cmd.Context(), liqo)
 			if err != nil {
 				return err
 			}
@@ -44,7 +45,7 @@ func (e *env) versionCommand() *cobra.Command {
 			return nil
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	liqo = addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	return cmd
 }
 

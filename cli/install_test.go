@@ -1,0 +1,97 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/cli"
+)
+
+// TestBrokenOffUninstallation: what it left is neither upgraded nor installed over, and a second one ends it.
+func TestBrokenOffUninstallation(t *testing.T) {
+	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo}}"
+	s := newSession(t, "rome")
+	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}\n---\n"+manifest))
+	clients, err := kubernetes.NewForConfig(s.clusters["rome"].Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases := storage.Init(driver.NewSecrets(clients.CoreV1().Secrets(api.Namespace)))
+	if err := releases.Create(&release.Release{
+		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Manifest: manifest, Info: &release.Info{Status: release.StatusUninstalling},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	install := "liqoctl install --kubeconfig $DIR/rome --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/16 --api-server-url https://203.0.113.7:6443"
+	said := s.liqoctl(t, strings.Fields(install))
+	said += s.liqoctl(t, strings.Fields("liqoctl uninstall --kubeconfig $DIR/rome --skip-confirm"))
+	if diff := cmp.Diff(` INFO   Installer initialized
+ INFO   Cluster configuration correctly retrieved
+ INFO   Installation parameters correctly generated
+ ERRO   release liqo was being uninstalled: end that with 'liqoctl uninstall', then install
+[1]
+ INFO   Pre-uninstall checks passed
+ INFO   Liqo uninstalled
+`, said); diff != "" {
+		t.Errorf("the session differs (-want +got):\n%s", diff)
+	}
+	s.gone(t, "rome", []byte(manifest))
+	if last, err := releases.Last(api.ReleaseName); err == nil {
+		t.Errorf("the release is still there and %s", last.Info.Status)
+	}
+}
+
+// TestFlagsInErrors: the flags that install names where it refuses are flags of that subcommand.
+func TestFlagsInErrors(t *testing.T) {
+	root := cli.Root("liqoctl", genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
+	names, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag, checked := regexp.MustCompile(`--([a-z][a-z-]+)`), map[string]bool{}
+	for _, name := range names {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := ""
+		for _, line := range strings.Split(string(archive.Files[0].Data), "\n") {
+			if typed, ok := strings.CutPrefix(line, "$ "); ok {
+				command = typed
+			}
+			if !strings.HasPrefix(command, "liqoctl install ") || !strings.HasPrefix(line, " ERRO ") {
+				continue
+			}
+			cmd, _, err := root.Find(strings.Fields(command)[1:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, named := range flag.FindAllStringSubmatch(line, -1) {
+				checked[cmd.Name()] = true
+				if cmd.Flag(named[1]) == nil {
+					t.Errorf("%s: %q has no flag %s", name, cmd.CommandPath(), named[0])
+				}
+			}
+		}
+	}
+	for _, provider := range []string{"install", "kubeadm", "kind", "k3s"} {
+		if !checked[provider] {
+			t.Errorf("no error of install %s names a flag", provider)
+		}
+	}
+}
