@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -73,7 +74,7 @@ func (r *report) add(f figure) {
 	fmt.Fprintf(os.Stderr, "bench:   %s: %.2f %s %s\n", f.Name, f.Value, f.Unit, f.Note)
 }
 
-// write prints the table, and the same as JSON into a file.
+// write prints the table, and the same as JSON into a file. Then it is an error that a target was not reached.
 func (r *report) write(w io.Writer, file string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "GROUP\tFIGURE\tVALUE\tUNIT\tWITHOUT LIQO\tRATIO\tTARGET\t\tNOTE")
@@ -87,5 +88,22 @@ func (r *report) write(w io.Writer, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(content, '\n'), 0o644)
+	if err := os.WriteFile(file, append(content, '\n'), 0o644); err != nil {
+		return err
+	}
+	return r.missed()
+}
+
+// missed is an error that names the figures that did not reach their target; nil when all did.
+func (r *report) missed() error {
+	var names []string
+	for _, f := range r.figures {
+		if f.Reached != nil && !*f.Reached {
+			names = append(names, f.Group+": "+f.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("NOT reached:\n%s", strings.Join(names, "\n"))
 }

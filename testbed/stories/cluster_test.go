@@ -25,6 +25,8 @@ var keep = flag.Bool("keep", false, "leave the clusters running")
 // cluster is one of the test clusters as a user has it: a name and a kubeconfig.
 type cluster struct {
 	name, kubeconfig, api string
+	// pods are its pod CIDRs.
+	pods []string
 }
 
 // bed is what all stories share. It is set once, by TestMain.
@@ -102,7 +104,7 @@ func setUp() error {
 
 // known asks a cluster where its API server is on the network that clusters share.
 func known(name string) (cluster, error) {
-	c := cluster{name: name, kubeconfig: filepath.Join(dir, name, "kubeconfig")}
+	c := cluster{name: name, kubeconfig: filepath.Join(dir, name, "kubeconfig"), pods: []string{podCIDR}}
 	addr, _, err := command("kubectl", "--kubeconfig", c.kubeconfig, "get", "endpointslices", "kubernetes",
 		"-o", "jsonpath={.endpoints[0].addresses[0]}:{.ports[0].port}")
 	c.api = "https://" + addr

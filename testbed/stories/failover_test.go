@@ -380,11 +380,11 @@ func (c cluster) startNode(t *testing.T, node string) {
 	c.rolled(t)
 }
 
-// replicate gives the gateways of both clusters, and their controllers, a number of replicas.
+// replicate gives the gateways of both clusters, and so their controllers, a number of replicas.
 func replicate(t *testing.T, replicas int) {
 	t.Helper()
 	for _, c := range []cluster{rome, milan} {
-		c.must(t, c.installation(fmt.Sprintf("networking.gatewayTemplates.replicas=%d", replicas), fmt.Sprintf("controllerManager.replicas=%d", replicas))...)
+		c.must(t, c.installation(fmt.Sprintf("networking.gatewayTemplates.replicas=%d", replicas))...)
 	}
 	for _, c := range []cluster{rome, milan} {
 		eventually(t, "gateways of "+c.name, func() (string, bool) {

@@ -146,6 +146,7 @@ func certificatesRenew(t *testing.T) {
 	}{
 		{"both directions", bothDirections},
 		{"pods at two providers reach each other", leafToLeaf},
+		{"clusters with other addresses", otherAddresses},
 	} {
 		began := time.Now()
 		if !t.Run(story.name, story.tell) {

@@ -75,6 +75,7 @@ func leafToLeaf(t *testing.T) {
 			return got, err == nil && strings.Contains(got, "pod=at-"+to+" ")
 		})
 	}
+	rome.must(t, "test", "network", "--remote-kubeconfigs", milan.kubeconfig+","+turin.kubeconfig, "--rm")
 	turin.kubectl(t, "wait", "pod/control-plane", "--for=condition=Ready", "--timeout=60s")
 	there := remapped(t, turin, rome, pods(t, rome, "probe", "{.status.podIP}"))[0]
 	eventually(t, "a pod on a control plane of turin reaches one of rome", func() (string, bool) {
@@ -210,4 +211,56 @@ func chain(t *testing.T, turin cluster) {
 	turin.sumsUp(t, "milan", stranger)
 	leave()
 	rome.kubectl(t, "-n", "leaf", "exec", "at-turin", "--", "/echo", "get", "http://localhost:8080/")
+}
+
+// otherAddresses: a cluster joins whose pods have addresses of their own, then one whose addresses are a part of rome's.
+// Each has two pod CIDRs, with a node in each. What has to be translated is, in both directions, and nothing else.
+func otherAddresses(t *testing.T) {
+	for _, c := range []struct {
+		claim, cidr string
+		pods        []string
+	}{
+		{"addresses of its own", "10.200.0.0/16", []string{"10.200.0.0/23", "10.200.2.0/23"}},
+		{"a part of the addresses", "10.10.128.0/17", []string{"10.10.128.0/23", "10.10.130.0/23"}},
+	} {
+		t.Run(c.claim, func(t *testing.T) { joins(t, c.cidr, c.pods) })
+	}
+}
+
+// joins makes a cluster with pods in these ranges, which rome uses.
+func joins(t *testing.T, cidr string, pods []string) {
+	image := filepath.Join(root, "bin", "liqo-image.tar")
+	if out, err := testbed("up", "--clusters", "genoa", "--nodes", "2", "--pod-cidr", "genoa="+cidr, "--image", image); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	genoa, err := known("genoa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	genoa.pods = pods
+	if stdout, stderr, code := genoa.install(t); code != 0 {
+		t.Fatalf("install on genoa: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	genoa.apply(t, probes)
+	rome.must(t, "peer", "--remote-kubeconfig", genoa.kubeconfig, "--gw-server-service-type", "NodePort")
+	for _, daemons := range []string{"probe", "host"} {
+		genoa.kubectl(t, "rollout", "status", "daemonset/"+daemons, "--timeout=90s")
+	}
+	reachEachOther(t, rome, genoa)
+	for _, way := range []struct{ from, to cluster }{{rome, genoa}, {genoa, rome}} {
+		for _, node := range []string{"-n1", "-n2"} {
+			source, target := way.from.probeOn(t, way.from.name+node), way.to.probeOn(t, way.to.name+node)
+			pod := way.from.kubectl(t, "get", "pods", "-l", "app=probe", "--field-selector", "spec.nodeName="+way.from.name+node, "-o", "name")
+			got := way.from.kubectl(t, "exec", pod, "--", "/echo", "get", "http://"+remapped(t, way.from, way.to, []string{target})[0]+":8080/")
+			if seen := remapped(t, way.to, way.from, []string{source})[0]; !strings.Contains(got, "from="+seen+":") {
+				t.Errorf("%s sees %s of %s not as %s:\n%s", way.to.name, source, way.from.name, seen, got)
+			}
+		}
+	}
+	leave := rome.visits(t, "genoa", "elsewhere")
+	rome.must(t, "unpeer", "--remote-kubeconfig", genoa.kubeconfig, "--delete-namespaces")
+	leave()
+	if out, err := testbed("down", "genoa"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -657,6 +657,16 @@ spec:
   endpoint: {port: 4500, serviceType: NodePort}
 `
 
+// fancyConnection is what a gateway of another technology says of its tunnel.
+const fancyConnection = `
+apiVersion: networking.liqo.io/v1beta1
+kind: Connection
+metadata: {name: gw-rome, namespace: liqo-tenant-rome, labels: {liqo.io/remote-cluster-id: rome}}
+spec:
+  type: Server
+  gatewayRef: {apiVersion: vpn.example.com/v1, kind: Fancy, name: rome, namespace: liqo-tenant-rome}
+`
+
 const fancyClient = `
 apiVersion: networking.liqo.io/v1beta1
 kind: GatewayClient
@@ -690,6 +700,14 @@ func connectByAnotherTechnology(t *testing.T) {
 		got, err := milan.ask("-n", "liqo-tenant-rome", "get", "gatewayservers", "rome", "-o", "jsonpath={.status.endpoint.addresses[0]}:{.status.endpoint.port} {.status.serverRef.kind}")
 		return got, err == nil && got == "172.31.20.11:4500 Fancy"
 	})
+	milan.must(t, "create", "gatewayserver", "rome", "--remote-cluster-id", "rome", "--template-name", "fancy", "--port", "4500", "--service-type", "NodePort", "--wait")
+	milan.apply(t, fancyConnection)
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "connections", "gw-rome", "--subresource=status", "--type=merge", "-p", `{"status":{"value":"Connected"}}`)
+	eventually(t, "milan says that the gateway of the other technology is well", func() (string, bool) {
+		got, err := milan.ask("get", "foreignclusters", "rome", "-o", `jsonpath={range .status.modules.networking.conditions[*]}{.type}={.status} {end}`)
+		return got, err == nil && strings.Contains(got, "NetworkGatewayServerStatus=Ready ") && strings.Contains(got, "NetworkConnectionStatus=Established ")
+	})
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "connections", "gw-rome")
 	for _, node := range []string{"n1", "n2"} {
 		eventually(t, node+" is joined to the pod", func() (string, bool) {
 			out, err := testbed("exec", milan.name, node, "--", "bridge", "fdb", "show", "dev", "liqo.ovl")
@@ -722,6 +740,7 @@ func connectByAnotherTechnology(t *testing.T) {
 			return out, err == nil && strings.Contains(out, "dst "+pod)
 		})
 	}
+	milan.must(t, "create", "gatewayclient", "rome", "--remote-cluster-id", "rome", "--template-name", "fancy", "--addresses", "203.0.113.7", "--port", "4500", "--wait")
 	eventually(t, "the client's key can be given", func() (string, bool) {
 		stdout, stderr, code := milan.liqoctl(t, "generate", "publickey", "--gateway-type", "client", "--gateway-name", "rome")
 		return stdout + stderr, code == 0 && strings.Contains(stdout, "publicKey: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")

@@ -147,7 +147,16 @@ func peerInBand(t *testing.T) {
 	milan.must(t, "unpeer", "--remote-kubeconfig", rome.kubeconfig)
 	rome.sumsUp(t, "milan", givesAll)
 	milan.sumsUp(t, "rome", takesAll)
+	left := make(chan string, 1)
+	go func() {
+		gone, _ := milan.ask("-n", "liqo-tenant-rome", "wait", "tenants/rome", "--for=delete", "--timeout=2m")
+		maps, _ := rome.ask("-n", "liqo-tenant-milan", "get", "namespacemaps", "-o", "name")
+		left <- strings.TrimSpace(gone + maps)
+	}()
 	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
+	if got := <-left; got != "tenant.authentication.liqo.io/rome condition met" {
+		t.Errorf("the way to milan's API server ends with the Tenant, when rome has taken back everything; then:\n%s", got)
+	}
 	nothingLeft(t)
 	rome.sumsUp(t, "milan", stranger)
 	milan.sumsUp(t, "rome", stranger)

@@ -4,7 +4,9 @@
 package stories
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,7 +142,7 @@ func (c cluster) install(t *testing.T, settings ...string) (stdout, stderr strin
 
 // installation is how Liqo is installed, or upgraded, with settings of the chart.
 func (c cluster) installation(settings ...string) []string {
-	return []string{"install", "--cluster-id", c.name, "--pod-cidr", podCIDR, "--service-cidr", services,
+	return []string{"install", "--cluster-id", c.name, "--pod-cidr", strings.Join(c.pods, ","), "--service-cidr", services,
 		"--api-server-url", c.api, "--set", strings.Join(append(settings, "pullPolicy=Never"), ",")}
 }
 
@@ -343,19 +345,27 @@ func pods(t *testing.T, c cluster, app, field string) []string {
 	return strings.Fields(c.kubectl(t, "get", "pods", "-l", "app="+app, "-o", "jsonpath={range .items[*]}"+field+" {end}"))
 }
 
-// remapped gives addresses of pods of one cluster as another one sees them.
+// remapped gives addresses of pods of one cluster as another one sees them: translated where they are among its own
+// addresses, and as they are where they are not.
 func remapped(t *testing.T, viewer, owner cluster, addrs []string) []string {
 	t.Helper()
-	prefix := viewer.kubectl(t, "get", "configurations", "-A", "-l", "liqo.io/remote-cluster-id="+owner.name,
-		"-o", `jsonpath={.items[0].status.views[?(@.cidr=="`+podCIDR+`")].seenAs}`)
-	net, bits, _ := strings.Cut(prefix, "/")
-	if bits != "16" || prefix == podCIDR {
-		t.Fatalf("%s sees the pods of %s at %q: want a remapped /16", viewer.name, owner.name, prefix)
-	}
-	head := strings.Join(strings.Split(net, ".")[:2], ".")
-	out := make([]string, len(addrs))
-	for i, a := range addrs {
-		out[i] = head + "." + strings.Join(strings.Split(a, ".")[2:], ".")
+	out := slices.Clone(addrs)
+	for _, cidr := range owner.pods {
+		of := netip.MustParsePrefix(cidr)
+		own := func(p netip.Prefix) bool {
+			return slices.ContainsFunc(viewer.pods, func(cidr string) bool { return netip.MustParsePrefix(cidr).Overlaps(p) })
+		}
+		seen, err := netip.ParsePrefix(viewer.kubectl(t, "get", "configurations", "-A", "-l", "liqo.io/remote-cluster-id="+owner.name,
+			"-o", `jsonpath={.items[0].status.views[?(@.cidr=="`+cidr+`")].seenAs}`))
+		if err != nil || seen.Bits() != of.Bits() || own(seen) || own(of) == (seen == of) {
+			t.Fatalf("%s, whose pods are in %v, sees %s of %s at %v: %v", viewer.name, viewer.pods, cidr, owner.name, seen, err)
+		}
+		for i, text := range addrs {
+			if addr := netip.MustParseAddr(text); of.Contains(addr) {
+				host := binary.BigEndian.Uint32(addr.AsSlice()) & (1<<(32-of.Bits()) - 1)
+				out[i] = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(seen.Addr().AsSlice())|host))).String()
+			}
+		}
 	}
 	return out
 }
