@@ -203,6 +203,9 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 	for _, obj := range p.Objects {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
 	}
+	for _, obj := range p.Keep {
+		out["keep"] = append(list(out["keep"]), named(obj))
+	}
 	for _, part := range p.Parts {
 		said := map[string]any{part.Subresource: content(t, part.Object)["spec"]}
 		if part.Patch != nil {
@@ -215,7 +218,7 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 		out["parts"] = append(list(out["parts"]), said)
 	}
 	for _, obj := range p.Delete {
-		out["delete"] = append(list(out["delete"]), strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))
+		out["delete"] = append(list(out["delete"]), named(obj))
 	}
 	if p.Status != nil {
 		out["status"] = content(t, p.Status)["status"]
@@ -232,6 +235,10 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 		out["fill"] = fill
 	}
 	return text(t, out)
+}
+
+func named(obj client.Object) string {
+	return strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*")
 }
 
 func list(v any) []any {
