@@ -30,7 +30,7 @@ var (
 )
 
 // TestRemedies: when Liqo is not where a command looks for it, or the cluster cannot be reached, the command names
-// flags with which it can be. They are its own.
+// flags with which it can be. They are its own, and mean that.
 func TestRemedies(t *testing.T) {
 	s := newSession(t, "rome", "milan")
 	s.apply(t, "rome", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}
@@ -65,8 +65,11 @@ func TestRemedies(t *testing.T) {
 				t.Errorf("%v says %s", args, text)
 			}
 			for _, flag := range named {
-				if cmd.Flag(flag[1]) == nil {
+				switch known := cmd.Flag(flag[1]); {
+				case known == nil:
 					t.Errorf("%v has no flag %s:\n%s", args, flag[0], text)
+				case strings.HasSuffix(flag[1], "namespace") && !strings.HasPrefix(known.Usage, "Namespace Liqo is installed in"):
+					t.Errorf("%s of %v is the %s:\n%s", flag[0], args, known.Usage, text)
 				}
 			}
 			tried++
