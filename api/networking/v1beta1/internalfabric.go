@@ -20,7 +20,7 @@ type InternalFabricSpec struct {
 	RemoteCIDRs []string `json:"remoteCIDRs,omitempty"`
 	// Interface names the device and its address.
 	Interface InternalFabricInterface `json:"interface"`
-	// GatewayIP is the address of the active gateway pod: the outer address of the overlay.
+	// GatewayIP is the address of the active gateway pod: the outer address of the overlay. 0.0.0.0 = there is none.
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
 	GatewayIP string `json:"gatewayIP"`
