@@ -705,7 +705,7 @@ func connectByAnotherTechnology(t *testing.T) {
 	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "connections", "gw-rome", "--subresource=status", "--type=merge", "-p", `{"status":{"value":"Connected"}}`)
 	eventually(t, "milan says that the gateway of the other technology is well", func() (string, bool) {
 		got, err := milan.ask("get", "foreignclusters", "rome", "-o", `jsonpath={range .status.modules.networking.conditions[*]}{.type}={.status} {end}`)
-		return got, err == nil && strings.Contains(got, "NetworkGatewayServerStatus=Ready ") && strings.Contains(got, "NetworkConnectionStatus=Established ")
+		return got, err == nil && strings.HasSuffix(got, "NetworkGatewayServerStatus=Ready NetworkConnectionStatus=Established")
 	})
 	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "connections", "gw-rome")
 	for _, node := range []string{"n1", "n2"} {
