@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,26 +323,32 @@ func TestAFickleMTUIsSaidSeldom(t *testing.T) {
 	_, a, b := worlds(t)
 	a.trust(t, b)
 	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *gateway.Options) { o.LatencyInterval = time.Minute })
-	b.answersAnyhow(t, a)
+	answers := b.answersAnyhow(t, a)
 	c := a.says(t, "the peer's MTU is another", netv1beta1.ConnectionMTUFits, plan.ReasonMTUsDiffer)
-	writes, last := 0, c.ResourceVersion
-	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // it is measured each second
+	writes, last, told := 0, c.ResourceVersion, answers.Load()
+	const more = 20 // they come in about 6 s, in which the MTU is measured each second
+	space.Eventually(t, fmt.Sprintf("%d more answers", more), func() error {
 		if err := a.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if c.ResourceVersion != last {
 			writes, last = writes+1, c.ResourceVersion
 		}
-	}
+		if n := answers.Load() - told; n < more {
+			return fmt.Errorf("%d answers", n)
+		}
+		return nil
+	})
 	if writes > 1 {
-		t.Errorf("the Connection was written %d times in 6 s, last with %v", writes, c.Status.Conditions)
+		t.Errorf("the Connection was written %d times for %d answers, last with %v", writes, more, c.Status.Conditions)
 	}
 }
 
 // answersAnyhow makes a client without a process of ours: a tunnel, and somebody in it who tells another MTU with
-// each answer.
-func (w *world) answersAnyhow(t *testing.T, server *world) {
+// each answer. It counts these.
+func (w *world) answersAnyhow(t *testing.T, server *world) *atomic.Int32 {
 	t.Helper()
+	var answers atomic.Int32
 	own, peer := plan.TunnelAddresses(false)
 	want := plan.GatewayState(plan.GatewayStateInput{Under: plan.Underlay{Device: "eth0", MTU: 1500}, Port: api.OverlayPort, Tunnel: plan.TunnelInput{
 		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: w.key.PublicKey().String(), PeerKey: server.key.PublicKey().String(),
@@ -374,7 +381,9 @@ func (w *world) answersAnyhow(t *testing.T, server *world) {
 				answer["msgType"], answer["mtu"] = "PONG", mtu
 				text, _ := json.Marshal(answer)
 				conn.WriteToUDPAddrPort(text, from)
+				answers.Add(1)
 			}
 		}
 	}()
+	return &answers
 }

@@ -62,11 +62,8 @@ func (l *lines) contain(line string) error {
 }
 
 func TestSlicesAreReplicated(t *testing.T) {
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	var logged lines
 	run(t, rome.Config, &logged)
 
@@ -166,10 +163,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 // replicated is a slice at home and its copy at the peer, between which a replicator runs.
 func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1beta1.ResourceSlice) {
 	t.Helper()
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote = clientOf(t, rome.Config), clientOf(t, milan.Config)
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	rome, milan, home, remote := consumerAndProvider(t)
 	run(t, rome.Config, &lines{})
 	slice, copied = sliceTo("milan", "mypool"), &authv1beta1.ResourceSlice{}
 	create(t, home, slice)
@@ -181,11 +175,8 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 // TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away what is at the
 // provider; the next map takes it over, and goes with it once there are none.
 func TestAMapInUseStays(t *testing.T) {
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	var logged lines
 	run(t, rome.Config, &logged)
 	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
@@ -243,11 +234,8 @@ func TestAMapInUseStays(t *testing.T) {
 // TestAMapWithoutOurMarkEndsNothing: a copy whose labels somebody took at the provider is not ours any more, but
 // its namespaces are there, and pods run in them. The map says what is wrong until the mark is back.
 func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	var logged lines
 	run(t, rome.Config, &logged)
 	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
@@ -387,6 +375,16 @@ func TestDeadPeerHoldsNothing(t *testing.T) {
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
+// consumerAndProvider starts the API servers of rome and milan, with the tenant namespaces they have for each other.
+func consumerAndProvider(t *testing.T) (rome, milan *apitest.Server, home, remote client.Client) {
+	t.Helper()
+	rome, milan = apitest.Start(t), apitest.Start(t)
+	home, remote = clientOf(t, rome.Config), clientOf(t, milan.Config)
+	create(t, home, tenantNamespace(tenant, "milan"))
+	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
+	return rome, milan, home, remote
+}
+
 // run runs the replication of rome until the returned function is called, or the test ends.
 func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 	t.Helper()
@@ -413,11 +411,8 @@ func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 // TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy, and its Secret
 // with it. A Secret that cannot be used holds nothing.
 func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
-	rome, milan := apitest.Start(t), apitest.Start(t)
-	home, remote := clientOf(t, rome.Config), clientOf(t, milan.Config)
+	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
-	create(t, home, tenantNamespace(tenant, "milan"))
-	create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteTenant}})
 	stop := run(t, rome.Config, &lines{})
 	copied := &authv1beta1.ResourceSlice{}
 	begin := func() (*authv1beta1.ResourceSlice, *corev1.Secret) {
