@@ -92,7 +92,7 @@ func (e example) manifests(t *testing.T) string {
 	t.Helper()
 	templates := chartTemplates(t, []byte(e.values+"\nipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}\n"))
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n# Reference it in a gateway, e.g. spec.serverTemplateRef.name: wireguard-server-%s;\n# the image is that of the installation.\n", e.says, e.name)
+	fmt.Fprintf(&b, "# %s\n# Reference it in a gateway, e.g. spec.serverTemplateRef.name: wireguard-server-%s;\n# put the image of your installation in, where it is another.\n", e.says, e.name)
 	for _, mode := range []string{"Server", "Client"} {
 		if mode == "Client" && e.serverOnly {
 			continue

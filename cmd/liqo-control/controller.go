@@ -67,7 +67,7 @@ type controllerFlags struct {
 	trustedCA                        bool
 	pools                            []string
 	pingInterval, pingTimeout        time.Duration
-	gatewayClusterRole               string
+	gatewayClusterRole, gatewayImage string
 	leaderElection                   bool
 	leaseDuration                    time.Duration
 	metricsAddress, healthAddress    string
@@ -119,6 +119,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two liveness checks of a peer's API server; 0 disables")
 	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
 	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways")
+	fs.StringVar(&f.gatewayImage, "gateway-image", "", "image of gateways whose template is written for several containers; empty keeps the template's")
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease, "time after which another replica follows one that fell silent; 2 s or more")
 	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
@@ -334,6 +335,12 @@ func lasting(check healthz.Checker) healthz.Checker {
 	}
 }
 
+func (f *controllerFlags) network(pools []netip.Prefix) network.Options {
+	return network.Options{
+		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints, GatewayImage: f.gatewayImage,
+	}
+}
+
 // registrars lists everything that runs in the controller role.
 func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, error) {
 	identities, err := f.identity(config)
@@ -359,9 +366,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID})...)
 	}
 	if f.networking {
-		all = append(all, network.Controllers(network.Options{
-			ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints,
-		})...)
+		all = append(all, network.Controllers(f.network(pools))...)
 	}
 	if f.offloading {
 		all = append(all, offloading.Controllers(offloading.Options{

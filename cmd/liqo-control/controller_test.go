@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -66,6 +67,19 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 		if _, secret := kind.(*corev1.Secret); secret && (by.Label.Matches(labels.Set{api.LabelOrigin: "rome"}) || !by.Label.Matches(labels.Set{})) {
 			t.Errorf("Secrets that match %s are kept", by.Label)
 		}
+	}
+}
+
+// TestTheGatewayImageIsThatOfTheFlag: templates written for three containers name images of others.
+func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
+	f := controllerFlags{}
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	if err := cmd.ParseFlags([]string{"--gateway-image=liqo:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.network(nil).GatewayImage; got != "liqo:1" {
+		t.Errorf("gateways run %q, want liqo:1", got)
 	}
 }
 

@@ -427,6 +427,7 @@ func replicate(t *testing.T, replicas int) {
 			return got, err == nil && got == strconv.Itoa(replicas)
 		})
 		c.rolled(t)
+		c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
 	}
 }
 
