@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/deploy/cleanup"
+	"github.com/liqo-go/liqo/internal/role"
 	"github.com/liqo-go/liqo/internal/threads"
 )
 
@@ -33,13 +34,4 @@ func main() {
 }
 
 // root lists the roles. What runs in one process is in that role's file.
-func root() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:           "liqo",
-		Short:         "Joins independent Kubernetes clusters as peers",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	cmd.AddCommand(controller(), kubelet(), cleanup.Command())
-	return cmd
-}
+func root() *cobra.Command { return role.Root(controller(), kubelet(), cleanup.Command()) }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/internal/echo"
+	"github.com/liqo-go/liqo/internal/role"
 	"github.com/liqo-go/liqo/internal/threads"
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
@@ -37,19 +38,12 @@ func main() {
 
 // root lists the roles.
 func root() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:           "liqo",
-		Short:         "Joins independent Kubernetes clusters as peers",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	cmd.AddCommand(
+	return role.Root(
 		fabric.Command(), gateway.Command(), proxy.Command(), echo.Command(), mover.Command(),
 		control("controller", "Runs identity, peering, networking and offloading controllers, and admission"),
 		control("kubelet", "Keeps one virtual node and reflects the objects of its pods"),
 		control("cleanup", "Removes what Liqo made in the cluster, before it is uninstalled"),
 	)
-	return cmd
 }
 
 // control is a role of the binary beside this one, which takes this process over, arguments and all.
