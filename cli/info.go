@@ -133,7 +133,7 @@ func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
 	}
 	out := localInfo{
 		ClusterID: c.id, Version: d.Labels[labelVersion], Labels: map[string]string{},
-		APIServerAddr: orDefault(flagOf(d, "api-server-address-override"), c.config.Host),
+		APIServerAddr: c.publicURL(ctx, d),
 	}
 	for _, pair := range strings.Split(flagOf(d, "cluster-labels"), ",") {
 		if k, v, ok := strings.Cut(pair, "="); ok {

@@ -215,7 +215,7 @@ func (c *cluster) admit(ctx context.Context, u *peeringUser, roles [2]rbacv1.Rol
 			return nil, err
 		}
 	}
-	server, authority, err := c.publicAPIServer(installed)
+	server, authority, err := c.publicAPIServer(ctx, installed)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +265,11 @@ func (c *cluster) dismiss(consumer string) {
 }
 
 // publicAPIServer is the URL and the authority (PEM) other clusters are told: what Liqo was installed
-// with, else those of the kubeconfig.
-func (c *cluster) publicAPIServer(installed *appsv1.Deployment) (server string, authority []byte, err error) {
-	server = orDefault(flagOf(installed, "api-server-address-override"), c.config.Host)
+// with, else the URL its controller takes and the authority of the kubeconfig.
+func (c *cluster) publicAPIServer(ctx context.Context, installed *appsv1.Deployment) (server string, authority []byte, err error) {
+	if server = c.publicURL(ctx, installed); insideOnly(server) {
+		return "", nil, fmt.Errorf("the API server's URL %s cannot be used from other clusters; run '%s install' again with --api-server-url", server, c.env.name)
+	}
 	given := flagOf(installed, "ca-override")
 	switch {
 	case flagOf(installed, "trusted-ca") == api.True:
@@ -283,4 +285,17 @@ func (c *cluster) publicAPIServer(installed *appsv1.Deployment) (server string, 
 		return "", nil, fmt.Errorf("read the authority of the kubeconfig: %w", err)
 	}
 	return server, config.CAData, nil
+}
+
+// publicURL is the URL other clusters are told: what Liqo was installed with, else that of a control-plane
+// node, as its controller does. The kubeconfig's, where nodes may not be read or none is one, may be of this machine only.
+func (c *cluster) publicURL(ctx context.Context, installed *appsv1.Deployment) string {
+	if given := flagOf(installed, "api-server-address-override"); given != "" {
+		return given
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err != nil {
+		return c.config.Host
+	}
+	return orDefault(plan.NodeAPIServer(nodes.Items), c.config.Host)
 }
