@@ -91,7 +91,8 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 
 // distinct are the members that are ready, in the order of their overlay addresses. One that has
 // the address of another is left out, and so are CIDRs that are taken, by another member or
-// otherwise: only one can be the way.
+// otherwise: only one can be the way. One at an address of the other family cannot be reached by
+// a device of ours, and an entry for it would be refused with all that follows.
 func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	order := func(a, b Member) int {
 		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
@@ -107,7 +108,8 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	}
 	var out []Member
 	for _, m := range slices.SortedFunc(slices.Values(members), order) {
-		if !m.ready() || add(host(m.Overlay)) {
+		astray := m.placed() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
+		if !m.ready() || astray || add(host(m.Overlay)) {
 			continue
 		}
 		m.CIDRs = slices.DeleteFunc(slices.Clone(m.CIDRs), add)

@@ -173,7 +173,7 @@ type NodeAddressInput struct {
 }
 
 // NodeAddress tells gateways the outer address of a node in the overlay. An overlay on top of the
-// pod network needs one address for gateways near and far.
+// pod network needs one address for gateways near and far, of the family of the pods' first, which theirs are.
 func NodeAddress(in NodeAddressInput) ctl.Plan {
 	if in.Root.DeletionTimestamp != nil {
 		return ctl.Plan{}
@@ -182,12 +182,23 @@ func NodeAddress(in NodeAddressInput) ctl.Plan {
 		return ctl.Wait("NodeMissing", "there is no Node %s; its InternalNode is about to go", in.Root.Name)
 	}
 	addrs := nodeAddresses(in.Node, corev1.NodeInternalIP)
+	if pods, err := netip.ParsePrefix(in.Node.Spec.PodCIDR); err == nil {
+		slices.SortStableFunc(addrs, func(a, b string) int { return otherFamily(a, pods) - otherFamily(b, pods) })
+	}
 	if len(addrs) == 0 {
 		return ctl.Wait("NodeAddressMissing", "Node %s has no internal IP; see its status.addresses", in.Root.Name)
 	}
 	return ctl.Plan{Status: &netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{
 		NodeIP: netv1beta1.NodeIP{Local: addrs[0], Remote: addrs[0]},
 	}}}
+}
+
+// otherFamily is 1 for what is no address of the family of a range, else 0.
+func otherFamily(address string, p netip.Prefix) int {
+	if a, err := netip.ParseAddr(address); err == nil && a.Is4() == p.Addr().Is4() {
+		return 0
+	}
+	return 1
 }
 
 // nodeAddresses are a node's addresses of one type, in the order the node tells them.
