@@ -92,20 +92,27 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
 		return in, err
 	}
+	asBefore := func() (plan.GatewayInput, error) {
+		in.Rendered, err = renderedLast(ctx, r, before)
+		return in, err
+	}
 	if !plan.OfGateways(template.APIVersion, template.Kind) {
-		return in, nil
+		return asBefore()
 	}
 	in.Template, err = untyped(ctx, r.Live, template)
 	if apierrors.IsForbidden(err) {
 		in.Refused = template.Kind
-		return in, nil
+		return asBefore()
 	}
-	if err != nil || in.Template == nil {
+	if err == nil && in.Template == nil {
+		return asBefore()
+	}
+	if err != nil {
 		return in, err
 	}
 	apiVersion, kind := plan.RenderedKind(in.Template)
 	if !plan.OfGateways(apiVersion, kind) {
-		return in, nil
+		return asBefore()
 	}
 	in.Rendered, err = untyped(ctx, r.Live, corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
@@ -121,6 +128,18 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		}
 	}
 	return in, err
+}
+
+// renderedLast is the object a gateway says it was rendered to last; nil when there is none, or it may not be read.
+func renderedLast(ctx context.Context, r ctl.Reader, ref *corev1.ObjectReference) (*unstructured.Unstructured, error) {
+	if ref == nil || !plan.OfGateways(ref.APIVersion, ref.Kind) {
+		return nil, nil
+	}
+	last, err := untyped(ctx, r.Live, *ref)
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	return last, err
 }
 
 // untyped reads an object of any kind; nil when there is none.

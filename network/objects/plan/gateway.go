@@ -33,7 +33,7 @@ type GatewayInput struct {
 	Refused string
 	// Template is the object the gateway references; nil when absent.
 	Template *unstructured.Unstructured
-	// Rendered is the object made from the template, as it is; nil when absent.
+	// Rendered is the object made from the template, as it is; without a template that made last. Nil when absent.
 	Rendered *unstructured.Unstructured
 	// Former is an object of another kind made from the template before, as it is; nil when absent.
 	Former *unstructured.Unstructured
@@ -250,7 +250,7 @@ type renderedStatus struct {
 
 func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteClusterID] }
 
-// plan returns the plan but its status, and what the rendered object says; nil when nothing can be
+// plan returns the plan but its status, and what the rendered object says; nil when nothing is
 // rendered.
 func (g gateway) plan() (ctl.Plan, *seen) {
 	if g.peer() == "" {
@@ -268,24 +268,24 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		if !OfGateways(k[0], k[1]) {
 			plan := ctl.Block("TemplateKindInvalid", "kind %s of %s is none of gateways; reference a %sTemplate, or a template of another technology", k[1], k[0], "Wg"+g.kind)
 			plan.After = g.period(g.template.GroupVersionKind())
-			return plan, nil
+			return g.goesOn(plan)
 		}
 	}
 	if g.Refused != "" {
 		plan := ctl.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
 		plan.After = foreignPeriod
-		return plan, nil
+		return g.goesOn(plan)
 	}
 	if g.Template == nil {
 		plan := ctl.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
 		plan.After = g.period(g.template.GroupVersionKind())
-		return plan, nil
+		return g.goesOn(plan)
 	}
 	rendered, err := g.render()
 	if err != nil {
 		plan := ctl.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err)
 		plan.After = g.period(g.template.GroupVersionKind())
-		return plan, nil
+		return g.goesOn(plan)
 	}
 	status := g.observe(rendered)
 	plan := ctl.Plan{Objects: []client.Object{rendered}}
@@ -306,6 +306,19 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 		plan.Delete = append(plan.Delete, g.Former)
 		status.ref.APIVersion, status.ref.Kind = g.Former.GetAPIVersion(), g.Former.GetKind() // until it is gone
 		plan.After = foreignPeriod
+	}
+	return plan, status
+}
+
+// goesOn adds to the plan of a gateway whose template says nothing what leads to the object it made last: that
+// runs on, and its pod may be replaced.
+func (g gateway) goesOn(plan ctl.Plan) (ctl.Plan, *seen) {
+	if g.Rendered == nil {
+		return plan, nil
+	}
+	status := g.observe(g.Rendered)
+	if fabric, _ := g.fabric(status); fabric != nil {
+		plan.Objects = append(plan.Objects, fabric)
 	}
 	return plan, status
 }

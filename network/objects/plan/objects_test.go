@@ -95,10 +95,10 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		in.UnknownSource = find(ips, root.Namespace, api.UnknownSourceIPName(root.Name))
 		return Configuration(in)
 	case *netv1beta1.GatewayServer:
-		gateways.Template, gateways.Rendered = untyped(t, all, ServerTemplate(root, "liqo"), root)
+		gateways.Template, gateways.Rendered = untyped(t, all, ServerTemplate(root, "liqo"), root, root.Status.ServerRef)
 		return GatewayServer(GatewayServerInput{root, gateways})
 	case *netv1beta1.GatewayClient:
-		gateways.Template, gateways.Rendered = untyped(t, all, ClientTemplate(root, "liqo"), root)
+		gateways.Template, gateways.Rendered = untyped(t, all, ClientTemplate(root, "liqo"), root, root.Status.ClientRef)
 		return GatewayClient(GatewayClientInput{root, gateways})
 	case *netv1beta1.WgGatewayServer:
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
@@ -160,8 +160,8 @@ func find[T any, P interface {
 	return nil
 }
 
-// untyped returns a template and what was rendered from it for a gateway.
-func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gateway client.Object) (template, rendered *unstructured.Unstructured) {
+// untyped returns a template and what was rendered from it for a gateway, without a template what was last.
+func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gateway client.Object, last *corev1.ObjectReference) (template, rendered *unstructured.Unstructured) {
 	t.Helper()
 	pick := func(kind, namespace, name string) *unstructured.Unstructured {
 		for _, obj := range all {
@@ -175,6 +175,9 @@ func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gate
 		return nil
 	}
 	template = pick(ref.Kind, ref.Namespace, ref.Name)
+	if template == nil && last != nil {
+		return nil, pick(last.Kind, last.Namespace, last.Name)
+	}
 	if template == nil {
 		return nil, nil
 	}

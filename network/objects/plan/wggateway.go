@@ -218,13 +218,27 @@ func (w wgGateway) secretRef() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Name: w.Keys.Name, Namespace: w.root.GetNamespace()}
 }
 
-// publicKey is the key to tell the peer; nil while there is no Secret with a valid pair.
+// publicKey is the key to tell the peer: that of the Secret, once a pod that has it has found a node. Until then it is
+// that of the pod that runs, which a peer that was told the other one would refuse. It is nil while there is no Secret
+// with a valid pair.
 func (w wgGateway) publicKey() []byte {
 	if w.Keys == nil {
 		return nil
 	}
 	_, public, _ := w.keys()
-	return public
+	told := public
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		key, err := base64.StdEncoding.DecodeString(p.Annotations[annotationPublicKey])
+		switch {
+		case err != nil || len(key) != keyLength || public == nil || finished(p):
+		case p.Spec.NodeName != "" && bytes.Equal(key, public):
+			return public
+		case p.Status.Phase == corev1.PodRunning:
+			told = key
+		}
+	}
+	return told
 }
 
 // rights lets the gateway read what it works from in the whole cluster and write in its own
@@ -397,7 +411,7 @@ func (w wgGateway) podPending() ctl.Verdict {
 		switch waits := c.State.Waiting; {
 		case waits == nil:
 		case waits.Reason == "ErrImagePull" || waits.Reason == "ImagePullBackOff" || waits.Reason == "InvalidImageName":
-			return ctl.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it", c.Image).Verdict
+			return ctl.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s", c.Image, pulledWith(young)).Verdict
 		case waits.Reason == "CrashLoopBackOff":
 			return ctl.Wait("GatewayPodFailing", "container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why", c.Name, w.root.GetNamespace(), w.name()).Verdict
 		case waits.Message != "":
@@ -405,6 +419,18 @@ func (w wgGateway) podPending() ctl.Verdict {
 		}
 	}
 	return ctl.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l %s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+}
+
+// pulledWith names the Secrets a pod's images are pulled with: nobody brings them to its namespace.
+func pulledWith(p *corev1.Pod) string {
+	var names []string
+	for _, s := range p.Spec.ImagePullSecrets {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; in namespace " + p.Namespace + ", too, there must be the Secret " + strings.Join(names, " and ")
 }
 
 // sentence ends a message of others with a full stop.

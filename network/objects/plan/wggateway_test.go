@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +21,49 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
+
+// TestAKeyIsToldWhenAPodHasIt: a peer that knows the new key refuses the pod with the old one.
+func TestAKeyIsToldWhenAPodHasIt(t *testing.T) {
+	in := serverInput()
+	keys, new, _ := wgGateway{WgGatewayInput: in.WgGatewayInput, root: in.Root}.keys()
+	in.Keys = keys
+	old := bytes.Repeat([]byte{7}, keyLength)
+	pod := func(key []byte, node, phase string) corev1.Pod {
+		p := gatewayPod(t, "{phase: "+phase+", podIP: 10.10.1.7}")
+		p.Annotations, p.Spec.NodeName = map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(key)}, node
+		return p
+	}
+	for _, c := range []struct {
+		claim string
+		pods  []corev1.Pod
+		want  []byte
+	}{
+		{"no pod", nil, new},
+		{"only that with the old key", []corev1.Pod{pod(old, "n1", "Running")}, old},
+		{"a successor without room", []corev1.Pod{pod(old, "n1", "Running"), pod(new, "", "Pending")}, old},
+		{"a successor that has a node", []corev1.Pod{pod(old, "n1", "Running"), pod(new, "n2", "Pending")}, new},
+		{"both, the other way round", []corev1.Pod{pod(new, "n2", "Running"), pod(old, "n1", "Running")}, new},
+		{"one that was evicted", []corev1.Pod{pod(old, "n1", "Failed")}, new},
+		{"one that does not run yet", []corev1.Pod{pod(old, "n1", "Pending")}, new},
+	} {
+		in.Pods = c.pods
+		if got := WgGatewayServer(in).Status.(*netv1beta1.WgGatewayServer).Status.PublicKey; !bytes.Equal(got, c.want) {
+			t.Errorf("%s: the new key is told: %t, wanted: %t", c.claim, bytes.Equal(got, new), bytes.Equal(c.want, new))
+		}
+	}
+}
+
+// TestASecretThatIsNotWhereTheGatewayIsIsNamed: the chart gives gateways the name of a Secret that is where Liqo is.
+func TestASecretThatIsNotWhereTheGatewayIsIsNamed(t *testing.T) {
+	in := serverInput()
+	pod := gatewayPod(t, "{containerStatuses: [{name: gateway, image: 'liqo:1', state: {waiting: {reason: ErrImagePull}}}]}")
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "regcred"}}
+	in.Pods = []corev1.Pod{pod}
+	want := "the node cannot get the image liqo:1; correct it in the gateway's template, or let the nodes pull it; in namespace t, too, there must be the Secret regcred"
+	if got := WgGatewayServer(in).Message; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+}
 
 // TestServersThatDoNotRunSayWhy: what a gateway's youngest pod and its Service say becomes the
 // reason, with a remedy.
