@@ -57,7 +57,7 @@ type follower struct {
 type followed struct {
 	id, namespace string
 	server        *remote.Peer
-	// client writes there, cache holds what is there once synced is true.
+	// client reads and writes there; cache holds what was heard last from there, once synced is true.
 	client client.Client
 	cache  cache.Cache
 	synced atomic.Bool
@@ -141,7 +141,8 @@ func (f *follower) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return f.compare(ctx, p)
 }
 
-// compare patches what differs.
+// compare patches what differs. What the cache holds outlives the way to the provider, and somebody may have repaired
+// the way here since: before anything is changed here, the provider itself is asked.
 func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, error) {
 	here, err := side(ctx, f.live, client.MatchingLabels{api.LabelRemoteClusterID: p.id})
 	if err != nil {
@@ -151,8 +152,13 @@ func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := patch(ctx, f.home, plan.Follow(here, there), "here"); err != nil {
-		return reconcile.Result{}, err
+	if len(plan.Follow(here, there)) > 0 {
+		if there, err = f.ask(ctx, p); err != nil {
+			return reconcile.Result{}, err
+		}
+		if err := patch(ctx, f.home, plan.Follow(here, there), "here"); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	err = patch(ctx, p.client, plan.Follow(there, here), p.id)
 	if apierrors.IsForbidden(err) {
@@ -165,6 +171,20 @@ func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, 
 // refusedPeriod is how often a provider is asked again that does not let itself be followed: one of
 // another version, whose role for us changes when it is upgraded.
 const refusedPeriod = 10 * time.Minute
+
+// askTime is how long a provider may take to say what is there: others wait meanwhile.
+const askTime = 5 * time.Second
+
+// ask reads what is there now.
+func (f *follower) ask(ctx context.Context, p *followed) (plan.Side, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	there, err := side(ctx, p.client, client.InNamespace(p.namespace), client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
+	if err != nil {
+		return plan.Side{}, fmt.Errorf("ask %s: %w", p.id, err)
+	}
+	return there, nil
+}
 
 // side reads one side of a peering.
 func side(ctx context.Context, r client.Reader, opts ...client.ListOption) (plan.Side, error) {

@@ -6,9 +6,15 @@ package network_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,12 +22,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 // tenantOf is one side of a peering: the namespace, this cluster's address and the peer's parameters as
@@ -183,6 +193,105 @@ spec: {cidr: `+more.cidr+`}
 	eventually(t, func() error { return equal(false, bytes.Equal(old, rome.key(t))) })
 	eventually(t, haveEachOthersKey(t, milan, rome))
 	milan.eventuallyDials(t, "203.0.113.1")
+}
+
+// What was heard of a provider before it went undoes nothing that is repaired here while it is away. When
+// it is back, it is followed again.
+func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
+	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
+	way := newWay(t, milan.Config)
+	rome := startHalf(t, "rome", half{peer: "milan", namespace: "liqo-tenant-milan", address: "172.31.10.11"})
+	create(t, milan, parsed(t, milan.filled(server))[0])
+	create(t, rome, parsed(t, strings.ReplaceAll(rome.filled(dialer), rome.address, milan.address))[0])
+	milan.eventuallyServes(t, milan.address)
+	throughWay := milan
+	throughWay.Server = &apitest.Server{Config: way.config()}
+	create(t, rome, parsed(t, throughWay.identityFor(t))[0])
+	rome.eventuallyNotes(t, milan.address)
+	eventually(t, haveEachOthersKey(t, rome, milan))
+
+	way.close()
+	var repaired netv1beta1.GatewayClient
+	eventually(t, func() (err error) { // as liqoctl network connect does; again when a controller wrote in between
+		if repaired, err = rome.dialer(t); err != nil {
+			return err
+		}
+		repaired.Spec.Endpoint.Addresses = []string{"172.31.20.12"}
+		plan.Note(&repaired, repaired.Spec.Endpoint)
+		return rome.Update(t.Context(), &repaired)
+	})
+	before := comparisons(t) // the one that ends next may have begun before the repair
+	eventually(t, func() error { return equal(true, comparisons(t) >= before+2) })
+	milan.moves(t, "172.31.20.13")
+	milan.eventuallyServes(t, "172.31.20.13")
+	if c, err := rome.dialer(t); err != nil || c.Generation != repaired.Generation {
+		t.Errorf("the repair became %v; error %v", c.Spec.Endpoint, err)
+	}
+
+	way.closed.Store(false)
+	rome.eventuallyDials(t, "172.31.20.13")
+	if c, err := rome.dialer(t); err != nil || c.Generation != repaired.Generation+1 {
+		t.Errorf("to follow took %d changes, want 1; error %v", c.Generation-repaired.Generation, err)
+	}
+}
+
+// way leads to an API server unless it is closed.
+type way struct {
+	*httptest.Server
+	closed atomic.Bool
+}
+
+func newWay(t *testing.T, to *rest.Config) *way {
+	t.Helper()
+	target, err := url.Parse(to.Host)
+	must(t, err)
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: to.CAData}})
+	must(t, err)
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	w := &way{}
+	w.Server = httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		if w.closed.Load() {
+			http.Error(answer, "the way is closed", http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(answer, r)
+	}))
+	t.Cleanup(func() {
+		w.close()
+		w.Close()
+	})
+	return w
+}
+
+// close ends what is under way, too.
+func (w *way) close() {
+	w.closed.Store(true)
+	w.CloseClientConnections()
+}
+
+func (w *way) config() *rest.Config {
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw})
+	return &rest.Config{Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
+}
+
+// comparisons counts how often a peering was compared, in all tests of the process.
+func comparisons(t *testing.T) (n float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == "follow" {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
 }
 
 // identityFor lets a consumer in with the rights of the chart, no others, and returns the Secret it
