@@ -71,18 +71,14 @@ func apiServerEnv(host, port string) []corev1.EnvVar {
 	}
 }
 
-// addEnv adds variables the user has not set.
+// addEnv adds variables the user has not set, in front: what follows may quote them, and a kubelet takes one
+// that is not there yet from its own cluster.
 func addEnv(env, add []corev1.EnvVar) []corev1.EnvVar {
 	set := map[string]bool{}
 	for _, e := range env {
 		set[e.Name] = true
 	}
-	for _, e := range add {
-		if !set[e.Name] {
-			env = append(env, e)
-		}
-	}
-	return env
+	return append(slices.DeleteFunc(slices.Clone(add), func(e corev1.EnvVar) bool { return set[e.Name] }), env...)
 }
 
 // nameServiceAccount: the remote pod has no service account, so a variable that quotes it gets
