@@ -17,16 +17,18 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // TestAccountsHold: whatever order ShadowPods and pods come, change and go in, and however late
-// the two watches tell of them, the pods of a user never ask for more than its quota; and when the
-// watches have told everything the accounts are what a count from scratch gives.
+// the two watches tell of them, the pods of a user never ask for more than its quota, also those whose
+// ShadowPod is gone or asks for less than they keep; and when the watches have told everything the
+// accounts are what a count from scratch gives.
 func TestAccountsHold(t *testing.T) {
 	for seed := range uint64(3000) {
 		w := &world{
 			accounts: newAccounts(), rand: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1000, 0),
-			shadows: map[string]*offloadingv1beta1.ShadowPod{}, pods: map[string]*corev1.Pod{},
+			shadows: map[string]*offloadingv1beta1.ShadowPod{}, pods: map[string]*corev1.Pod{}, told: map[types.UID]bool{},
 		}
 		w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
 		for step := range 400 {
@@ -63,6 +65,7 @@ type world struct {
 	shadows         map[string]*offloadingv1beta1.ShadowPod
 	pods            map[string]*corev1.Pod
 	toldOf, podTold []func()
+	told            map[types.UID]bool // of pods
 	uids            int
 }
 
@@ -75,7 +78,7 @@ func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.rand.IntN(50)) * time.Millisecond) // a watch is not as late as a promise lasts
 	name := fmt.Sprint("web-", w.rand.IntN(8))
 	shadow, pod := w.shadows[name], w.pods[name]
-	switch w.rand.IntN(10) {
+	switch w.rand.IntN(12) {
 	case 0, 1:
 		w.createShadow(name)
 	case 2, 3, 4:
@@ -83,9 +86,12 @@ func (w *world) step() {
 	case 5:
 		if shadow != nil && w.rand.IntN(3) == 0 {
 			w.deleteShadow(name)
+			if pod != nil && w.rand.IntN(2) == 0 {
+				w.orphan(name)
+			}
 		}
 	case 6:
-		if pod != nil && (shadow == nil || w.rand.IntN(4) == 0) {
+		if pod != nil && (shadow == nil || w.told[pod.UID] && w.rand.IntN(4) == 0) { // nobody deletes what is not seen
 			w.deletePod(name)
 		}
 	case 7:
@@ -97,6 +103,14 @@ func (w *world) step() {
 		w.tell(&w.toldOf)
 	case 9:
 		w.tell(&w.podTold)
+	case 10:
+		if shadow != nil {
+			w.resizeShadow(name)
+		}
+	case 11:
+		if shadow != nil && pod != nil && w.told[pod.UID] && metav1.IsControlledBy(pod, shadow) {
+			w.resizePod(name)
+		}
 	}
 }
 
@@ -107,12 +121,20 @@ func (w *world) createShadow(name string) {
 	p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: "demo", UID: w.uid(), Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
 	}}
+	w.writeShadow(p)
+}
+
+// resizeShadow changes what a ShadowPod asks for.
+func (w *world) resizeShadow(name string) { w.writeShadow(w.shadows[name].DeepCopy()) }
+
+// writeShadow lets a ShadowPod ask for some CPUs and writes it, if that is granted.
+func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 	p.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(int64(1+w.rand.IntN(2)), resource.DecimalSI),
 	}}}}
 	w.accounts.expire(w.now)
 	if reason, err := w.accounts.decideShadowPod(w.quota, p, w.now); reason == "" && err == nil && w.rand.IntN(8) > 0 { // or somebody else refuses it
-		w.shadows[name] = p
+		w.shadows[p.Name] = p
 		w.showShadow(p, false)
 	}
 }
@@ -120,11 +142,12 @@ func (w *world) createShadow(name string) {
 // reconcile makes the pod of a ShadowPod that has none, as the caches show it or a bit later.
 func (w *world) reconcile(name string) {
 	shadow, pod := w.shadows[name], w.pods[name]
-	if shadow == nil || pod != nil || shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed {
+	if shadow == nil || pod != nil && w.told[pod.UID] || plan.Finished(shadow.Status.Phase) {
 		return
 	}
 	w.accounts.expire(w.now)
-	if reason, err := w.accounts.decidePod(w.quota, shadow, w.now); reason != "" || err != nil || w.rand.IntN(8) == 0 { // or the create fails
+	reason, err := w.accounts.decidePod(w.quota, shadow, w.now)
+	if reason != "" || err != nil || pod != nil || w.rand.IntN(8) == 0 { // or the create fails
 		return
 	}
 	w.pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -134,15 +157,30 @@ func (w *world) reconcile(name string) {
 	w.showPod(w.pods[name], false)
 }
 
+// resizePod lets a pod follow its ShadowPod.
+func (w *world) resizePod(name string) {
+	shadow, pod := w.shadows[name], w.pods[name].DeepCopy()
+	if plan.Finished(pod.Status.Phase) || cpus(&pod.Spec) == cpus(&shadow.Spec.Pod) {
+		return
+	}
+	w.accounts.expire(w.now)
+	if reason, err := w.accounts.decidePod(w.quota, shadow, w.now); reason != "" || err != nil || w.rand.IntN(4) == 0 { // or the API server refuses it
+		return
+	}
+	pod.Spec = shadow.Spec.Pod
+	w.pods[name] = pod
+	w.showPod(pod, false)
+}
+
 func (w *world) phase(name string, phase corev1.PodPhase) {
 	pod := w.pods[name].DeepCopy()
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if plan.Finished(pod.Status.Phase) {
 		return
 	}
 	pod.Status.Phase = phase
 	w.pods[name] = pod
 	w.showPod(pod, false)
-	if shadow := w.shadows[name]; shadow != nil && pod.OwnerReferences[0].UID == shadow.UID {
+	if shadow := w.shadows[name]; shadow != nil && metav1.IsControlledBy(pod, shadow) {
 		w.shadows[name] = shadow.DeepCopy()
 		w.shadows[name].Status.Phase = phase
 		w.showShadow(w.shadows[name], false)
@@ -152,6 +190,13 @@ func (w *world) phase(name string, phase corev1.PodPhase) {
 func (w *world) deleteShadow(name string) {
 	w.showShadow(w.shadows[name], true)
 	delete(w.shadows, name)
+}
+
+// orphan leaves the pod of a deleted ShadowPod without owner.
+func (w *world) orphan(name string) {
+	w.pods[name] = w.pods[name].DeepCopy()
+	w.pods[name].OwnerReferences = nil
+	w.showPod(w.pods[name], false)
 }
 
 func (w *world) deletePod(name string) {
@@ -164,7 +209,10 @@ func (w *world) showShadow(p *offloadingv1beta1.ShadowPod, gone bool) {
 }
 
 func (w *world) showPod(p *corev1.Pod, gone bool) {
-	w.podTold = append(w.podTold, func() { w.accounts.seePod(p, gone) })
+	w.podTold = append(w.podTold, func() {
+		w.told[p.UID] = true
+		w.accounts.seePod(p, gone)
+	})
 }
 
 // tell delivers some events of one watch, in order.
@@ -183,54 +231,82 @@ func (w *world) tellAll() {
 	}
 }
 
-// running is what the pods of the user with the most of them ask for, of ShadowPods that stand.
+// running is what the pods of the user with the most of them ask for.
 func (w *world) running() int64 {
 	byUser := map[string]int64{}
-	for name, pod := range w.pods {
-		shadow := w.shadows[name]
-		if shadow == nil || pod.OwnerReferences[0].UID != shadow.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
+	for _, pod := range w.pods {
+		if !plan.Finished(pod.Status.Phase) {
+			byUser[pod.Labels[api.LabelCreatorUser]] += cpus(&pod.Spec)
 		}
-		byUser[shadow.Labels[api.LabelCreatorUser]] += shadow.Spec.Pod.Containers[0].Resources.Requests.Cpu().Value()
 	}
 	return max(byUser["user-0"], byUser["user-1"])
 }
 
-// fromScratch counts what ShadowPods ask for, and what those of them hold that have or had a pod.
+func cpus(spec *corev1.PodSpec) int64 { return spec.Containers[0].Resources.Requests.Cpu().Value() }
+
+// fromScratch counts what ShadowPods ask for, and what pods hold and those ShadowPods that have or had one.
 func (w *world) fromScratch() map[string][2]int64 {
-	out := map[string][2]int64{}
+	asked, held := map[string]int64{}, map[entry]int64{}
+	for _, pod := range w.pods {
+		if !plan.Finished(pod.Status.Phase) {
+			held[entryOf(pod)] = cpus(&pod.Spec)
+		}
+	}
 	for name, shadow := range w.shadows {
-		phase := shadow.Status.Phase
-		sums := out[shadow.Labels[api.LabelCreatorUser]]
-		cpu := shadow.Spec.Pod.Containers[0].Resources.Requests.Cpu().Value()
-		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			sums[0] += cpu
+		key, phase := entryOf(shadow), shadow.Status.Phase
+		if !plan.Finished(phase) {
+			asked[key.user] += cpus(&shadow.Spec.Pod)
 		}
 		pod := w.pods[name]
-		its := pod != nil && pod.OwnerReferences[0].UID == shadow.UID
+		its := pod != nil && metav1.IsControlledBy(pod, shadow)
 		if its {
 			phase = pod.Status.Phase
 		}
-		i := w.accounts.items[entryOf(shadow)]
+		i := w.accounts.items[key]
 		admitted := i != nil && i.admitted != nil
-		if phase != corev1.PodSucceeded && phase != corev1.PodFailed && (its || admitted || phase != "") {
-			sums[1] += cpu
+		if !plan.Finished(phase) && (its || admitted || phase != "") {
+			held[key] = max(held[key], cpus(&shadow.Spec.Pod))
 		}
-		out[shadow.Labels[api.LabelCreatorUser]] = sums
+	}
+	out := map[string][2]int64{}
+	for _, user := range []string{"user-0", "user-1"} {
+		sums := [2]int64{asked[user], 0}
+		for key, amount := range held {
+			if key.user == user {
+				sums[1] += amount
+			}
+		}
+		out[user] = sums
 	}
 	return out
 }
 
 func (w *world) accounted() map[string][2]int64 {
-	out := map[string][2]int64{}
+	out := map[string][2]int64{"user-0": {}, "user-1": {}}
 	for user, of := range w.accounts.users {
-		shadows := false
-		for key, i := range w.accounts.items {
-			shadows = shadows || key.user == user && i.shadow != nil
-		}
-		if shadows {
-			out[user] = [2]int64{of.asked.Cpu().Value(), of.held.Cpu().Value()}
-		}
+		out[user] = [2]int64{of.asked.Cpu().Value(), of.held.Cpu().Value()}
 	}
 	return out
+}
+
+// TestWhatTheProviderAddsIsItsOwn: defaults of a LimitRange and sidecars of a webhook are no reason to refuse what
+// a consumer was granted.
+func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: one}}}}
+	labels := map[string]string{api.LabelCreatorUser: "user"}
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "web", UID: "s", Labels: labels}, Spec: offloadingv1beta1.ShadowPodSpec{Pod: spec}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "web", UID: "p", Labels: labels, OwnerReferences: []metav1.OwnerReference{{UID: "s", Controller: new(true)}}}, Spec: *spec.DeepCopy()}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "proxy", Resources: corev1.ResourceRequirements{Requests: one}})
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	a := newAccounts()
+	a.seeShadowPod(shadow, false)
+	a.seePod(pod, false)
+	if held := a.users["user"].held; held.Cpu().Value() != 1 || held.Memory().Value() != 0 {
+		t.Errorf("the consumer is said to hold %v, want 1 CPU", held)
+	}
+	a.seeShadowPod(shadow, true)
+	if held := a.users["user"].held; held.Cpu().Value() != 1 {
+		t.Errorf("without its ShadowPod the pod counts %v, want 1 CPU", held)
+	}
 }

@@ -53,8 +53,8 @@ func entryOf(obj client.Object) entry {
 
 // account is what one user has.
 type account struct {
-	// asked is what ShadowPods ask for that have not ended; held counts those of them which have a
-	// pod, or had or are about to have one.
+	// asked is what ShadowPods ask for that have not ended; held is what pods ask for that have not,
+	// and the ShadowPods which have or had one, or are about to have one.
 	asked, held corev1.ResourceList
 	items       int
 }
@@ -66,6 +66,8 @@ type item struct {
 	// reserved is what admission let pass; admitted is what was let have a pod, or has one. The
 	// latter lasts as long as the ShadowPod: a pod that vanishes is made again.
 	reserved, admitted *promise
+	// most is what a ShadowPod has asked for at most, the last that was seen or let have a pod.
+	most most
 	// asked and held are what counts for it in the account of its user.
 	asked, held corev1.ResourceList
 }
@@ -77,16 +79,25 @@ type shadow struct {
 	demand corev1.ResourceList
 }
 
-// podSeen is the pod of a ShadowPod's name as the watch shows it. It may be that of a former one.
-type podSeen struct {
-	of    types.UID
-	phase corev1.PodPhase
+type most struct {
+	of     types.UID
+	demand corev1.ResourceList
 }
 
-// promise counts until the watch shows its ShadowPod, or until its time is over.
-type promise struct {
-	uid    types.UID // of the ShadowPod; empty before there is one
+// podSeen is the pod of a ShadowPod's name as the watch shows it. It may be that of a former one, or of none any more
+// if that was deleted without it.
+type podSeen struct {
+	uid    types.UID
+	of     types.UID // of the ShadowPod that owns it; empty without one
+	phase  corev1.PodPhase
 	demand corev1.ResourceList
+}
+
+// promise counts until the watch shows what came of it, or until its time is over.
+type promise struct {
+	uid    types.UID           // of the ShadowPod; empty before there is one
+	former types.UID           // of the pod that was seen before; empty if there was none
+	demand corev1.ResourceList // nil once it is settled
 	until  time.Time
 }
 
@@ -168,21 +179,29 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		if gone {
 			i.shadow = nil
-			if i.admitted != nil && i.admitted.uid == p.UID {
+			if i.admitted != nil && i.admitted.uid == p.UID && !i.awaited() { // its pod may come to be seen after it
 				i.admitted = nil
 			}
 			return
 		}
 		i.reserved = nil
 		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: a.demand(&p.Spec.Pod)}
+		i.note(p.UID, i.shadow.demand)
 	})
 }
 
 func (a *accounts) seePod(p *corev1.Pod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		i.pod = nil
-		if of := metav1.GetControllerOf(p); of != nil && !gone {
-			i.pod = &podSeen{of: of.UID, phase: p.Status.Phase}
+		if gone {
+			return
+		}
+		i.pod = &podSeen{uid: p.UID, phase: p.Status.Phase, demand: a.demand(&p.Spec)}
+		if of := metav1.GetControllerOf(p); of != nil {
+			i.pod.of = of.UID
+		}
+		if i.awaited() && i.admitted.uid == i.pod.of && i.admitted.former != i.pod.uid {
+			i.settle()
 		}
 	})
 }
@@ -227,23 +246,46 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	plan.Add(of.held, i.held)
 }
 
-// asks is what a ShadowPod asks for that has not ended.
+// asks is what a ShadowPod asks for that has not ended, or will once it is changed as was let pass.
 func (i *item) asks() corev1.ResourceList {
-	switch {
-	case i.reserved != nil:
-		return i.reserved.demand
-	case i.shadow == nil || plan.Finished(i.shadow.phase):
-		return nil
+	var asked corev1.ResourceList
+	if i.shadow != nil && !plan.Finished(i.shadow.phase) {
+		asked = i.shadow.demand
 	}
-	return i.shadow.demand
+	if i.reserved != nil {
+		asked = plan.Most(asked, i.reserved.demand)
+	}
+	return asked
 }
 
-// holds is what a ShadowPod asks for that has a pod, or had or is about to have one, that has not
-// ended.
+// holds is the most a pod of this name asks for, of which there is one at a time: one that was let come,
+// that of the ShadowPod, and the one that is seen. The last counts until it has ended, whatever became
+// of its ShadowPod, and what it keeps when that asks for less. What this cluster adds, as defaults and
+// sidecars, counts only where nothing tells it from the rest.
 func (i *item) holds() corev1.ResourceList {
+	held := i.granted()
 	if i.awaited() {
-		return i.admitted.demand
+		held = plan.Most(held, i.admitted.demand)
 	}
+	if i.pod == nil || plan.Finished(i.pod.phase) {
+		return held
+	}
+	if i.pod.of != "" && i.pod.of == i.most.of {
+		return plan.Most(held, plan.Least(i.pod.demand, i.most.demand))
+	}
+	return plan.Most(held, i.pod.demand)
+}
+
+// note keeps the most a ShadowPod has asked for.
+func (i *item) note(of types.UID, demand corev1.ResourceList) {
+	if i.most.of == of {
+		demand = plan.Most(i.most.demand, demand)
+	}
+	i.most = most{of, demand}
+}
+
+// granted is what a ShadowPod asks for that has or had a pod, or was let have one, that has not ended.
+func (i *item) granted() corev1.ResourceList {
 	if i.shadow == nil {
 		return nil
 	}
@@ -251,15 +293,24 @@ func (i *item) holds() corev1.ResourceList {
 	if pod := i.itsPod(); pod != nil {
 		phase = pod.phase
 	}
-	if phase == corev1.PodPending || phase == corev1.PodRunning || i.admitted != nil && !plan.Finished(phase) {
+	admitted := i.admitted != nil && i.admitted.uid == i.shadow.uid
+	if phase == corev1.PodPending || phase == corev1.PodRunning || admitted && !plan.Finished(phase) {
 		return i.shadow.demand
 	}
 	return nil
 }
 
-// awaited tells that a ShadowPod was let have a pod which no watch has shown yet.
-func (i *item) awaited() bool {
-	return i.admitted != nil && (i.shadow == nil || i.shadow.uid != i.admitted.uid)
+// awaited tells that a ShadowPod was let have a pod, or a larger one, which no watch has shown yet.
+func (i *item) awaited() bool { return i.admitted != nil && i.admitted.demand != nil }
+
+// settle ends what was promised: the watch has shown the pod, or its time is over. That the ShadowPod was let have
+// a pod stays true as long as it stands.
+func (i *item) settle() {
+	of := i.admitted.uid
+	i.admitted = nil
+	if i.shadow != nil && i.shadow.uid == of {
+		i.admitted = &promise{uid: of}
+	}
 }
 
 // itsPod is the pod made for the ShadowPod that stands, nil when there is none.
@@ -273,12 +324,17 @@ func (i *item) itsPod() *podSeen {
 // expire drops promises of which nothing came.
 func (a *accounts) expire(now time.Time) {
 	for key, i := range a.promised {
+		reserved := i.reserved != nil && now.After(i.reserved.until)
+		admitted := i.awaited() && now.After(i.admitted.until)
+		if !reserved && !admitted {
+			continue
+		}
 		a.recount(key, i, func(i *item) {
-			if i.reserved != nil && now.After(i.reserved.until) {
+			if reserved {
 				i.reserved = nil
 			}
-			if i.awaited() && now.After(i.admitted.until) {
-				i.admitted = nil
+			if admitted {
+				i.settle()
 			}
 		})
 	}
@@ -327,11 +383,19 @@ func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1b
 	}
 	in := plan.QuotaInput{Quota: quota, Used: a.besides(key, i).held, Pod: p.Spec.Pod}
 	// A pod that was there before comes back whatever was decided since about new ones.
-	in.Quota.Cordoned = quota.Cordoned && i.held == nil
+	in.Quota.Cordoned = quota.Cordoned && i.granted() == nil
 	reason := plan.Refusal(in)
 	if reason == "" {
 		a.recount(key, i, func(i *item) {
-			i.admitted = &promise{uid: p.UID, demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+			promised := &promise{uid: p.UID, demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
+			if i.awaited() {
+				promised.demand = plan.Most(promised.demand, i.admitted.demand) // of this one, too, the pod may be there already
+			}
+			if i.pod != nil {
+				promised.former = i.pod.uid
+			}
+			i.admitted = promised
+			i.note(p.UID, promised.demand)
 		})
 	}
 	return reason, nil

@@ -14,10 +14,11 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Demand is what a pod asks for: per resource what it asks for as a whole, or else the larger of
-// the sum of its containers and its largest init container; and the overhead of its runtime. What
-// has a limit and no request asks for the limit, as the API server fills it in. Restartable init
-// containers run beside the others, so they count with both. A pod is one of "pods".
+// Demand is what a pod asks for: per resource the largest of the sum of its containers, its largest init container
+// and what it asks for as a whole; and the overhead of its runtime. What has a limit and no request asks for the
+// limit, as the API server fills it in. Restartable init containers run beside the others, so they count with both.
+// A pod is one of "pods". No API server makes a pod that asks for less as a whole than in its containers; a ShadowPod
+// of it would make room for others beyond the quota.
 func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	sum, largest := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range spec.Containers {
@@ -42,7 +43,7 @@ func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 				sum[name] = limit
 			}
 		}
-		maps.Copy(sum, whole.Requests)
+		raise(sum, whole.Requests)
 	}
 	Add(sum, spec.Overhead)
 	sum[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
@@ -75,6 +76,50 @@ func Subtract(total, less corev1.ResourceList) {
 		q.Sub(amount)
 		total[name] = q
 	}
+}
+
+// Most has of each resource the greater of two amounts. It is one of the two where that has all of them.
+func Most(a, b corev1.ResourceList) corev1.ResourceList {
+	switch {
+	case covers(a, b):
+		return a
+	case covers(b, a):
+		return b
+	}
+	most := maps.Clone(a)
+	raise(most, b)
+	return most
+}
+
+// Least has of each resource that both have the smaller of two amounts. It is one of the two where the other has as
+// much of everything.
+func Least(a, b corev1.ResourceList) corev1.ResourceList {
+	switch {
+	case covers(a, b):
+		return b
+	case covers(b, a):
+		return a
+	}
+	least := corev1.ResourceList{}
+	for name, amount := range a {
+		if other, ok := b[name]; ok {
+			if other.Cmp(amount) < 0 {
+				amount = other
+			}
+			least[name] = amount
+		}
+	}
+	return least
+}
+
+// covers reports whether there is as much of everything as in others.
+func covers(amounts, others corev1.ResourceList) bool {
+	for name, amount := range others {
+		if have, ok := amounts[name]; !ok || have.Cmp(amount) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func raise(total, floor corev1.ResourceList) {

@@ -258,13 +258,17 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// podOf is the pod as it is made.
+// podOf is the pod as it is made. One that tolerates virtual nodes, because it tolerates everything, is kept off those
+// this cluster has itself: it would wait there for ever.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: root.Name, Namespace: root.Namespace}, Spec: *root.Spec.Pod.DeepCopy()}
 	pod.Labels, pod.Annotations = given(root)
 	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a pod is made without
+	if tolerates(pod.Spec.Tolerations) {
+		require(&pod.Spec, []corev1.NodeSelectorTerm{nodeType(corev1.NodeSelectorOpNotIn)})
+	}
 	if RunsToEnd(root) && !noted(root) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: api.GateNoted})
 	}
