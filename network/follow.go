@@ -6,6 +6,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -61,7 +62,9 @@ type followed struct {
 	client client.Client
 	cache  cache.Cache
 	synced atomic.Bool
-	stop   context.CancelFunc
+	// heard are the versions home followed last.
+	heard map[string]string
+	stop  context.CancelFunc
 }
 
 // fieldManager owns what was followed, here and there.
@@ -141,8 +144,9 @@ func (f *follower) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return f.compare(ctx, p)
 }
 
-// compare patches what differs. What the cache holds outlives the way to the provider, and somebody may have repaired
-// the way here since: before anything is changed here, the provider itself is asked.
+// compare patches what differs. News of the provider are followed at once: they may be the last that come by the
+// present way. Where there are none home was changed, and what the cache holds outlives the way to the provider:
+// somebody may have repaired it, so the provider itself is asked.
 func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, error) {
 	here, err := side(ctx, f.live, client.MatchingLabels{api.LabelRemoteClusterID: p.id})
 	if err != nil {
@@ -152,14 +156,16 @@ func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(plan.Follow(here, there)) > 0 {
+	heard := versions(there)
+	if maps.Equal(heard, p.heard) && len(plan.Follow(here, there)) > 0 {
 		if there, err = f.ask(ctx, p); err != nil {
 			return reconcile.Result{}, err
 		}
-		if err := patch(ctx, f.home, plan.Follow(here, there), "here"); err != nil {
-			return reconcile.Result{}, err
-		}
 	}
+	if err := patch(ctx, f.home, plan.Follow(here, there), "here"); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.heard = heard
 	err = patch(ctx, p.client, plan.Follow(there, here), p.id)
 	if apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Error(err, "tell the peer what changed here")
@@ -184,6 +190,24 @@ func (f *follower) ask(ctx context.Context, p *followed) (plan.Side, error) {
 		return plan.Side{}, fmt.Errorf("ask %s: %w", p.id, err)
 	}
 	return there, nil
+}
+
+// versions tell one state of a provider from another.
+func versions(s plan.Side) map[string]string {
+	all := map[string]string{}
+	for i := range s.Servers {
+		all["server "+s.Servers[i].Name] = s.Servers[i].ResourceVersion
+	}
+	for i := range s.Clients {
+		all["client "+s.Clients[i].Name] = s.Clients[i].ResourceVersion
+	}
+	for i := range s.Configurations {
+		all["configuration "+s.Configurations[i].Name] = s.Configurations[i].ResourceVersion
+	}
+	for i := range s.PublicKeys {
+		all["key "+s.PublicKeys[i].Name] = s.PublicKeys[i].ResourceVersion
+	}
+	return all
 }
 
 // side reads one side of a peering.

@@ -195,8 +195,8 @@ spec: {cidr: `+more.cidr+`}
 	milan.eventuallyDials(t, "203.0.113.1")
 }
 
-// What was heard of a provider before it went undoes nothing that is repaired here while it is away. When
-// it is back, it is followed again.
+// TestRepairsStayWhileTheProviderIsAway: news of a provider are followed though it answers nothing any more. What was
+// heard before it went undoes nothing that is repaired here while it is away. When it is back, it is followed again.
 func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
 	way := newWay(t, milan.Config)
@@ -209,6 +209,12 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	create(t, rome, parsed(t, throughWay.identityFor(t))[0])
 	rome.eventuallyNotes(t, milan.address)
 	eventually(t, haveEachOthersKey(t, rome, milan))
+
+	way.silent.Store(true) // what is heard may be the last by this way: nobody need be asked
+	milan.moves(t, "172.31.20.14")
+	rome.eventuallyDials(t, "172.31.20.14")
+	way.silent.Store(false)
+	rome.eventuallyNotes(t, "172.31.20.14")
 
 	way.close()
 	var repaired netv1beta1.GatewayClient
@@ -235,10 +241,10 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	}
 }
 
-// way leads to an API server unless it is closed.
+// way leads to an API server unless it is closed; silent, watches only go on.
 type way struct {
 	*httptest.Server
-	closed atomic.Bool
+	closed, silent atomic.Bool
 }
 
 func newWay(t *testing.T, to *rest.Config) *way {
@@ -250,7 +256,7 @@ func newWay(t *testing.T, to *rest.Config) *way {
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	w := &way{}
 	w.Server = httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
-		if w.closed.Load() {
+		if w.closed.Load() || w.silent.Load() && !r.URL.Query().Has("watch") {
 			http.Error(answer, "the way is closed", http.StatusBadGateway)
 			return
 		}
