@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -226,8 +225,8 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 		plan.Note(&repaired, repaired.Spec.Endpoint)
 		return rome.Update(t.Context(), &repaired)
 	})
-	before := comparisons(t) // the one that ends next may have begun before the repair
-	eventually(t, func() error { return equal(true, comparisons(t) >= before+2) })
+	before := reconciles(t, "follow") // the one that ends next may have begun before the repair
+	eventually(t, func() error { return equal(true, reconciles(t, "follow") >= before+2) })
 	milan.moves(t, "172.31.20.13")
 	milan.eventuallyServes(t, "172.31.20.13")
 	if c, err := rome.dialer(t); err != nil || c.Generation != repaired.Generation {
@@ -278,26 +277,6 @@ func (w *way) close() {
 func (w *way) config() *rest.Config {
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw})
 	return &rest.Config{Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
-}
-
-// comparisons counts how often a peering was compared, in all tests of the process.
-func comparisons(t *testing.T) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	must(t, err)
-	for _, f := range families {
-		if f.GetName() != "controller_runtime_reconcile_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetValue() == "follow" {
-					n += m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return n
 }
 
 // identityFor lets a consumer in with the rights of the chart, no others, and returns the Secret it

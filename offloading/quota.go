@@ -79,6 +79,7 @@ type shadow struct {
 	demand corev1.ResourceList
 }
 
+// most is the greatest demand of one ShadowPod.
 type most struct {
 	of     types.UID
 	demand corev1.ResourceList
