@@ -156,17 +156,21 @@ func (f *follower) compare(ctx context.Context, p *followed) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	heard := versions(there)
-	if maps.Equal(heard, p.heard) && len(plan.Follow(here, there)) > 0 {
+	heard, changes := versions(there), plan.Follow(here, there)
+	if len(changes) > 0 && maps.Equal(heard, p.heard) {
 		if there, err = f.ask(ctx, p); err != nil {
 			return reconcile.Result{}, err
 		}
+		changes = plan.Follow(here, there)
 	}
-	if err := patch(ctx, f.home, plan.Follow(here, there), "here"); err != nil {
+	done, err := patch(ctx, f.home, changes, "here")
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p.heard = heard
-	err = patch(ctx, p.client, plan.Follow(there, here), p.id)
+	if done {
+		p.heard = heard
+	}
+	_, err = patch(ctx, p.client, plan.Follow(there, here), p.id)
 	if apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Error(err, "tell the peer what changed here")
 		return reconcile.Result{RequeueAfter: refusedPeriod}, nil
@@ -227,21 +231,23 @@ func side(ctx context.Context, r client.Reader, opts ...client.ListOption) (plan
 }
 
 // patch writes changes, only while the objects are as they were read: one that has changed or gone
-// in the meantime leads here again.
-func patch(ctx context.Context, c client.Client, changes []plan.Change, where string) error {
+// in the meantime leads here again, and not all is done.
+func patch(ctx context.Context, c client.Client, changes []plan.Change, where string) (done bool, err error) {
+	done = true
 	for _, change := range changes {
 		patch := client.MergeFromWithOptions(change.Before, client.MergeFromWithOptimisticLock{})
 		key := client.ObjectKeyFromObject(change.After)
-		err := c.Patch(ctx, change.After, patch)
+		err = c.Patch(ctx, change.After, patch)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			done = false
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("patch %T %s: %w", change.After, key, err)
+			return false, fmt.Errorf("patch %T %s: %w", change.After, key, err)
 		}
 		log.FromContext(ctx).Info("followed the other side", "at", where, "kind", fmt.Sprintf("%T", change.After), "object", key)
 	}
-	return nil
+	return done, nil
 }
 
 // ensure starts to watch a Secret's provider, or hands on what has changed; nil when the Secret does
