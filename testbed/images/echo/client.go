@@ -257,7 +257,11 @@ func follow(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if leader, _, _ := strings.Cut(from.Hostname(), "."); strings.HasPrefix(who(), "pod="+leader+" ") {
+	self, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	if leader, _, _ := strings.Cut(from.Hostname(), "."); leader == self {
 		return sleep(ctx, nil)
 	}
 	for wait(ctx, time.Second) {
@@ -286,5 +290,8 @@ func replicate(ctx context.Context, from, to string) error {
 		return err
 	}
 	_, err = io.Copy(f, response.Body)
-	return errors.Join(err, f.Sync(), f.Close(), os.Rename(to+".new", to))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
 }
