@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -437,10 +438,13 @@ func (in GatewayStateInput) relayed() chain {
 	return c
 }
 
-// exposedOf picks the IP objects of a family, in the order of their external addresses.
+// exposedOf picks the IP objects of a family, in the order of their addresses: where two objects have one
+// external address, the same leads every time.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
 	out := slices.DeleteFunc(slices.Clone(in.Exposed), func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
-	slices.SortFunc(out, func(a, b Exposed) int { return a.External.Compare(b.External) })
+	slices.SortFunc(out, func(a, b Exposed) int {
+		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
+	})
 	return out
 }
 

@@ -22,6 +22,7 @@ func FuzzObjects(f *testing.F) {
 	f.Add("10.10.0.0/16", "10.20.0.0/16,10.21.0.0/16", "10.71.0.0/16,10.72.0.0/16", "10.70.0.0/16", "10.10.1.5", "10.80.128.1", "10.10.1.0/24,192.168.1.1", "10.96.0.1", "10.70.0.2", byte(0))
 	f.Add("fd00:10::/64,10.10.0.0/16", "fd00:20::/64", "10.71.0.0/16", "::/0", "fd00::5", "10.80.128.1", "::ffff:10.0.0.0/120", "::1", "::ffff:1.2.3.4", byte(7))
 	f.Add("0.0.0.0/0", "10.0.0.0/8,10.0.0.0/8", "10.0.0.0/8", "10.0.0.1/32", "", "0.0.0.0", "10.80.128.1/32", "10.10.1.5", "10.10.1.5", byte(3))
+	f.Add("10.10.0.0/16", "", "0.0.0.0/0", "0.0.0.0/16", "10.10.0.0", "0.0.0.0", "0.0.0.0/0", "0.0.0.1", "0.0.0.0", byte(0)) // one external address, two targets
 	f.Fuzz(func(t *testing.T, local, real, view, external, outer, overlay, ranges, target, exposed string, flags byte) {
 		list := func(text string) []string { return strings.Split(text, ",") }
 		meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}
