@@ -262,6 +262,7 @@ func follow(ctx context.Context, args []string) error {
 		return err
 	}
 	if leader, _, _ := strings.Cut(from.Hostname(), "."); leader == self {
+		fmt.Println(self, "leads")
 		return sleep(ctx, nil)
 	}
 	for wait(ctx, time.Second) {
