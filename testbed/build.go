@@ -24,11 +24,10 @@ import (
 
 // Versions of what is built. They are those of the go.mod files beside it.
 const (
-	kubernetesVersion = "1.35.4"
-	coreDNSVersion    = "1.13.1"
-	kwokVersion       = "0.8.0"
-
+	kubernetesVersion    = "1.35.4"
+	coreDNSVersion       = "1.13.1"
 	metricsServerVersion = "0.9.0"
+	kwokVersion          = "0.8.0"
 )
 
 // artifact is one program built from Go modules and kept in the cache.
@@ -66,7 +65,7 @@ func kubernetesArtifacts() []artifact {
 // defaultArtifacts are what a cluster needs.
 func defaultArtifacts() []artifact {
 	return append(kubernetesArtifacts(),
-		artifact{"coredns", "coredns", ".", "coredns-v" + coreDNSVersion + "/coredns", true, false},
+		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns", true, false},
 		artifact{"pause", ".", "./images/pause", "images/pause", false, false},
 		artifact{"echo", ".", "./images/echo", "images/echo", false, false},
 	)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,20 +88,47 @@ func TestKubernetesFlags(t *testing.T) {
 
 // The versions in the code are those of the module files.
 func TestVersionsMatchModules(t *testing.T) {
-	for file, want := range map[string]string{
-		"kubernetes/go.mod": "k8s.io/kubernetes v" + kubernetesVersion,
-		"coredns/go.mod":    "github.com/coredns/coredns v" + coreDNSVersion,
-		"kwok/go.mod":       "sigs.k8s.io/kwok v" + kwokVersion,
+	for _, want := range []struct{ file, module, version string }{
+		{"kubernetes/go.mod", "k8s.io/kubernetes", kubernetesVersion},
+		{"kubernetes/go.mod", "github.com/coredns/coredns", coreDNSVersion},
+		{"metrics/go.mod", "sigs.k8s.io/metrics-server", metricsServerVersion},
+		{"kwok/go.mod", "sigs.k8s.io/kwok", kwokVersion},
 	} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(b), want) {
-			t.Errorf("%s does not require %s", file, want)
+		if got := requirements(t, want.file)[want.module]; got != "v"+want.version {
+			t.Errorf("%s requires %s %s, want v%s", want.file, want.module, got, want.version)
 		}
 	}
 }
+
+// A package compiles once for the product and for the clusters only if everything below it has one version:
+// otherwise a build from nothing takes about three minutes more.
+func TestProductAndClustersShareVersions(t *testing.T) {
+	product := requirements(t, "../go.mod")
+	for module, version := range requirements(t, "kubernetes/go.mod") {
+		if want, shared := product[module]; shared && version != want && version != "v0.0.0" { // v0.0.0 is replaced
+			t.Errorf("testbed/kubernetes requires %s %s, the product %s: 'go get' the newer one in both modules", module, version, want)
+		}
+	}
+}
+
+// requirements returns the versions that a go.mod requires, by module.
+func requirements(t *testing.T, file string) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, m := range requirement.FindAllStringSubmatch(string(b), -1) {
+		out[m[1]] = m[2]
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s requires nothing", file)
+	}
+	return out
+}
+
+var requirement = regexp.MustCompile(`(?m)^(?:\t|require )(\S+) (v\S+)`)
 
 func TestFlagsAfterArguments(t *testing.T) {
 	f := flag.NewFlagSet("exec", flag.ContinueOnError)
