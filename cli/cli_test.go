@@ -55,7 +55,6 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 type session struct {
 	dir      string
 	clusters map[string]*apitest.Server
-	stops    map[string]func()
 	// hanging are the addresses at which clusters never answer.
 	hanging map[string]string
 	// once is for the next command.
@@ -145,7 +144,7 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 		case "hang":
 			s.hang(t, words[1])
 		case "stop":
-			s.stops[words[1]]()
+			s.clusters[words[1]].Stop()
 		case "show":
 			out.WriteString(s.hide(string(s.read(t, words[1]))))
 		default:

@@ -23,7 +23,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -54,34 +53,15 @@ import (
 // with another address.
 func newSession(t *testing.T, names ...string) *session {
 	t.Helper()
-	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, stops: map[string]func(){}, hanging: map[string]string{}}
+	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, hanging: map[string]string{}}
 	for _, name := range names {
-		stoppable := &mortal{T: t}
-		s.clusters[name], s.stops[name] = apitest.Start(stoppable), stoppable.end
+		s.clusters[name] = apitest.Start(t)
 		cluster, user := s.admin(name)
 		s.kubeconfig(t, name, cluster, user)
 		cluster.Server, cluster.TLSServerName = strings.Replace(cluster.Server, "127.0.0.1", "localhost", 1), "127.0.0.1"
 		s.kubeconfig(t, name+"-elsewhere", cluster, user)
 	}
 	return s
-}
-
-// mortal is a test whose end can come for some things before that of the test.
-type mortal struct {
-	*testing.T
-	ends []func()
-}
-
-func (m *mortal) Cleanup(f func()) {
-	f = sync.OnceFunc(f)
-	m.ends = append(m.ends, f)
-	m.T.Cleanup(f)
-}
-
-func (m *mortal) end() {
-	for _, f := range slices.Backward(m.ends) {
-		f()
-	}
 }
 
 // admin is how the clusters' masters enter.

@@ -7,7 +7,9 @@
 // collected as garbage, nobody signs certificates.
 //
 // Start is the whole interface. Servers are independent of each other, so a test starts one
-// for each cluster it needs.
+// for each cluster it needs. The tests of a package take turns with servers: one that a test
+// has returned is reset to its first state and handed to the next test, which saves the 4 s
+// of a start (pool.go). Tests may therefore run in parallel and name objects as they like.
 package apitest
 
 import (
@@ -17,7 +19,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +46,10 @@ const (
 type Server struct {
 	// Config enters the server as a member of system:masters. Copy it before changing it.
 	Config *rest.Config
+
+	kill    func()
+	stopped bool
+	state   state
 }
 
 // ConfigFor enters the server as another user, with only the rights bound to it.
@@ -50,32 +59,59 @@ func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 	return c
 }
 
-// Start starts a server, installs the CRDs and stops the server when the test ends.
+// Start hands the test a server with the CRDs installed and nothing else on it, until the test ends.
 // It fails the test when the binaries are missing or the server does not come up.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	s, err := start(ctx, t)
-	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
-		t.Logf("start API server again: %v", err)
-		s, err = start(ctx, t)
-	}
-	if err == nil {
-		err = installCRDs(ctx, s.Config)
-	}
+	s, err := take(t)
 	if err != nil {
 		t.Fatalf("start API server: %v", err)
 	}
+	t.Cleanup(func() { give(t, s) })
 	return s
 }
 
-func start(ctx context.Context, t testing.TB) (*Server, error) {
+// Stop ends the server before the test ends. It is called by the test's own goroutine.
+func (s *Server) Stop() {
+	s.kill()
+	s.stopped = true
+}
+
+// launch starts a server, again when its processes end early, and installs the CRDs.
+func launch(t testing.TB) (*Server, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	s, err := start(ctx)
+	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
+		t.Logf("start API server again: %v", err)
+		s, err = start(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = installCRDs(ctx, s.Config); err == nil {
+		err = s.state.record(ctx)
+	}
+	if err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func start(ctx context.Context) (_ *Server, err error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
 	}
-	dir := t.TempDir()
+	root, err := workdir()
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	dir, err := os.MkdirTemp(root, "server")
+	if err != nil {
+		return nil, err
+	}
 	pki, err := writePKI(dir)
 	if err != nil {
 		return nil, fmt.Errorf("make certificates: %w", err)
@@ -85,13 +121,29 @@ func start(ctx context.Context, t testing.TB) (*Server, error) {
 		return nil, fmt.Errorf("find free ports: %w", err)
 	}
 	ctx, ended := context.WithCancelCause(ctx)
-	if err := run(t, ended, dir, filepath.Join(bin, "etcd"), etcdArgs(dir, ports[0], ports[1])...); err != nil {
-		return nil, err
+	defer ended(nil)
+	var kills []func()
+	kill := sync.OnceFunc(func() {
+		for _, kill := range slices.Backward(kills) {
+			kill()
+		}
+	})
+	defer func() {
+		if err != nil {
+			kill()
+		}
+	}()
+	for _, command := range [][]string{
+		append([]string{filepath.Join(bin, "etcd")}, etcdArgs(dir, ports[0], ports[1])...),
+		append([]string{filepath.Join(bin, "kube-apiserver")}, apiServerArgs(dir, ports[0], ports[2])...),
+	} {
+		end, err := run(ended, dir, command...)
+		if err != nil {
+			return nil, err
+		}
+		kills = append(kills, end)
 	}
-	if err := run(t, ended, dir, filepath.Join(bin, "kube-apiserver"), apiServerArgs(dir, ports[0], ports[2])...); err != nil {
-		return nil, err
-	}
-	s := &Server{Config: &rest.Config{
+	s := &Server{kill: kill, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
 		// Tests are not to wait for their own client.
@@ -110,6 +162,7 @@ func etcdArgs(dir string, client, peer int) []string {
 		"--initial-advertise-peer-urls=" + peerURL,
 		"--initial-cluster=default=" + peerURL,
 		"--unsafe-no-fsync",
+		"--max-txn-ops=100000", // a reset is one transaction
 	}
 }
 
@@ -151,30 +204,49 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// run starts a process that writes to <dir>/<name>.log and is killed at the test's end.
-// It calls ended when the process ends, for whatever reason.
-func run(t testing.TB, ended context.CancelCauseFunc, dir, path string, args ...string) error {
-	log, err := os.Create(logFile(dir, filepath.Base(path)))
+// run starts a process that writes to <dir>/<name>.log and lives until kill is called or this
+// process ends. It calls ended when the process ends, for whatever reason.
+func run(ended context.CancelCauseFunc, dir string, command ...string) (kill func(), err error) {
+	log, err := os.Create(logFile(dir, filepath.Base(command[0])))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, dieWithParent()
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", path, err)
+	if err := onLastingThread(cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
 	done := make(chan struct{})
 	go func() {
-		ended(fmt.Errorf("%s ended: %w", path, cmd.Wait()))
+		ended(fmt.Errorf("%s ended: %w", command[0], cmd.Wait()))
 		close(done)
 	}()
-	t.Cleanup(func() {
+	return func() {
 		_ = cmd.Process.Kill() // fails only when it has ended already
 		<-done
-	})
-	return nil
+	}, nil
 }
+
+// onLastingThread calls f on a thread that ends with this process. A process with a parent death
+// signal ends with the thread that started it, and a thread ends with a goroutine that stays locked
+// to it, as those do that enter namespaces.
+func onLastingThread(f func() error) error {
+	done := make(chan error)
+	lastingThread() <- func() { done <- f() }
+	return <-done
+}
+
+var lastingThread = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
 
 func logFile(dir, name string) string { return filepath.Join(dir, name+".log") }
 

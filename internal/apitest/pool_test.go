@@ -1,0 +1,115 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apitest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestServersAreHandedOn: the next test gets the server of the last one as if it were new. What the last one
+// made is gone, what it deleted or changed is back, and rights it granted grant nothing.
+func TestServersAreHandedOn(t *testing.T) {
+	const somebody = "somebody"
+	var first *Server
+	for _, turn := range []string{"first", "second"} {
+		t.Run(turn, func(t *testing.T) {
+			s := Start(t)
+			if first != nil && s != first {
+				t.Fatal("the server was not handed on")
+			}
+			first = s
+			c, err := kubernetes.NewForConfig(s.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := t.Context()
+			allowed := func() bool {
+				review, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: somebody, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets"},
+				}}, metav1.CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return review.Status.Allowed
+			}
+			if allowed() {
+				t.Error("somebody has rights at the start")
+			}
+			namespaces := c.CoreV1().Namespaces()
+			if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
+				t.Errorf("a namespace that the last test had made: %v", err)
+			}
+			if err := namespaces.Delete(ctx, "tenant", metav1.DeleteOptions{}); err != nil { // nobody empties it: it stays
+				t.Error(err)
+			}
+			view, err := c.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
+			if err != nil {
+				t.Fatalf("a role that the last test had deleted: %v", err)
+			}
+			if err := c.RbacV1().ClusterRoles().Delete(ctx, "view", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(view.UID))}); err != nil {
+				t.Error(err)
+			}
+			system, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+			if err != nil || system.Labels["changed"] != "" {
+				t.Errorf("namespace %s: %v, labels %v", metav1.NamespaceSystem, err, system.Labels)
+			}
+			system.Labels["changed"] = "yes"
+			if _, err := namespaces.Update(ctx, system, metav1.UpdateOptions{}); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: somebody},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: somebody}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			}, metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+			if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return allowed(), nil }); err != nil {
+				t.Errorf("the granted right does not act: %v", err)
+			}
+			if _, err := c.CoreV1().Secrets("tenant").Get(ctx, "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("a Secret that does not exist: %v", err)
+			}
+		})
+	}
+}
+
+// TestServersThatAreNotHandedOn: a server that is stopped, or whose admission was changed, serves no other test.
+func TestServersThatAreNotHandedOn(t *testing.T) {
+	var used []*Server
+	for name, spoil := range map[string]func(*testing.T, *Server, *kubernetes.Clientset){
+		"stopped": func(_ *testing.T, s *Server, _ *kubernetes.Clientset) { s.Stop() },
+		"admission": func(t *testing.T, _ *Server, c *kubernetes.Clientset) {
+			webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}
+			if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), webhook, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Start(t)
+			if slices.Contains(used, s) {
+				t.Error("a spoilt server was handed on")
+			}
+			used = append(used, s)
+			c, err := kubernetes.NewForConfig(s.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoil(t, s, c)
+		})
+	}
+}
