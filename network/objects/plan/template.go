@@ -45,9 +45,9 @@ const (
 )
 
 // Render fills a gateway template. Strings are Go templates; one that renders to a whole number
-// becomes an integer, except where Kubernetes knows only strings. A key "?name" vanishes when the
-// first variable in its value is empty or does not exist, else it is written as "name". The error
-// names the field of the template that is wrong.
+// becomes an integer, except where Kubernetes knows only strings. A key "?name" is left out when its
+// value, or anything below it, has variables and each of them is empty, zero or does not exist; else it
+// is written as "name". The error names the field of the template that is wrong.
 func Render(tmpl map[string]any, data TemplateData) (map[string]any, error) {
 	out, err := rendering{data}.object("", tmpl, false)
 	if err != nil {
@@ -191,74 +191,94 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Builder.Write(b)
 }
 
-// absent reports whether the first variable in an optional value is empty. A value without a
-// variable is always there.
+// absent reports whether every variable in an optional value is empty. A value without a variable is
+// always written.
 func (r rendering) absent(path string, v any) (bool, error) {
-	field, err := firstVariable(path, v)
-	if err != nil || field == nil {
+	fields, err := variables(path, v)
+	if err != nil || len(fields) == 0 {
 		return false, err
 	}
-	return empty(reflect.ValueOf(r.data), field), nil
+	return !slices.ContainsFunc(fields, func(field []string) bool { return !empty(reflect.ValueOf(r.data), field) }), nil
 }
 
-// firstVariable is the first field, like [Spec MTU], that an action of the value names, in the
-// order of the sorted keys.
-func firstVariable(path string, v any) ([]string, error) {
+// variables lists the fields of the data, like [Spec MTU], that the actions of a value name.
+func variables(path string, v any) (fields [][]string, err error) {
 	switch v := v.(type) {
 	case string:
 		t, err := parsed(path, v)
 		if err != nil || t.Tree == nil {
 			return nil, err
 		}
-		return fieldIn(t.Root), nil
+		return fieldsOf(t.Root, true), nil
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if field, err := firstVariable(path+"."+key, v[key]); field != nil || err != nil {
-				return field, err
+			below, err := variables(path+"."+strings.TrimPrefix(key, "?"), v[key])
+			if err != nil {
+				return nil, err
 			}
+			fields = append(fields, below...)
 		}
 	case []any:
 		for i, item := range v {
-			if field, err := firstVariable(fmt.Sprintf("%s[%d]", path, i), item); field != nil || err != nil {
-				return field, err
+			below, err := variables(fmt.Sprintf("%s[%d]", path, i), item)
+			if err != nil {
+				return nil, err
 			}
+			fields = append(fields, below...)
 		}
 	}
-	return nil, nil
+	return fields, nil
 }
 
-// fieldIn finds the first field of the data in a parsed template.
-func fieldIn(node parse.Node) []string {
+// fieldsOf lists the fields of the data that a part of a parsed template names. Where the dot is not the
+// data, as in the body of a range, only those after $ are.
+func fieldsOf(node parse.Node, dotIsData bool) [][]string {
+	all := func(dotIsData bool, nodes ...parse.Node) (fields [][]string) {
+		for _, n := range nodes {
+			fields = append(fields, fieldsOf(n, dotIsData)...)
+		}
+		return fields
+	}
+	branch := func(n *parse.BranchNode, bodyDotIsData bool) [][]string {
+		fields := append(fieldsOf(n.Pipe, dotIsData), fieldsOf(n.List, bodyDotIsData)...)
+		if n.ElseList == nil {
+			return fields
+		}
+		return append(fields, fieldsOf(n.ElseList, dotIsData)...)
+	}
 	switch n := node.(type) {
 	case *parse.FieldNode:
-		return n.Ident
+		if dotIsData {
+			return [][]string{n.Ident}
+		}
 	case *parse.VariableNode:
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
-			return n.Ident[1:]
+			return [][]string{n.Ident[1:]}
 		}
+	case *parse.ChainNode:
+		return fieldsOf(n.Node, dotIsData)
 	case *parse.ListNode:
-		return fieldInAny(n.Nodes)
+		return all(dotIsData, n.Nodes...)
 	case *parse.ActionNode:
-		return fieldIn(n.Pipe)
-	case *parse.IfNode:
-		return fieldIn(n.Pipe)
-	case *parse.RangeNode:
-		return fieldIn(n.Pipe)
-	case *parse.WithNode:
-		return fieldIn(n.Pipe)
-	case *parse.PipeNode:
-		return fieldInAny(n.Cmds)
-	case *parse.CommandNode:
-		return fieldInAny(n.Args)
-	}
-	return nil
-}
-
-func fieldInAny[N parse.Node](nodes []N) []string {
-	for _, n := range nodes {
-		if field := fieldIn(n); field != nil {
-			return field
+		return fieldsOf(n.Pipe, dotIsData)
+	case *parse.TemplateNode:
+		if n.Pipe != nil {
+			return fieldsOf(n.Pipe, dotIsData)
 		}
+	case *parse.IfNode:
+		return branch(&n.BranchNode, dotIsData)
+	case *parse.RangeNode:
+		return branch(&n.BranchNode, false)
+	case *parse.WithNode:
+		return branch(&n.BranchNode, false)
+	case *parse.PipeNode:
+		var fields [][]string
+		for _, command := range n.Cmds {
+			fields = append(fields, fieldsOf(command, dotIsData)...)
+		}
+		return fields
+	case *parse.CommandNode:
+		return all(dotIsData, n.Args...)
 	}
 	return nil
 }

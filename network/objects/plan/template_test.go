@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -49,6 +50,50 @@ func TestOptional(t *testing.T) {
 	} {
 		if _, err := Render(map[string]any{c.key: c.value}, data); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %s gives %v, want %s", c.key, c.value, err, c.want)
+		}
+	}
+}
+
+// TestOptionalNeedsAllVariablesEmpty: an optional field stays when one of its variables is set, wherever below it
+// that is, and when it has none.
+func TestOptionalNeedsAllVariablesEmpty(t *testing.T) {
+	data := TemplateData{
+		Spec: &netv1beta1.GatewayServerSpec{SecretRef: &corev1.LocalObjectReference{}, Endpoint: &netv1beta1.Endpoint{Ports: []int32{7, 8}}},
+		Name: "milan", ClusterID: "milan",
+	}
+	for _, c := range []struct{ in, want string }{
+		{`{"?x": "a{{ .Spec.SecretRef.Name }}{{ .ClusterID }}"}`, `{"x": "amilan"}`},
+		{`{"?x": "a{{ .ClusterID }}{{ .Spec.SecretRef.Name }}"}`, `{"x": "amilan"}`},
+		{`{"?x": "a{{ .Spec.SecretRef.Name }}{{ .SecretName }}"}`, `{}`},
+		{`{"?nodePort": "{{ .Spec.Endpoint.NodePort }}"}`, `{}`},
+		{`{"?x": "a"}`, `{"x": "a"}`},
+		{`{"?x": {"a": "{{ .SecretName }}", "b": ["{{ .Spec.Endpoint.NodePort }}", "{{ .Name }}"]}}`, `{"x": {"a": "", "b": [0, "milan"]}}`},
+		{`{"?x": {"a": "{{ .SecretName }}", "b": ["{{ .Spec.Endpoint.NodePort }}", "c"], "?d": "{{ .Spec.MTU }}"}}`, `{}`},
+		{`{"?x": {"?a": "{{ .SecretName }}", "b": "{{ .Name }}"}}`, `{"x": {"b": "milan"}}`},
+		{`{"?x": "{{ if .SecretName }}{{ .SecretName }}{{ else }}{{ .Name }}{{ end }}"}`, `{"x": "milan"}`},
+		{`{"?x": "{{ with .SecretName }}{{ .Name }}{{ end }}"}`, `{}`},
+		{`{"?x": "{{ range .Spec.Endpoint.NodePorts }}{{ . }}{{ else }}{{ .Name }}{{ end }}"}`, `{"x": "milan"}`},
+		{`{"?x": "{{ with .SecretName }}{{ $.Name }}{{ end }}-"}`, `{"x": "-"}`},
+		{`{"?x": "{{ printf \"%s\" (index .Spec.ServiceLabels \"a\") }}"}`, `{}`},
+		{`{"?x": "{{ index .Spec.Endpoint.Ports 1 }}"}`, `{"x": 8}`},
+		{`{"?x": "{{ define \"y\" }}{{ . }}{{ end }}{{ template \"y\" .SecretName }}"}`, `{}`},
+		{`{"?x": "{{ define \"y\" }}{{ . }}{{ end }}{{ template \"y\" .Name }}"}`, `{"x": "milan"}`},
+	} {
+		var in map[string]any
+		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
+			t.Fatal(err)
+		}
+		out, err := Render(in, data)
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		got, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.NewReplacer(": ", ":", ", ", ",").Replace(c.want); string(got) != want {
+			t.Errorf("%s renders as %s, want %s", c.in, got, want)
 		}
 	}
 }
