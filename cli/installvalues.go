@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -286,15 +287,14 @@ func podCIDRs(vals map[string]any) []string {
 }
 
 // checkNetworks refuses another range in the place of one that is there: that of a Network never changes.
-// Several pod ranges have a Network each, of another name, so that one can be added.
+// The first pod range has the Network pod-cidr, and others can be added behind it.
 func (c *cluster) checkNetworks(ctx context.Context, vals map[string]any) error {
+	pods := podCIDRs(vals)
 	wanted := map[string]string{
+		api.NetworkPodCIDR:      pods[0],
 		api.NetworkServiceCIDR:  valueAt(vals, "ipam", "serviceCIDR"),
 		api.NetworkExternalCIDR: valueAt(vals, "ipam", "externalCIDR"),
 		api.NetworkInternalCIDR: valueAt(vals, "ipam", "internalCIDR"),
-	}
-	if pods := podCIDRs(vals); len(pods) == 1 {
-		wanted[api.NetworkPodCIDR] = pods[0]
 	}
 	networks, err := c.all(ctx, &ipamv1alpha1.NetworkList{}, client.InNamespace(c.namespace))
 	if err != nil {
@@ -302,10 +302,15 @@ func (c *cluster) checkNetworks(ctx context.Context, vals map[string]any) error 
 	}
 	for _, object := range networks {
 		have, want := object.(*ipamv1alpha1.Network).Spec.CIDR, wanted[object.GetName()]
-		if want != "" && want != have {
-			return fmt.Errorf("the %s range is %s and cannot become %s; keep it, or run '%s uninstall' first",
-				strings.TrimSuffix(object.GetName(), "-cidr"), have, want, c.env.name)
+		if want == "" || want == have {
+			continue
 		}
+		remedy := "keep it"
+		if object.GetName() == api.NetworkPodCIDR && slices.Contains(pods, have) {
+			remedy = "name it first"
+		}
+		return fmt.Errorf("the %s range is %s and cannot become %s; %s, or run '%s uninstall' first",
+			strings.TrimSuffix(object.GetName(), "-cidr"), have, want, remedy, c.env.name)
 	}
 	return nil
 }
