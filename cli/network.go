@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,13 +111,14 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 		}}
 	o, flags := &f.options, cmd.Flags()
 	addGatewayFlags(flags, o)
+	renameFlags(flags, networkConnectNames)
 	o.serverTemplate.addFlags(flags, "gw-server-", o.serverTemplate)
 	o.clientTemplate.addFlags(flags, "gw-client-", o.clientTemplate)
 	flags.BoolVar(&o.keepKeys, "disable-sharing-keys", false, "Do not exchange the public keys")
 	return cmd
 }
 
-// addGatewayFlags adds the flags of a tunnel; the short names older documents use work too.
+// addGatewayFlags adds the flags of a tunnel, under the names of peer.
 func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	o.serverTemplate = template{resource: serverTemplates, name: api.WgGatewayServerTemplateName}
 	o.clientTemplate = template{resource: clientTemplates, name: api.WgGatewayClientTemplateName}
@@ -132,20 +134,30 @@ func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	flags.Var(&o.port, "gw-client-port", "Port the client dials instead of the server's own, one for each port")
 	flags.Var(kindFlag{choice("UDP", "TCP"), &o.service.protocol}, "gw-protocol", "Transport of the tunnel; TCP is for networks that block UDP")
 	flags.IntVar(&o.mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
+	renameFlags(flags, peerNames)
+}
+
+// peerNames lead from every other name of a flag to that in the help of peer.
+var peerNames = map[string]string{
+	"server-service-type": "gw-server-service-type", "server-port": "gw-server-service-port", "server-service-port": "gw-server-service-port",
+	"node-port": "gw-server-service-nodeport", "server-service-nodeport": "gw-server-service-nodeport",
+	"load-balancer-ip": "gw-server-service-loadbalancerip", "server-service-loadbalancerip": "gw-server-service-loadbalancerip",
+	"protocol": "gw-protocol",
+}
+
+// networkConnectNames lead from every other name of a flag to that in the help of network connect.
+var networkConnectNames = map[string]string{
+	"gw-server-service-type": "server-service-type",
+	"gw-server-service-port": "server-port", "server-service-port": "server-port",
+	"gw-server-service-nodeport": "node-port", "server-service-nodeport": "node-port",
+	"gw-server-service-loadbalancerip": "load-balancer-ip", "server-service-loadbalancerip": "load-balancer-ip",
+	"protocol": "gw-protocol",
+}
+
+// renameFlags gives flags the names they have in the help; the others go on working.
+func renameFlags(flags *pflag.FlagSet, names map[string]string) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		switch name {
-		case "server-service-type":
-			name = "gw-server-service-type"
-		case "server-port", "server-service-port":
-			name = "gw-server-service-port"
-		case "node-port", "server-service-nodeport":
-			name = "gw-server-service-nodeport"
-		case "load-balancer-ip", "server-service-loadbalancerip":
-			name = "gw-server-service-loadbalancerip"
-		case "protocol":
-			name = "gw-protocol"
-		}
-		return pflag.NormalizedName(name)
+		return pflag.NormalizedName(cmp.Or(names[name], name))
 	})
 }
 
