@@ -721,13 +721,14 @@ func (c *cluster) gatewayKey(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (n *network) reportConnection() error {
+	// What is wrong with the gateways that exist is told alone, whether or not the ranges are in force by then.
+	if err := n.await(n.looked, nowhere, "Looking for gateways"); err != nil {
+		return err
+	}
 	if err := n.say(
 		row{n.readyHere, local, "Initializing network", "Network correctly initialized"},
 		row{n.readyThere, remote, "Initializing network", "Network correctly initialized"},
 	); err != nil {
-		return err
-	}
-	if err := n.await(n.looked, nowhere, "Looking for gateways"); err != nil {
 		return err
 	}
 	if err := n.await(n.serverSet, n.server.side, "Setting up gateway server"); err != nil {
