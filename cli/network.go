@@ -185,6 +185,9 @@ type network struct {
 	gateway             map[side]string
 	reversed            bool
 	dropped             []dropped
+	// disconnected: gateways that do not exist are said to be deleted, because the clusters still know each
+	// other's ranges, so disconnect has removed them. The documents show this for reset after disconnect.
+	disconnected bool
 
 	looked                          *task
 	rangesHere, rangesThere         *task

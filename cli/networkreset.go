@@ -20,7 +20,12 @@ func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
 func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.part(cmd, f, func(n *network) error { return n.reset() })
+			return e.part(cmd, f, func(n *network) (err error) {
+				if n.disconnected, err = n.initialised(); err != nil {
+					return err
+				}
+				return n.reset()
+			})
 		}}
 }
 
@@ -81,6 +86,8 @@ func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, 
 	for _, c := range []*cluster{n.here, n.there} {
 		switch {
 		case found[c.side]:
+			n.info(c.side, "%s correctly deleted", what)
+		case c == usual && !onOther && n.disconnected:
 			n.info(c.side, "%s correctly deleted", what)
 		case c == usual && !onOther:
 			n.info(c.side, "%s already deleted", what)

@@ -53,9 +53,7 @@ const (
 	disconnectLines = identityLines + ` INFO   (local) Gateway client correctly deleted
  INFO   (remote) Gateway server correctly deleted
 `
-	resetLines = identityLines + ` INFO   (local) Gateway client already deleted
- INFO   (remote) Gateway server already deleted
- INFO   (local) Network configuration correctly deleted
+	resetLines = disconnectLines + ` INFO   (local) Network configuration correctly deleted
  INFO   (remote) Network configuration correctly deleted
 `
 )
