@@ -48,8 +48,13 @@ check: ## format, vet, linters, generated files, import law
 
 test: testbed-build image test-unit test-stories ## all tests
 
-test-unit:
-	go test -count=1 -timeout 60m ./...
+# Most tests wait, so more of them run at once than there are cores. Those named TestTimed… assert a time or a rate
+# and run alone.
+TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go'))))
+
+test-unit: ## side by side, then alone those that assert a time
+	go test -count=1 -timeout 60m -p 2 -parallel 4 -skip '^TestTimed' ./...
+	go test -count=1 -timeout 60m -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
 test-stories: ## what users do, on real clusters
 	go test -p 1 -count=1 -timeout 60m ./testbed/...

@@ -40,6 +40,7 @@ var update = flag.Bool("update", false, "write the expected texts anew")
 // TestMissionManifests applies every manifest of the user's documents. The API server must
 // take it and lose nothing of it, and the Go types must know all of its fields.
 func TestMissionManifests(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, apitest.Start(t).Config)
 	for _, file := range glob(t, "testdata/mission/*.yaml") {
 		t.Run(name(file), func(t *testing.T) {
@@ -62,6 +63,7 @@ func TestMissionManifests(t *testing.T) {
 // TestRefusals tells what the API server refuses and what users read. All files of a story
 // are applied in order (status*.yaml to the status); the last one is refused.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, apitest.Start(t).Config)
 	for _, file := range glob(t, "testdata/refusals/*.txtar") {
 		t.Run(name(file), func(t *testing.T) {
@@ -84,6 +86,7 @@ func TestRefusals(t *testing.T) {
 // TestPrinterColumns tells what kubectl prints for each kind. A line is a column: its name,
 // type, priority (0 = shown always, else with -o wide) and its value.
 func TestPrinterColumns(t *testing.T) {
+	t.Parallel()
 	config := apitest.Start(t).Config
 	c := newClient(t, config)
 	const file = "testdata/printer-columns.txtar"
@@ -104,6 +107,7 @@ func TestPrinterColumns(t *testing.T) {
 }
 
 func TestValidateClusterID(t *testing.T) {
+	t.Parallel()
 	for id, want := range map[string]bool{
 		"a": true, "cl-01": true, "0": true, strings.Repeat("a", 51): true,
 		"": false, "-a": false, "a-": false, "A": false, "a.b": false, "a\n": false, strings.Repeat("a", 52): false,

@@ -240,8 +240,8 @@ func (s *session) file(t *testing.T, archive *txtar.Archive, name string) []byte
 	return s.read(t, name)
 }
 
-// stories runs all stories of a folder.
-func stories(t *testing.T, folder string, with func(t *testing.T) *session) {
+// stories runs all stories of a folder, in parallel those that do not change the environment.
+func stories(t *testing.T, folder string, parallel bool, with func(t *testing.T) *session) {
 	names, err := filepath.Glob("testdata/" + folder + "/*.txtar")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no stories: %v", err)
@@ -251,6 +251,9 @@ func stories(t *testing.T, folder string, with func(t *testing.T) *session) {
 			archive, err := txtar.ParseFile(name)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if parallel && !bytes.Contains(archive.Files[0].Data, []byte("\n$ env ")) {
+				t.Parallel()
 			}
 			got := with(t).play(t, archive)
 			if *update {
@@ -269,16 +272,16 @@ func stories(t *testing.T, folder string, with func(t *testing.T) *session) {
 func TestArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
-	stories(t, "arguments", func(t *testing.T) *session { return &session{dir: t.TempDir()} })
+	stories(t, "arguments", false, func(t *testing.T) *session { return &session{dir: t.TempDir()} })
 }
 
 // TestCluster: sessions with a real API server, on which nothing but liqoctl acts.
 func TestCluster(t *testing.T) {
-	stories(t, "cluster", func(t *testing.T) *session { return newSession(t, "rome") })
+	stories(t, "cluster", true, func(t *testing.T) *session { return newSession(t, "rome") })
 }
 
 // TestClusters: sessions with two real API servers. Nothing but liqoctl acts there, unless the story
 // says so.
 func TestClusters(t *testing.T) {
-	stories(t, "clusters", func(t *testing.T) *session { return newSession(t, "rome", "milan") })
+	stories(t, "clusters", true, func(t *testing.T) *session { return newSession(t, "rome", "milan") })
 }

@@ -298,6 +298,7 @@ func TestDocsKinds(t *testing.T) {
 // TestDocsManifests: every manifest has the fields its kind has and no others, and an API server
 // takes it; YAML that is none is chart values, of which the chart knows every key.
 func TestDocsManifests(t *testing.T) {
+	t.Parallel()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
 	values := chartValues(t)
 	c := newSession(t, "rome").client(t, "rome")

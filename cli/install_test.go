@@ -24,6 +24,7 @@ import (
 
 // TestBrokenOffUninstallation: what it left is neither upgraded nor installed over, and a second one ends it.
 func TestBrokenOffUninstallation(t *testing.T) {
+	t.Parallel()
 	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo}}"
 	s := newSession(t, "rome")
 	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}\n---\n"+manifest))

@@ -32,6 +32,7 @@ var (
 // TestRemedies: when Liqo is not where a command looks for it, or the cluster cannot be reached, the command names
 // flags with which it can be. They are its own, and mean that.
 func TestRemedies(t *testing.T) {
+	t.Parallel()
 	s := newSession(t, "rome", "milan")
 	s.apply(t, "rome", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}
 ---

@@ -40,6 +40,7 @@ func terminal(t *testing.T) (user, screen *os.File) {
 
 // TestTerminal: on a terminal a wait tells what it waits for, and what is said of it.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	archive, err := txtar.ParseFile("testdata/cluster/what-is-in-use-stays.txtar")
 	if err != nil {
 		t.Fatal(err)

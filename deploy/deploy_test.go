@@ -59,6 +59,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 
 // TestStories renders the chart with the values of each story and compares the templates it names.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	stories, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(stories) == 0 {
 		t.Fatalf("no stories: %v", err)
@@ -98,6 +99,7 @@ func story(t *testing.T, name string) {
 // TestEveryDocumentParses: with every switch on, all templates are YAML with a kind, no container
 // is privileged, and every container of ours drops all capabilities.
 func TestEveryDocumentParses(t *testing.T) {
+	t.Parallel()
 	rendered, err := render(t, "ipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\nmetrics: {enabled: true}\n")
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +124,7 @@ func TestEveryDocumentParses(t *testing.T) {
 
 // TestEveryDocumentedValueIsAccepted: the schema takes the documented values, and refuses a typing error.
 func TestEveryDocumentedValueIsAccepted(t *testing.T) {
+	t.Parallel()
 	c := load(t)
 	data, err := os.ReadFile("testdata/documented-values.yaml")
 	if err != nil {
@@ -142,6 +145,7 @@ func TestEveryDocumentedValueIsAccepted(t *testing.T) {
 // TestEveryDefaultActs: a key in values.yaml is read by some template; keys without meaning
 // belong to the list in NOTES.txt instead.
 func TestEveryDefaultActs(t *testing.T) {
+	t.Parallel()
 	c := load(t)
 	var text strings.Builder
 	for _, template := range c.Templates {

@@ -148,6 +148,7 @@ func (p provider) as(t *testing.T, user string, groups ...string) client.Client 
 // what is allowed with a table that people have reviewed: each line ends with the reason. Identities of
 // a kind have the same rights, whoever made them.
 func TestRightsOfPeers(t *testing.T) {
+	t.Parallel()
 	const table = "testdata/rights-of-peers.txt"
 	p := startProvider(t)
 	reviewed, err := os.ReadFile(table)
@@ -338,6 +339,7 @@ func (p provider) resources(t *testing.T) map[resource]metav1.APIResource {
 
 // TestPeersCannot tries what roles allow and policies must refuse.
 func TestPeersCannot(t *testing.T) {
+	t.Parallel()
 	p := startProvider(t)
 	rome := p.as(t, "rome", "liqo.io")
 	peering := p.as(t, identities()[2].user)
@@ -648,6 +650,7 @@ func TestPeersCannot(t *testing.T) {
 // TestTokensOfVirtualKubelets are those of pods, and of no pod of Kubernetes or Liqo, unless their namespace is
 // offloaded: a virtual kubelet that a provider has taken over does not become another process of this cluster.
 func TestTokensOfVirtualKubelets(t *testing.T) {
+	t.Parallel()
 	p := startProvider(t)
 	const stranger = "system:serviceaccount:elsewhere:vk-mine" // of another virtual kubelet
 	tokens := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}

@@ -26,6 +26,7 @@ var bases = [...]string{
 // TestEveryKeyActsOrIsNamed: a changed value changes what is applied, or the notes say that its
 // key means nothing.
 func TestEveryKeyActsOrIsNamed(t *testing.T) {
+	t.Parallel()
 	c := load(t)
 	schema := &node{}
 	if err := json.Unmarshal(c.Schema, schema); err != nil {

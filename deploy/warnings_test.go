@@ -103,6 +103,7 @@ func eventually(t *testing.T, warned func() bool) {
 // TestStricterStrategiesWarn: whoever forbids pods where they could go before is told that those which
 // run stay, by any client; whoever allows more is not.
 func TestStricterStrategiesWarn(t *testing.T) {
+	t.Parallel()
 	c, heard := hears(t, offloads(t).Config)
 	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "demo"}}
 	if err := c.Create(t.Context(), o); err != nil {
@@ -134,6 +135,7 @@ func TestStricterStrategiesWarn(t *testing.T) {
 // which verb asks first, also when nothing is deleted yet (--dry-run=server). Processes are not, nor is who
 // deletes a consumer's copy.
 func TestDeletionsWarn(t *testing.T) {
+	t.Parallel()
 	server := offloads(t)
 	c, heard := hears(t, server.Config)
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "demo"} }

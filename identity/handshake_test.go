@@ -64,6 +64,7 @@ const (
 // test is the user who carries objects over and the replicator, the controllers do the rest. A
 // fifth of their writes fails. At the end nothing is left at rome.
 func TestHandshake(t *testing.T) {
+	t.Parallel()
 	milan, rome := startCluster(t, "milan"), startCluster(t, "rome")
 	var seen atomic.Bool // a certificate of rome's, by the test
 	go signer(t.Context(), t, rome, &seen)

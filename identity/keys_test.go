@@ -46,6 +46,7 @@ func keyTypes() map[string]crypto.Signer {
 // TestEveryKeyEntersEveryCluster: consumers' keys of all types, signed by the CAs of all types that clusters
 // have, enter by the kubeconfigs made here, and by those that users make with openssl.
 func TestEveryKeyEntersEveryCluster(t *testing.T) {
+	t.Parallel()
 	keys := keyTypes()
 	for authority, signer := range keys {
 		server, ca := provider(t, signer)

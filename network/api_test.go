@@ -141,6 +141,7 @@ var seed = flag.Uint64("seed", 0, "seed of the orders; 0 = another one each time
 // left of a former one; the user's Secret outlives the gateway, and nothing else does. The tenant namespace
 // and the cluster's own ranges, which come once, may come after the peering, too.
 func TestPeeringInAnyOrder(t *testing.T) {
+	t.Parallel()
 	from := *seed
 	if from == 0 {
 		from = rand.Uint64()

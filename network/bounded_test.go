@@ -29,6 +29,7 @@ current-context: milan
 
 // TestAnswersOfPeersEnd: a provider that answers without end does not fill the memory of who follows it.
 func TestAnswersOfPeersEnd(t *testing.T) {
+	t.Parallel()
 	const endless = 16 * answerLimit
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -18,6 +18,7 @@ import (
 // TestConnectionOfAGatewayWithoutPod: while no pod of the gateway runs, the Connection is down and says
 // why; when one does, it says what the gateway said last. One that is made by others is left alone.
 func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	labels := map[string]string{"liqo.io/remote-cluster-id": "milan", "networking.liqo.io/gateway-name": "milan"}
 	connect := func(name, kind string) {

@@ -204,6 +204,7 @@ spec: {publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
 // Templates change while their gateways run, break, and are corrected; a gateway of another
 // technology is connected as ours are, whatever runs it.
 func TestTemplates(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	for _, obj := range append(parsed(t, installed), append(parsed(t, peering), parsed(t, onNodePort)...)...) {
 		create(t, c, obj)

@@ -106,6 +106,7 @@ func startHalf(t *testing.T, id string, h half) half {
 // The consumer rome has an identity at milan: what changes on either side reaches the other by
 // itself, whoever serves. What a user wrote is left.
 func TestPeeringFollowsItsParameters(t *testing.T) {
+	t.Parallel()
 	rome := startHalf(t, "rome", half{peer: "milan", namespace: "liqo-tenant-milan", address: "172.31.10.11"})
 	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
 	identity := milan.identityFor(t)
@@ -197,6 +198,7 @@ spec: {cidr: `+more.cidr+`}
 // TestRepairsStayWhileTheProviderIsAway: news of a provider are followed though it answers nothing any more. What was
 // heard before it went undoes nothing that is repaired here while it is away. When it is back, it is followed again.
 func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
+	t.Parallel()
 	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
 	way := newWay(t, milan.Config)
 	rome := startHalf(t, "rome", half{peer: "milan", namespace: "liqo-tenant-milan", address: "172.31.10.11"})

@@ -20,6 +20,7 @@ import (
 // TestGrantsWithALateCache: what is granted is known though the cache does not show it yet, also what the process
 // before granted, and a grant that was not written is none.
 func TestGrantsWithALateCache(t *testing.T) {
+	t.Parallel()
 	type held map[string]string // grants by the names of IPs
 	reader := func(h held) client.Reader {
 		var objects []client.Object

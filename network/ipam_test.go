@@ -49,6 +49,7 @@ spec: {ip: 192.0.2.3, networkRef: {name: small}}
 
 // TestFullNetwork: an IP for which its Network has no address is granted one when another goes.
 func TestFullNetwork(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	of := func(name, reason, want string) {
 		t.Helper()
@@ -96,6 +97,7 @@ spec: {clusterID: genoa, publicKey: AAAA, csr: AAAA, signature: AAAA}
 // TestWhoReachesTheAPIServer: the API server is there for the clusters at which this one has virtual
 // nodes, its proxy for consumers in band, and for nobody else, nor any longer.
 func TestWhoReachesTheAPIServer(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	for _, obj := range parsed(t, installed) {
 		create(t, c, obj)
@@ -124,6 +126,7 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 
 // TestNamesThatAreTaken: a Service of an IP's name, and a ServiceAccount of a gateway's, stay their owners'.
 func TestNamesThatAreTaken(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	theirs := parsed(t, `
 {apiVersion: v1, kind: Service, metadata: {name: db, namespace: default}, spec: {selector: {app: db}, ports: [{port: 80}]}}
@@ -184,6 +187,7 @@ ports: [{name: https, port: 6443}]
 // TestAPIServerThroughEndpoints: each endpoint of the API server has an IP for as long as it is one, and its
 // Service has none.
 func TestAPIServerThroughEndpoints(t *testing.T) {
+	t.Parallel()
 	c := startWith(t, network.Options{ClusterID: "rome", LiqoNamespace: "liqo", APIServerEndpoints: true})
 	for _, obj := range parsed(t, installed) {
 		create(t, c, obj)
@@ -240,6 +244,7 @@ spec: {cidr: 10.50.0.0/16}
 // TestPeersWhereWeAre: a peer is not seen where this cluster's API server is; where a node comes to be later,
 // the Network says so, and one made anew lies elsewhere.
 func TestPeersWhereWeAre(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	of := func(name, reason, want string) {
 		t.Helper()
@@ -265,6 +270,7 @@ func TestPeersWhereWeAre(t *testing.T) {
 
 // TestPodsIPWaits: IPs of pods are many, so nothing is written of those that are fine; what one waits for is.
 func TestPodsIPWaits(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	ip := func(name string) *ipamv1alpha1.IP {
 		ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
@@ -296,6 +302,7 @@ func TestPodsIPWaits(t *testing.T) {
 
 // TestManyIPs: a hundred IPs that come at once get an address each, and what that costs does not grow with them.
 func TestManyIPs(t *testing.T) {
+	t.Parallel()
 	c := startControllers(t, "rome")
 	const all = 100
 	create(t, c, parsed(t, "{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: large, namespace: default}, spec: {cidr: 10.98.0.0/24}}")[0])

@@ -16,6 +16,7 @@ import (
 // TestHeartbeatsAreNotHeeded: what a kubelet says of its health does not make another node of one; what the
 // node's place in the overlay is made of does.
 func TestHeartbeatsAreNotHeeded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		change string
 		make   func(n *corev1.Node)

@@ -20,6 +20,7 @@ import (
 // TestTheHolderOfTheLeaseIsMarked: of several pods of a gateway the one that holds the lease is marked;
 // one that fell silent loses the mark, one that was told to end keeps it. Renewals lead to nothing.
 func TestTheHolderOfTheLeaseIsMarked(t *testing.T) {
+	t.Parallel()
 	r := replicas{startControllers(t, "rome"), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "gw-peer", Labels: map[string]string{"networking.liqo.io/gateway-name": "peer", "networking.liqo.io/component": "gateway"},
 	}}}

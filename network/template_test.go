@@ -28,6 +28,7 @@ import (
 // chart, gateway.yaml is the user's gateway, workload.yaml what runs for it. Nothing of the
 // rendered object may be unknown to its type.
 func TestChartTemplates(t *testing.T) {
+	t.Parallel()
 	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
 		s.Expect(t, "workload.yaml", workload(t, chartTemplates(t, s.Part("values.yaml")), s.Part("gateway.yaml")))
 	})

@@ -25,6 +25,7 @@ import (
 // ShadowPod is gone or asks for less than they keep; and when the watches have told everything the
 // accounts are what a count from scratch gives.
 func TestAccountsHold(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3000) {
 		w := &world{
 			accounts: newAccounts(), rand: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1000, 0),
@@ -292,6 +293,7 @@ func (w *world) accounted() map[string][2]int64 {
 // TestWhatTheProviderAddsIsItsOwn: defaults of a LimitRange and sidecars of a webhook are no reason to refuse what
 // a consumer was granted.
 func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
+	t.Parallel()
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: one}}}}
 	labels := map[string]string{api.LabelCreatorUser: "user"}

@@ -257,6 +257,7 @@ func container(cpu string) corev1.PodSpec {
 // TestConsumer: a virtual node gets its kubelet and its map, an extended namespace is mapped and
 // admission serves it, pods that came first are helped, and all goes again.
 func TestConsumer(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: api.VkOptionsTemplateName, Namespace: "liqo"}}
 	options.Spec.ContainerImage, options.Spec.CreateNode = "liqo:v1", true
@@ -562,6 +563,7 @@ func (k cluster) servingRequests(t *testing.T, vn client.Object) (kubelets, stra
 // TestProvider: a consumer's map becomes a namespace, its ShadowPods become pods within its
 // quota, in a burst and not beyond, and a pod that vanishes comes back.
 func TestProvider(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	ctx := t.Context()
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: "slice", Namespace: "tenant-turin"}}

@@ -20,6 +20,7 @@ import (
 // that terminate on a lost node are ended, those of others are not; and a virtual node that could
 // not have the name of a real one leaves that one alone when it goes.
 func TestLostNodes(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	real, virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "rome", Labels: map[string]string{api.LabelType: api.TypeVirtualNode},

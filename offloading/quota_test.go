@@ -25,6 +25,7 @@ import (
 // TestQuotaHolds: of 200 pods asked for at once as many come to be as fit, no more at any time,
 // though the controller ends and starts again meanwhile.
 func TestQuotaHolds(t *testing.T) {
+	t.Parallel()
 	const asked, fit = 200, 50
 	k := start(t)
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: "slice", Namespace: "tenant-turin"}}

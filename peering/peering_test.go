@@ -41,6 +41,7 @@ const (
 // TestForeignClusterFollows: it appears with the first object of a peer, follows the others and
 // the peer's API server, outlives all of them, and does not come back while Liqo is uninstalled.
 func TestForeignClusterFollows(t *testing.T) {
+	t.Parallel()
 	server := apitest.Start(t)
 	c := start(t, server)
 	// A Secret that somebody keeps elsewhere in the peer's name is not believed.

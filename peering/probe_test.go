@@ -25,6 +25,7 @@ import (
 
 // TestPeerThatIsHeardIsAskedSeldom: an open connection tells that it lives, and its end is noticed.
 func TestPeerThatIsHeardIsAskedSeldom(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	server.EnableHTTP2 = true
@@ -83,6 +84,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 // TestExpiredCertificateIsToldOnce: what is said of a peer whose certificate has expired does not tell the
 // time, for it would be written at every probe.
 func TestExpiredCertificateIsToldOnce(t *testing.T) {
+	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

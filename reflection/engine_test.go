@@ -270,6 +270,7 @@ func equal(want, got any) error {
 }
 
 func TestReflection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, story := range []struct {
 		name string

@@ -23,6 +23,7 @@ import (
 
 // TestNewsWait: what went well is told at a rate that leaves room for work, and what went wrong at once.
 func TestNewsWait(t *testing.T) {
+	t.Parallel()
 	const held = 5 // of the news
 	written, release := make(chan string), make(chan struct{})
 	news := 0
@@ -91,6 +92,7 @@ func TestNewsWait(t *testing.T) {
 // TestAPodThatChangesMuchWaits, and no other with it: thousands may start and end in a moment. In the ten minutes
 // until etcd forgets, what a provider says of a pod costs about a megabyte.
 func TestAPodThatChangesMuchWaits(t *testing.T) {
+	t.Parallel()
 	b, began := newBudget(), time.Now()
 	key := func(name any) types.NamespacedName {
 		return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(name)}
@@ -126,6 +128,7 @@ func TestAPodThatChangesMuchWaits(t *testing.T) {
 
 // TestWhatIsThereIsFollowed though as many as may be are being made, and a kind without bound has none.
 func TestWhatIsThereIsFollowed(t *testing.T) {
+	t.Parallel()
 	b, made := newBound(), 0
 	for made < 2*shownBurst && b.allows(true) {
 		made++

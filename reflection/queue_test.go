@@ -11,6 +11,7 @@ import (
 
 // The cache is late from the write to its event, in whatever order answer and event come.
 func TestLedgerKnowsWhichWritesTheCacheLacks(t *testing.T) {
+	t.Parallel()
 	s := slot{atRemote, types.NamespacedName{Namespace: "shop", Name: "web"}}
 	for _, story := range []struct {
 		claim string

@@ -226,6 +226,7 @@ type chaos struct {
 // TestBothSidesAreEqualAfterChaos: however bad the connections were, in the end both sides are
 // equal, and when home is empty nothing is left at the provider.
 func TestBothSidesAreEqualAfterChaos(t *testing.T) {
+	t.Parallel()
 	objects, seeds := 60, []uint64{1}
 	if *soak {
 		objects, seeds = 500, []uint64{2, 3, 4, 5}

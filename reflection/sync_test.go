@@ -20,6 +20,7 @@ import (
 // TestRightsAreWithdrawn when a peer refuses that is ready, or keeps for longer than any start to itself whether
 // it is; one that says it is not is waited for.
 func TestRightsAreWithdrawn(t *testing.T) {
+	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "data"}
 	for _, story := range []struct {
 		readyz           int // the answer

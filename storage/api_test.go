@@ -222,6 +222,7 @@ func (k cluster) release(claim *corev1.PersistentVolumeClaim, volume *corev1.Per
 }
 
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	for _, story := range []struct {
 		name string

@@ -20,6 +20,7 @@ import (
 // TestRolesWaitForTheAPIServer: one that is away, then refuses, then answers. Meanwhile the process is
 // alive and says what it waits for, and afterwards its address is free.
 func TestRolesWaitForTheAPIServer(t *testing.T) {
+	t.Parallel()
 	api, health := free(t), free(t)
 	done := make(chan error, 1)
 	go func() { done <- await(t.Context(), &rest.Config{Host: "http://" + api}, health) }()
@@ -67,6 +68,7 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 
 // TestRolesStopWaiting: when the process is told to end, and when the API server goes on refusing them.
 func TestRolesStopWaiting(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := await(ctx, &rest.Config{Host: "http://" + free(t)}, ""); !errors.Is(err, context.Canceled) {

@@ -22,6 +22,7 @@ import (
 // TestCachesKeepWhatIsRead: of pods their place, of those made for consumers all but what their kubelets report, of
 // our own everything; and no Secret that was reflected.
 func TestCachesKeepWhatIsRead(t *testing.T) {
+	t.Parallel()
 	whole := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": "b"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: new(true)}}},
@@ -72,6 +73,7 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 
 // TestTheGatewayImageIsThatOfTheFlag: templates written for three containers name images of others.
 func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
+	t.Parallel()
 	f := controllerFlags{}
 	cmd := &cobra.Command{}
 	f.add(cmd)
@@ -85,6 +87,7 @@ func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
 
 // TestLasting: who does not serve yet, or no longer, is seen; who serves is asked once a minute.
 func TestLasting(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := 0, errors.New("not yet")
 		ready := lasting(func(*http.Request) error { asked++; return answer })

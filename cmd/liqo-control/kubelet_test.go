@@ -174,6 +174,7 @@ func (w *stage) nodeRests(quiet time.Duration) {
 // TestReplicasTakeTurns: of two kubelets of one virtual node one acts, and the other goes on when
 // it ends.
 func TestReplicasTakeTurns(t *testing.T) {
+	t.Parallel()
 	w := newStage(t)
 	stopFirst := w.replica("vk-1", "127.0.0.1")
 	w.nodeHas("127.0.0.1")
@@ -195,6 +196,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 
 // TestFlagsReachTheReflection: what is documented does something.
 func TestFlagsReachTheReflection(t *testing.T) {
+	t.Parallel()
 	f := nodekubelet.NewFlags()
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	f.AddFlags(set)

@@ -42,6 +42,7 @@ var (
 //
 // and at the end, when the faults have ceased, that both clusters agree and nothing is left over.
 func TestPodsOfTwoClusters(t *testing.T) {
+	t.Parallel()
 	from, n := *seed, uint64(2000) // 2000 take 3 s
 	if from == 0 {
 		from = rand.Uint64()

@@ -22,6 +22,7 @@ import (
 // TestAWaitingReplicaStays: one that waits for the lease of another fills all its caches. Controllers end
 // the process over one that is not filled in time, which is 2 minutes for users and less here.
 func TestAWaitingReplicaStays(t *testing.T) {
+	t.Parallel()
 	const inTime = 30 * time.Second
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})

@@ -20,6 +20,7 @@ import (
 
 // TestMapLosesItsKeys: keys go one by one, also the last one, and nothing is sent for nothing.
 func TestMapLosesItsKeys(t *testing.T) {
+	t.Parallel()
 	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func read(t *testing.T, c client.Client) client.Object {
 
 // TestCreated: what Create named and Created does not any more is removed; what others set stays.
 func TestCreated(t *testing.T) {
+	t.Parallel()
 	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +114,7 @@ func TestCreated(t *testing.T) {
 
 // TestOnlyThatObject: an object with a UID is changed while it is there, and not made anew once it is gone.
 func TestOnlyThatObject(t *testing.T) {
+	t.Parallel()
 	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)

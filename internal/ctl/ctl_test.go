@@ -201,6 +201,7 @@ func eventually(t *testing.T, want string, got func() string) {
 }
 
 func TestLoop(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	made := func() string { return granted(t, c) }
 	told := func() string { return ready(t, c) }

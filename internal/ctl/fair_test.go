@@ -24,6 +24,7 @@ import (
 
 // TestNoNamespaceWaitsForAnother: the only root of a namespace is next, however many of another wait before it.
 func TestNoNamespaceWaitsForAnother(t *testing.T) {
+	t.Parallel()
 	const crowd = 40
 	var mu sync.Mutex
 	var order []string

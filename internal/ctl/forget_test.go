@@ -19,6 +19,7 @@ import (
 // TestGoneIsForgotten: nothing is kept of an object that went with its root, or memory would grow with every pod
 // there ever was. One that changes is remembered.
 func TestGoneIsForgotten(t *testing.T) {
+	t.Parallel()
 	var forgotten []string
 	h := forgetting{
 		handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {

@@ -7,6 +7,7 @@ import "testing"
 
 // TestWhatACompletePlanLacksIsTold instead of Ready; a plan that is not complete has its own word.
 func TestWhatACompletePlanLacksIsTold(t *testing.T) {
+	t.Parallel()
 	lacks := Wait("ProviderDenied", "ask its administrator").Verdict
 	complete, waiting, plain := Plan{Lacks: lacks}, Wait("CertificatePending", "look at the signer"), Plan{}
 	waiting.Lacks = lacks

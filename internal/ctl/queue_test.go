@@ -18,6 +18,7 @@ import (
 
 // A single object of another namespace waits for one object, not for a thousand.
 func TestQueueIsFairBetweenNamespaces(t *testing.T) {
+	t.Parallel()
 	q := FairQueue("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), requestNamespace)
 	for i := range 1000 {
 		q.Add(request("busy", fmt.Sprint(i)))
@@ -45,6 +46,7 @@ func request(namespace, name string) reconcile.Request {
 // Queues of an idle process do not wake it twice a second for their metrics of unfinished work, which are
 // brought up to date all the same.
 func TestIdleQueuesSleep(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := FairQueue("sleeps", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), requestNamespace)
 		defer q.ShutDown()

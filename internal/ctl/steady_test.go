@@ -67,6 +67,7 @@ func (r requests) RoundTrip(req *http.Request) (*http.Response, error) {
 // TestFailureIsToldOnce: an error whose text differs each time is written once. What is written leads to
 // another look at once, so it would never end.
 func TestFailureIsToldOnce(t *testing.T) {
+	t.Parallel()
 	server, seen := apitest.Start(t), &counts{of: map[string]int{}}
 	c := run(t, server, manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
 		return requests{rt, seen, "configmaps"}
@@ -95,6 +96,7 @@ func TestFailureIsToldOnce(t *testing.T) {
 
 // TestPartsComeAfterTheStatus: what a part lets go is noted in the status before, or not let go.
 func TestPartsComeAfterTheStatus(t *testing.T) {
+	t.Parallel()
 	server := apitest.Start(t)
 	for fails, resource := range map[bool]string{true: "networks", false: ""} {
 		t.Run(fmt.Sprint("status fails: ", fails), func(t *testing.T) {
@@ -124,6 +126,7 @@ func TestPartsComeAfterTheStatus(t *testing.T) {
 
 // TestListsComeInOrder: a plan that names what it was given in the order given says the same each time.
 func TestListsComeInOrder(t *testing.T) {
+	t.Parallel()
 	server := apitest.Start(t)
 	c := run(t, server, manager.Options{}, nil, ctl.Controller[*ipamv1alpha1.Network, []corev1.ConfigMap]{
 		Name:    "lists",
@@ -169,6 +172,7 @@ func TestListsComeInOrder(t *testing.T) {
 // TestNextLeaderKnowsWhatThereIs: a replica that waits for its turn already watches, so that it need not
 // read everything when another fell silent.
 func TestNextLeaderKnowsWhatThereIs(t *testing.T) {
+	t.Parallel()
 	server, seen := apitest.Start(t), &counts{of: map[string]int{}}
 	admin, err := client.New(server.Config, client.Options{})
 	if err != nil {

@@ -46,6 +46,7 @@ func whoAsks(t *testing.T, name string) string {
 
 // A client made once goes on with the new token, and to the new address.
 func TestClientsFollowTheKubeconfig(t *testing.T) {
+	t.Parallel()
 	before, after := whoAsks(t, "before"), whoAsks(t, "after")
 	peer, err := remote.Listen(kubeconfig(before, "", "token: one"))
 	if err != nil {
@@ -91,6 +92,7 @@ func TestClientsFollowTheKubeconfig(t *testing.T) {
 
 // A Secret must not make us run programs or read files.
 func TestKubeconfigsThatLeadOutsideAreRefused(t *testing.T) {
+	t.Parallel()
 	for field, text := range map[string][]byte{
 		"exec":                  kubeconfig("https://x", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"),
 		"auth-provider":         kubeconfig("https://x", "", "auth-provider: {name: gcp}"),
@@ -108,6 +110,7 @@ func TestKubeconfigsThatLeadOutsideAreRefused(t *testing.T) {
 
 // Follow waits for the Secret, and hands on what changes in it.
 func TestFollowASecret(t *testing.T) {
+	t.Parallel()
 	home := apitest.Start(t)
 	clients, err := kubernetes.NewForConfig(home.Config)
 	if err != nil {

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) { space.Main(m) }
 // TestUsersRulesAct: rules of users act while they choose the host, and their status says what
 // became of them, by whichever process speaks for the host.
 func TestUsersRulesAct(t *testing.T) {
+	t.Parallel()
 	client, err := Connect(apitest.Start(t).Config)
 	if err != nil {
 		t.Fatal(err)

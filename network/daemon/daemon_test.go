@@ -28,6 +28,7 @@ import (
 // TestObjectsAreFollowed: the copy waits for an API server that is away, then has what is there
 // and every change.
 func TestObjectsAreFollowed(t *testing.T) {
+	t.Parallel()
 	cfg := apitest.Start(t).Config
 	var away atomic.Bool
 	away.Store(true)
@@ -86,6 +87,7 @@ func expect(ok bool, what string) error {
 
 // TestOneFailureEndsAll: the first task that fails ends the others, and is the one that is told.
 func TestOneFailureEndsAll(t *testing.T) {
+	t.Parallel()
 	waits := func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
@@ -105,6 +107,7 @@ func TestOneFailureEndsAll(t *testing.T) {
 // TestAwait: whoever waits for a look gets one that began after the question, also while looks fail and are taken
 // ever more seldom.
 func TestAwait(t *testing.T) {
+	t.Parallel()
 	var looks atomic.Int64
 	d := New(Role{Want: func(context.Context) (plan.State, bool, error) {
 		looks.Add(1)
@@ -126,6 +129,7 @@ func TestAwait(t *testing.T) {
 
 // TestMetricsText: the text format of Prometheus, a histogram among others.
 func TestMetricsText(t *testing.T) {
+	t.Parallel()
 	h := NewHistogram(100, 200)
 	for _, v := range []float64{50, 100, 150, 1e6} {
 		h.Observe(v)

@@ -20,6 +20,7 @@ import (
 // TestWhatOthersDidIsFound: what is wanted anew is changed on top of what the last look found, though
 // somebody else was at work since; the kernel is as wanted in the end.
 func TestWhatOthersDidIsFound(t *testing.T) {
+	t.Parallel()
 	s := space.New(t, "host")
 	s.IP("link add eth0 type veth peer name eth1")
 	s.IP("link set eth0 up")

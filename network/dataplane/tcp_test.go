@@ -40,9 +40,9 @@ func overTCP(t testing.TB) (internet *space.Space, a, b *cluster) {
 	return internet, a, b
 }
 
-// TestTunnelOverTCP: where UDP is blocked pods talk, both ways, through one TCP connection. They go
+// TestTimedTunnelOverTCP: where UDP is blocked pods talk, both ways, through one TCP connection. They go
 // on after the path was cut, and after either end was started again: connections between pods stay.
-func TestTunnelOverTCP(t *testing.T) {
+func TestTimedTunnelOverTCP(t *testing.T) {
 	internet, a, b := overTCP(t)
 	bothWays(t, a, b)
 	space.Eventually(t, "the client has one connection", func() error {
@@ -188,6 +188,7 @@ func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
 // TestStrangersOverTCP: who is not the peer may connect to the server, and that is all. The peer's
 // connection stays its endpoint, and the peer gets a new one through the crowd.
 func TestStrangersOverTCP(t *testing.T) {
+	t.Parallel()
 	internet, a, b := overTCP(t)
 	peer := b.gateways[0].key.PublicKey().String()
 	before, err := a.gateways[0].plane.Traffic("liqo-tunnel", peer)
@@ -250,7 +251,7 @@ func ended(conn net.Conn, in time.Duration) error {
 
 // TestTCPTunnelEndsWhole: nothing of a tunnel over TCP runs on after it: neither when it is closed
 // while it is connected, nor while it dials, nor when it becomes one over UDP.
-func TestTCPTunnelEndsWhole(t *testing.T) {
+func TestTCPTunnelEndsWhole(t *testing.T) { // not in parallel: it looks at all goroutines of the process
 	_, a, b := overTCP(t)
 	running := func() string {
 		var stacks bytes.Buffer

@@ -14,6 +14,7 @@ import (
 // TestUnaskedAnswersWakeNobody: the Connection is looked at for answers to pings that were sent, not for any that a
 // peer makes up, nor for one that comes twice.
 func TestUnaskedAnswersWakeNobody(t *testing.T) {
+	t.Parallel()
 	p := newPinger(Options{}, netip.Addr{}, netip.Addr{})
 	asked := time.Now()
 	p.ask(asked)

@@ -23,6 +23,7 @@ import (
 
 // TestIdleTunnelsAreLookedAtSeldom: one that carries pings only is, until something passes.
 func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
+	t.Parallel()
 	var h heard
 	var carried dataplane.Traffic
 	now := time.Now()
@@ -65,6 +66,7 @@ func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 // TestServersName: a name is asked for beside everything else, its address of the pod's family is taken,
 // and it stays while it is one of the name's, or the DNS is silent.
 func TestServersName(t *testing.T) {
+	t.Parallel()
 	d := newDialer(Options{EndpointAddresses: []string{"gw.example.org"}, EndpointPort: 51840, DNSCheckInterval: time.Hour})
 	answers, changed := make(chan []netip.Addr), make(chan struct{}, 1)
 	d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -120,6 +122,7 @@ func TestServersName(t *testing.T) {
 // TestRedialDue: who was never answered asks anew soon once and then every second, who was asks as soon as an answer
 // is late, both seldom after a minute; who is called comes at once.
 func TestRedialDue(t *testing.T) {
+	t.Parallel()
 	const ms = time.Millisecond
 	now := time.Now()
 	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
@@ -165,6 +168,7 @@ func TestRedialDue(t *testing.T) {
 // TestNextAddress: who is not answered goes on to each address of a name, and then to the next host; what the DNS
 // says meanwhile does not lead back.
 func TestNextAddress(t *testing.T) {
+	t.Parallel()
 	addrs := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.1")}
 	for _, c := range []struct {
 		claim string
@@ -199,6 +203,7 @@ func TestNextAddress(t *testing.T) {
 // TestOnlySilentTunnelsBeginAnew: a tunnel that answers is left alone, also where the first one does not; all
 // begin anew, and the next address is tried, when none answers or the server asks.
 func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -243,6 +248,7 @@ func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
 
 // TestOnlyThePodWithTheTunnelSpeaks: of two pods of one gateway, as while its Deployment rolls, the other is silent.
 func TestOnlyThePodWithTheTunnelSpeaks(t *testing.T) {
+	t.Parallel()
 	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)

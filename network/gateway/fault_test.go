@@ -66,6 +66,7 @@ func (w *world) believe(t *testing.T, key wgtypes.Key) {
 // TestRefusalsAreTold: the kernel refuses the overlay, for its port is taken; and its bridges pass on
 // what nobody filters.
 func TestRefusalsAreTold(t *testing.T) {
+	t.Parallel()
 	_, a, b := worlds(t)
 	a.trust(t, b)
 	taken := fmt.Sprintf(":%d", api.OverlayPort)
@@ -143,9 +144,9 @@ func TestAMissingKernelIsTold(t *testing.T) {
 	}
 }
 
-// TestAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
+// TestTimedAGatewayIsHeardOf: frames for a gateway on the same node go past the bridge as soon as the node has
 // heard of the pod, which is after it joined the overlay.
-func TestAGatewayIsHeardOf(t *testing.T) {
+func TestTimedAGatewayIsHeardOf(t *testing.T) {
 	_, a, _ := worlds(t)
 	a.startFabric(t)
 	leads := func(what string) func() error {
@@ -183,6 +184,7 @@ func (w *world) nodeSays(t *testing.T, what string) {
 
 // TestAPortFallsSilent: of two ports one is blocked. It is named, and everything takes the other.
 func TestAPortFallsSilent(t *testing.T) {
+	t.Parallel()
 	internet, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -233,6 +235,7 @@ func TestAPortFallsSilent(t *testing.T) {
 // TestFaultsAreNamed makes what keeps gateways apart, one fault after the other, and reads what each
 // side says.
 func TestFaultsAreNamed(t *testing.T) {
+	t.Parallel()
 	internet, a, b := worlds(t)
 	b.trust(t, a)
 	a.trust(t, b)
@@ -320,6 +323,7 @@ func TestFaultsAreNamed(t *testing.T) {
 // TestAFickleMTUIsSaidSeldom: a peer that tells another MTU with each answer changes a message, and has the Connection
 // written no more often than its latency is.
 func TestAFickleMTUIsSaidSeldom(t *testing.T) {
+	t.Parallel()
 	_, a, b := worlds(t)
 	a.trust(t, b)
 	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *gateway.Options) { o.LatencyInterval = time.Minute })

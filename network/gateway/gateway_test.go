@@ -383,6 +383,7 @@ func (w *world) waitFor(t *testing.T, value netv1beta1.ConnectionStatusValue) {
 
 // TestPeering: two clusters with equal addresses, each with an API server, a fabric and a gateway.
 func TestPeering(t *testing.T) {
+	t.Parallel()
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -479,6 +480,7 @@ func TestPeering(t *testing.T) {
 // TestConnectionComesBack: one that somebody deletes or takes the labels of is made again, with what it said, as long
 // as its gateway is to be there.
 func TestConnectionComesBack(t *testing.T) {
+	t.Parallel()
 	_, a, b := worlds(t)
 	owner := &netv1beta1.GatewayClient{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "far"}},
@@ -601,10 +603,10 @@ func echo(t *testing.T, from, to *space.Space, listen, dial string) (says func(w
 	}
 }
 
-// TestPodCIDRsChange: a pod CIDR of the peer that is added is reached once it is granted, one that never is
+// TestTimedPodCIDRsChange: a pod CIDR of the peer that is added is reached once it is granted, one that never is
 // harms nobody, and one that is replaced is not taken for the former while the controller is away. A
 // connection that was there goes on.
-func TestPodCIDRsChange(t *testing.T) {
+func TestTimedPodCIDRsChange(t *testing.T) {
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -738,9 +740,9 @@ func (w *world) gap(t *testing.T, to string, f func()) time.Duration {
 	return time.Duration(longest) * every
 }
 
-// TestGatewaysAreReplaced: a gateway that is told to end carries traffic until its successor does,
+// TestTimedGatewaysAreReplaced: a gateway that is told to end carries traffic until its successor does,
 // on either side, and traffic comes back soon after a crash.
-func TestGatewaysAreReplaced(t *testing.T) {
+func TestTimedGatewaysAreReplaced(t *testing.T) {
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -802,9 +804,9 @@ func TestGatewaysAreReplaced(t *testing.T) {
 	servers[2].ended(t, 10*time.Second) // and not after the 25 s a successor is waited for
 }
 
-// TestServersOverTCPHandOver: also then a server that is told to end keeps its client until its successor has
+// TestTimedServersOverTCPHandOver: also then a server that is told to end keeps its client until its successor has
 // it, wherever kube-proxy leads meanwhile.
-func TestServersOverTCPHandOver(t *testing.T) {
+func TestTimedServersOverTCPHandOver(t *testing.T) {
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -901,6 +903,7 @@ func positive(t *testing.T, pod *space.Space, names ...string) {
 // TestWithoutPings: the first answer says that the tunnel works, and nothing that it does not any more. Traffic
 // still finds a server that was replaced, and a peer that pings is answered.
 func TestWithoutPings(t *testing.T) {
+	t.Parallel()
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
@@ -938,9 +941,9 @@ func TestWithoutPings(t *testing.T) {
 // connected is the metric that alerts look at.
 const connected = `liqo_peer_is_connected{driver="wireguard",cluster_id="far"} `
 
-// TestReplicasTakeTurns: of two replicas of a server nodes and client are led to the one with the
+// TestTimedReplicasTakeTurns: of two replicas of a server nodes and client are led to the one with the
 // lease, and the other follows when it is told to end or falls silent.
-func TestReplicasTakeTurns(t *testing.T) {
+func TestTimedReplicasTakeTurns(t *testing.T) {
 	_, a, b := worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)

@@ -33,9 +33,9 @@ func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *ele
 
 var gatewayOwner = []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "peer", UID: "of-peer"}}
 
-// TestOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
+// TestTimedOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
 // go, and after the lease's duration when it falls silent.
-func TestOneReplicaHasItsTurn(t *testing.T) {
+func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 	cfg := apitest.Start(t).Config
 	if _, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
@@ -92,6 +92,7 @@ func TestOneReplicaHasItsTurn(t *testing.T) {
 
 // TestTheTurnStaysWithoutAnAPIServer: traffic goes on while the API server is away.
 func TestTheTurnStaysWithoutAnAPIServer(t *testing.T) {
+	t.Parallel()
 	times := LeaseTimes{Duration: time.Millisecond, RenewDeadline: 10 * time.Millisecond, RetryPeriod: time.Millisecond}
 	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {

@@ -300,6 +300,7 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 // TestNode: the Node becomes ready, follows its virtual node and the peer, keeps what others put
 // on it, and does not come back once the virtual node goes. Its API lets in who may, and streams.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	server, c, address, way := start(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	ready := func(want corev1.ConditionStatus) func(context.Context) error {

@@ -26,6 +26,7 @@ import (
 // TestLeaseFollowsTheProvider: a provider that lives is heard more often than asked, and from when it
 // freezes the lease of the node is not renewed, no later than if it had been asked.
 func TestLeaseFollowsTheProvider(t *testing.T) {
+	t.Parallel()
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {

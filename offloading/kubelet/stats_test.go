@@ -24,6 +24,7 @@ func measured(t *testing.T, items string) []podMetrics {
 // What metrics-server asks of a kubelet: two points with a container that began before the first,
 // nothing that is 0, totals that never fall.
 func TestMetricsAreWhatMetricsServerWants(t *testing.T) {
+	t.Parallel()
 	m := &meter{}
 	start := time.Unix(1_800_000_000, 0)
 	first := m.take(measured(t, `[

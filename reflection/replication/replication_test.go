@@ -62,6 +62,7 @@ func (l *lines) contain(line string) error {
 }
 
 func TestSlicesAreReplicated(t *testing.T) {
+	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
 	var logged lines
@@ -175,6 +176,7 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 // TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away what is at the
 // provider; the next map takes it over, and goes with it once there are none.
 func TestAMapInUseStays(t *testing.T) {
+	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
 	var logged lines
@@ -234,6 +236,7 @@ func TestAMapInUseStays(t *testing.T) {
 // TestAMapWithoutOurMarkEndsNothing: a copy whose labels somebody took at the provider is not ours any more, but
 // its namespaces are there, and pods run in them. The map says what is wrong until the mark is back.
 func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
+	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
 	var logged lines
@@ -278,6 +281,7 @@ func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 // TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
 // taken the copy and the rights in a drain, or bound their number as here.
 func TestSliceThatIsRefusedSaysSo(t *testing.T) {
+	t.Parallel()
 	home, remote, slice, copied := replicated(t)
 	ctx := t.Context()
 	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
@@ -319,6 +323,7 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 // TestOthersConditionsStayTheirs: the answer of the peer and what this cluster says of a slice come at the
 // same time and lie in one list; what its controller takes back does not come back with an answer.
 func TestOthersConditionsStayTheirs(t *testing.T) {
+	t.Parallel()
 	home, remote, slice, copied := replicated(t)
 	ctx := t.Context()
 	says := func(conditions ...any) {
@@ -347,6 +352,7 @@ func TestOthersConditionsStayTheirs(t *testing.T) {
 
 // A peer that was declared dead holds nothing.
 func TestDeadPeerHoldsNothing(t *testing.T) {
+	t.Parallel()
 	rome := apitest.Start(t)
 	home, ctx := clientOf(t, rome.Config), t.Context()
 	create(t, home, tenantNamespace(tenant, "milan"))
@@ -411,6 +417,7 @@ func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 // TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy, and its Secret
 // with it. A Secret that cannot be used holds nothing.
 func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
+	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
 	ctx := t.Context()
 	stop := run(t, rome.Config, &lines{})
@@ -465,6 +472,7 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 // TestPeersLeaveEachOthersAlone: what is replicated to one provider is not touched by the
 // replication to another one, which has the same finalizer.
 func TestPeersLeaveEachOthersAlone(t *testing.T) {
+	t.Parallel()
 	rome, there := apitest.Start(t), apitest.Start(t) // one API server is both providers
 	home, remote := clientOf(t, rome.Config), clientOf(t, there.Config)
 	ctx := t.Context()
@@ -519,6 +527,7 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 // TestOnlyATenantNamespaceHoldsAnIdentity: whoever may write Secrets elsewhere, or is another peer,
 // starts nothing in a peer's name. Labels may come after the Secret.
 func TestOnlyATenantNamespaceHoldsAnIdentity(t *testing.T) {
+	t.Parallel()
 	rome := apitest.Start(t)
 	home, ctx := clientOf(t, rome.Config), t.Context()
 	run(t, rome.Config, &lines{})
