@@ -85,7 +85,7 @@ func GatewayServer(in GatewayServerInput) ctl.Plan {
 			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
 		}}
 		if plan.State == ctl.Ready && seen.Endpoint == nil {
-			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by")
+			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by", "status.endpoint has no address to reach the server by")
 		}
 	}
 	return plan
@@ -266,7 +266,8 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	}
 	for _, k := range kinds {
 		if !OfGateways(k[0], k[1]) {
-			plan := ctl.Block("TemplateKindInvalid", "kind %s of %s is none of gateways; reference a %sTemplate, or a template of another technology", k[1], k[0], "Wg"+g.kind)
+			plan := ctl.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (without a group, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
+				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
 			plan.After = g.period(g.template.GroupVersionKind())
 			return g.goesOn(plan)
 		}
@@ -475,7 +476,7 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 // fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
 func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
-		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet")
+		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet", "status.internalEndpoint has no pod that carries the traffic")
 	}
 	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
@@ -553,10 +554,14 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) ctl.Verdict
 	return ctl.Verdict{}
 }
 
-// notUp passes on why the rendered object is not ready, or says what is missing.
-func (g gateway) notUp(s *seen, reason, message string) ctl.Verdict {
+// notUp passes on why the rendered object is not ready, or says what is missing: of WireGuard, or of another
+// technology, of which only the rendered object is known.
+func (g gateway) notUp(s *seen, reason, message, ofOthers string) ctl.Verdict {
 	if why, failing := s.failing(); failing {
 		return why
+	}
+	if s.ref.GroupVersionKind().Group != netv1beta1.GroupVersion.Group {
+		return ctl.Wait(reason, "%s; see %s %s/%s", ofOthers, s.ref.Kind, s.ref.Namespace, s.ref.Name).Verdict
 	}
 	return ctl.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
 }
