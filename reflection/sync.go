@@ -280,6 +280,8 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 	switch {
 	case withdrawn:
 		return w.release(ctx, key, o.Home) // the object is the peer's to remove
+	case apierrors.IsConflict(err):
+		return err
 	case err != nil:
 		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
 		return err

@@ -140,7 +140,7 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data), client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
 		w.ledger.drop(s)
-		if apierrors.IsNotFound(err) || w.Shared && apierrors.IsConflict(err) {
+		if apierrors.IsNotFound(err) {
 			return nil // the event tells
 		}
 		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))
@@ -177,7 +177,8 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 	return nil
 }
 
-// delete deletes the object of that UID only. Options say more.
+// delete deletes the object of that UID only. Options say more. A conflict is an error and is retried: the object may
+// have been replaced, of which an event tells, but a webhook may also have refused, of which none does.
 func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -188,9 +189,9 @@ func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client
 	case err == nil:
 		w.ledger.deleted(s, obj.GetResourceVersion())
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case apierrors.IsNotFound(err):
 		w.ledger.drop(s)
-		return nil // already another one or none: the event tells
+		return nil // the event tells
 	}
 	w.ledger.drop(s)
 	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
@@ -209,7 +210,7 @@ func (w *worker) limit(ctx context.Context, o Objects) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := w.engine.Remote.Delete(ctx, o.Report, client.GracePeriodSeconds(*seconds), client.Preconditions{UID: new(o.Report.GetUID())})
-	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil // not granted, or it is gone already
 	}
 	return fmt.Errorf("delete %T %s: %w", o.Report, client.ObjectKeyFromObject(o.Report), err)
@@ -301,9 +302,10 @@ func (w *worker) tell(ctx context.Context, home client.Object, key types.Namespa
 	log.FromContext(ctx).Info(message, "kind", w.Name, "object", key.String())
 }
 
-// logged logs an error once until something else happens, and gives it back.
+// logged logs an error once until something else happens, and gives it back. A conflict is not logged: the next try
+// sees the object as it is by then.
 func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error) error {
-	if w.shown(key, err.Error()) {
+	if !apierrors.IsConflict(err) && w.shown(key, err.Error()) {
 		log.FromContext(ctx).Error(err, "sync object", "kind", w.Name, "object", key.String(), "peer", w.engine.Peer)
 	}
 	return err
