@@ -18,7 +18,6 @@ import (
 
 // TestRefusedHandshakesAreCounted sends handshakes with something wrong to a tunnel, and one twice.
 func TestRefusedHandshakesAreCounted(t *testing.T) {
-	t.Parallel()
 	key := func() wgtypes.Key {
 		k, err := wgtypes.GeneratePrivateKey()
 		if err != nil {

@@ -58,7 +58,6 @@ func peered(t testing.TB) (internet *space.Space, a, b *cluster) {
 }
 
 func TestDataPath(t *testing.T) {
-	t.Parallel()
 	internet, a, b := peered(t)
 	// kube-proxy marks the first packet of what it will masquerade, and the mark is inherited by
 	// the frame of the overlay around it.
@@ -117,7 +116,6 @@ func TestDataPath(t *testing.T) {
 // again, wherever on the way they come from – also where the node drops those that fit no connection,
 // as kube-proxy does. So a sender learns what fits, what is closed, and the way.
 func TestErrorsAreUnderstood(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	// The view of B's pods is also a CIDR of B, with a view of its own.
 	twice := plan.Remap{Real: netip.MustParsePrefix("10.71.0.0/16"), View: netip.MustParsePrefix("10.75.0.0/16")}
@@ -156,7 +154,6 @@ func TestErrorsAreUnderstood(t *testing.T) {
 // clouds. What the tunnel is made of goes to the peer's node all the same, also when kube-proxy gave it
 // the address of a node.
 func TestNodesAmongThePods(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	a.Node.NFT("table ip proxy { chain out { type nat hook postrouting priority srcnat; oifname cni0 ct status dnat masquerade; }; }")
 	nodes := map[*cluster]netip.Prefix{a: netip.MustParsePrefix("192.168.1.0/24"), b: netip.MustParsePrefix("192.168.2.0/24")}
@@ -184,7 +181,6 @@ func TestNodesAmongThePods(t *testing.T) {
 
 // TestMisbehavingPeer: a peer that sends from what it did not announce, or to what was not offered.
 func TestMisbehavingPeer(t *testing.T) {
-	t.Parallel()
 	internet, a, b := peered(t)
 	a.Node.IP("addr add 10.10.77.1/32 dev lo")      // a node whose address lies among the pods'
 	a.Node.IP("addr add 192.168.1.101/24 dev eth0") // not the one the tunnel goes to
@@ -242,7 +238,6 @@ func TestMisbehavingPeer(t *testing.T) {
 
 // TestSteadyStateWritesNothing: a second pass finds nothing to do, and the kernel reports no write.
 func TestSteadyStateWritesNothing(t *testing.T) {
-	t.Parallel()
 	_, a, _ := peered(t)
 	var node, gateway plan.Changes
 	written := a.Node.Written(func() { node = a.node.settle(t) }) + a.Gateway.Written(func() { gateway = a.gateways[0].settle(t) })
@@ -290,7 +285,6 @@ func TestTimedLooksAreCheap(t *testing.T) {
 // TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
 // packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
-	t.Parallel()
 	internet, a, b := peered(t)
 	a.seek(t, "cni0")
 	far := plan.Member{Name: "far", Outer: netip.MustParseAddr("10.10.2.9"), Overlay: netip.MustParseAddr("10.80.128.9")}
@@ -368,7 +362,6 @@ func TestPodsStayOutOfTheOverlay(t *testing.T) {
 // TestPodsStayOutOfTheOverlayFromTheStart: where each pod has a device of its own, the route to it is there before
 // anybody has told of the pod, and is news; devices that lead to other hosts are none of pods.
 func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
-	t.Parallel()
 	_, a, _ := peered(t)
 	uplink := space.New(t, "another uplink")
 	space.Cable(uplink, "eth0", a.Node, "eth1")
@@ -465,7 +458,6 @@ func (c *cluster) seek(t *testing.T, devices ...string) {
 // TestNetworkPolicies: rules of the shape a CNI writes for policies – by source before the device of
 // a pod, by block where a pod's packets come in – see the addresses that are seen here.
 func TestNetworkPolicies(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	a.Node.NFT(`table ip policies {
 	chain forward { type filter hook forward priority filter;
@@ -508,7 +500,6 @@ func frame(to, source, destination string) []byte {
 
 // TestStoriesReadBack: nft prints the tables of every story of network/plan as they are written.
 func TestStoriesReadBack(t *testing.T) {
-	t.Parallel()
 	stories, err := filepath.Glob("../plan/testdata/kernel/*.txtar")
 	if err != nil || len(stories) == 0 {
 		t.Fatalf("find stories: %v, %d files", err, len(stories))
@@ -531,7 +522,6 @@ func TestStoriesReadBack(t *testing.T) {
 // TestUsersRules: what users wrote acts beside ours. What the kernel refuses of it keeps neither
 // ours nor the rest out, is told, and is not tried again at once.
 func TestUsersRules(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	g := a.gateways[0]
 	before := everything(a.Gateway)
@@ -590,7 +580,6 @@ func TestUsersRules(t *testing.T) {
 // TestSpelling: rules that nft prints otherwise than they were written read as written, unless somebody changed
 // them or may have before they were read.
 func TestSpelling(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, space.NewInternet(t), "a", 1, "10.10.1.200")
 	ours := c.node.plan(c.node.in)
 	with := func(service string) plan.State {
@@ -618,7 +607,6 @@ func TestSpelling(t *testing.T) {
 // TestPeerToPeer: pods of two peers of C reach each other through C, by IP objects. All three
 // clusters use the same addresses.
 func TestPeerToPeer(t *testing.T) {
-	t.Parallel()
 	internet := space.NewInternet(t)
 	c := newCluster(t, internet, "C", 1, "10.10.1.5")
 	p1, p2 := newCluster(t, internet, "P1", 2, "10.10.1.6"), newCluster(t, internet, "P2", 3, "10.10.1.6")
@@ -651,7 +639,6 @@ func TestPeerToPeer(t *testing.T) {
 // TestBothAddressFamilies: IPv6 takes the same way. The gateways' namespaces forward IPv6 because
 // the test says so: their processes cannot.
 func TestBothAddressFamilies(t *testing.T) {
-	t.Parallel()
 	internet := space.NewInternet(t)
 	a, b := newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
 	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
@@ -695,7 +682,6 @@ func TestBothAddressFamilies(t *testing.T) {
 // TestSeveralPorts: connections spread over a tunnel for each port, each keeps to one, and what is
 // one tunnel again has nothing left of the others.
 func TestSeveralPorts(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	before := everything(a.Gateway)
 	a.Node.NFT("table ip more { chain in { type nat hook prerouting priority dstnat; fib daddr type local udp dport 51841-51842 dnat to 10.10.1.5; }; }")
@@ -760,7 +746,6 @@ func TestSeveralPorts(t *testing.T) {
 // TestExternalAddressesMove: what goes on to an IP object follows it to its new target at once, also to one that was
 // made after the former had gone.
 func TestExternalAddressesMove(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	var c net.Conn
 	var err error
@@ -800,7 +785,6 @@ func TestExternalAddressesMove(t *testing.T) {
 }
 
 func TestRemovalLeavesNothing(t *testing.T) {
-	t.Parallel()
 	internet := space.NewInternet(t)
 	a, b := newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
 	a.expose(exposed("10.70.0.2", "192.0.2.1", false))
@@ -823,7 +807,6 @@ func TestRemovalLeavesNothing(t *testing.T) {
 // TestFramesGoPastTheBridge: a node hands large frames for a gateway on it to the gateway's port,
 // whole; it stops when the gateway is gone, and leaves nothing there.
 func TestFramesGoPastTheBridge(t *testing.T) {
-	t.Parallel()
 	_, a, b := peered(t)
 	cut := a.segments(t, b)
 	before := everything(a.Node)

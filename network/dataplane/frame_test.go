@@ -68,7 +68,6 @@ func (p *pieces) Read(b []byte) (int, error) { return p.from.Read(b[:min(len(b),
 // TestRedialAfter: a server that hands over ends a connection that lasted, and its successor is called at once;
 // others are called ever more seldom.
 func TestRedialAfter(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		claim        string
 		waited       time.Duration

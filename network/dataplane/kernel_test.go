@@ -22,7 +22,6 @@ import (
 // process where not. Either carries what pods say, is read back as it was written, and follows every
 // change; the kernel's also outlives the process. `make test-kernel` runs it where the kernel has it.
 func TestKernelBeforeUserspace(t *testing.T) {
-	t.Parallel()
 	wanted := implementation(t)
 	t.Logf("WireGuard: %s", wanted)
 	_, a, b := peered(t)

@@ -27,7 +27,6 @@ var (
 // TestAnySequenceLeavesNothing: whatever comes and goes, in any order, the kernel has what is wanted
 // after each step and nothing at the end.
 func TestAnySequenceLeavesNothing(t *testing.T) {
-	t.Parallel()
 	first, count := *seed, uint64(2)
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)
@@ -176,7 +175,6 @@ func randomContents(r *rand.Rand) []plan.Content {
 // TestQuotesAreReadBack: another process finds them as they are, and what somebody changed is
 // written again.
 func TestQuotesAreReadBack(t *testing.T) {
-	t.Parallel()
 	s := space.New(t, "gateway")
 	nothing := func(plan.State) plan.State { return plan.State{} }
 	first, second := open(t, s, nothing), open(t, s, nothing)

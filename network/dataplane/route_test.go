@@ -14,7 +14,6 @@ import (
 // TestAFamilyTheKernelLacks: it has no rules, which is no error. IPv6 is such a family on nodes booted with
 // ipv6.disable=1; DECnet, of which Linux 6.1 had the last, stands for it.
 func TestAFamilyTheKernelLacks(t *testing.T) {
-	t.Parallel()
 	d, err := Open(Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -188,7 +188,6 @@ func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
 // TestStrangersOverTCP: who is not the peer may connect to the server, and that is all. The peer's
 // connection stays its endpoint, and the peer gets a new one through the crowd.
 func TestStrangersOverTCP(t *testing.T) {
-	t.Parallel()
 	internet, a, b := overTCP(t)
 	peer := b.gateways[0].key.PublicKey().String()
 	before, err := a.gateways[0].plane.Traffic("liqo-tunnel", peer)
@@ -251,7 +250,7 @@ func ended(conn net.Conn, in time.Duration) error {
 
 // TestTCPTunnelEndsWhole: nothing of a tunnel over TCP runs on after it: neither when it is closed
 // while it is connected, nor while it dials, nor when it becomes one over UDP.
-func TestTCPTunnelEndsWhole(t *testing.T) { // not in parallel: it looks at all goroutines of the process
+func TestTCPTunnelEndsWhole(t *testing.T) {
 	_, a, b := overTCP(t)
 	running := func() string {
 		var stacks bytes.Buffer
