@@ -177,8 +177,8 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 	return nil
 }
 
-// delete deletes the object of that UID only. Options say more. A conflict is an error and is retried: the object may
-// have been replaced, of which an event tells, but a webhook may also have refused, of which none does.
+// delete deletes the object of that UID only. Options say more. A conflict is an error and is retried: a replaced
+// object sends an event, but a webhook that refuses with 409 does not.
 func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

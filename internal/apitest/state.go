@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// state is what an etcd holds, and what it held first. It is read and written through etcd's JSON
-// gateway, behind the back of the API server, whose caches follow as they follow other API servers.
+// state records the first content of an etcd and restores it. It uses etcd's JSON gateway and bypasses the
+// API server, whose caches follow as they follow writes of other API servers.
 type state struct {
 	etcd     string // URL
 	first    map[string][]byte

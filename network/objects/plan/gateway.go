@@ -554,8 +554,8 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) ctl.Verdict
 	return ctl.Verdict{}
 }
 
-// notUp passes on why the rendered object is not ready, or says what is missing: of WireGuard, or of another
-// technology, of which only the rendered object is known.
+// notUp passes on why the rendered object is not ready, or says what is missing. For another technology than
+// WireGuard it names the rendered object, which may have no Deployment and no Service.
 func (g gateway) notUp(s *seen, reason, message, ofOthers string) ctl.Verdict {
 	if why, failing := s.failing(); failing {
 		return why
