@@ -34,9 +34,12 @@ func groups() []string {
 	return []string{"life", "volumes and environment", "network and probes", "placement", "security", "kubectl", applications}
 }
 
+// Application tells whether the row is about many pods that work together, not about one feature.
+func (r Row) Application() bool { return r.Group == applications }
+
 // Namespace is where the row's objects are at home: applications have one of their own.
 func (r Row) Namespace() string {
-	if r.Group == applications {
+	if r.Application() {
 		return r.File
 	}
 	return "pods"
@@ -45,7 +48,7 @@ func (r Row) Namespace() string {
 // Strategy is where pods of the row's namespace may run: applications on nodes of both clusters,
 // all else next door.
 func (r Row) Strategy() string {
-	if r.Group == applications {
+	if r.Application() {
 		return "LocalAndRemote"
 	}
 	return "Remote"
