@@ -6,11 +6,13 @@ package ctl_test
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -263,5 +265,38 @@ func steady(t *testing.T, c client.Client) {
 	eventually(t, "a=3 c=4 d=5", func() string { return granted(t, c) })
 	if after := version(); after != before {
 		t.Errorf("c was written without a change: version %s became %s", before, after)
+	}
+}
+
+// refuser answers the first DELETE with a conflict, as webhooks may: nothing changes, and no event follows.
+type refuser struct {
+	http.RoundTripper
+	refused *atomic.Bool
+}
+
+func (r refuser) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodDelete || r.refused.Swap(true) {
+		return r.RoundTripper.RoundTrip(req)
+	}
+	return &http.Response{
+		StatusCode: http.StatusConflict, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409}`)),
+	}, nil
+}
+
+// TestAConflictIsTriedAgain: what met a conflict is deleted all the same.
+func TestAConflictIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Bool
+	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
+		return refuser{rt, &refused}
+	}, wisher())
+	made := func() string { return granted(t, c) }
+	wish(t, c, map[string]string{"wish": "a=1 b=2"})
+	eventually(t, "a=1 b=2", made)
+	wish(t, c, map[string]string{"wish": "b=2"})
+	eventually(t, "b=2", made)
+	if !refused.Load() {
+		t.Error("nothing was refused")
 	}
 }

@@ -120,9 +120,10 @@ func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Durat
 	return time.Since(since)
 }
 
-// refusal tells that somebody has to change something: a policy, a quota, the object itself.
+// refusal tells that somebody has to change something: a policy, a quota, the object itself. So it is with a conflict
+// that lasts: the cache may have been late, which its event ends, but a webhook may also refuse so.
 func refusal(err error) bool {
-	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
+	return (apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
 		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
@@ -190,7 +191,7 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	return err
 }
 
-// part changes a part of an object. If the cache was late its event brings another pass.
+// part changes a part of an object. One that is gone by now brings another pass by its event.
 func (l *loop[R, In]) part(ctx context.Context, part Part) error {
 	obj, name, owner := part.Object.DeepCopyObject().(client.Object), part.Subresource, client.FieldOwner("liqo/"+l.Name)
 	var err error
@@ -200,7 +201,7 @@ func (l *loop[R, In]) part(ctx context.Context, part Part) error {
 	} else {
 		err = l.client.SubResource(name).Update(ctx, obj, owner)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
@@ -350,7 +351,7 @@ func (l *loop[R, In]) delete(ctx context.Context, obj client.Object) error {
 	}
 	l.objects.Forget(obj)
 	err := l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
@@ -409,7 +410,7 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 		v = Verdict{Blocked, foreign.kind + "Exists", foreign.Error()}
 	case l.refusedFor(key, failure) > refusalTold:
 		v = Verdict{Blocked, "ApplyRefused", Steady(failure)}
-	case failure != nil:
+	case failure != nil && !apierrors.IsConflict(failure):
 		v = Verdict{Waiting, "ApplyFailed", Steady(failure)}
 	}
 	l.mu.Lock()
