@@ -175,6 +175,10 @@ func (r pendingReconciler) registerUnplaced(mgr manager.Manager) error {
 	return c.Watch(source.Kind(mgr.GetCache(), &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}))
 }
 
+// conflictRetry is the time after which a write is tried again that met a conflict: the cache was late, or a webhook
+// refused, of which no event tells.
+const conflictRetry = time.Second
+
 // unplaced carries out what is decided about the pods of one virtual node that have no place at its
 // provider. The Node is tainted before its pods are deleted: others come at once.
 func (r pendingReconciler) unplaced(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -192,7 +196,7 @@ func (r pendingReconciler) unplaced(ctx context.Context, req reconcile.Request) 
 		tainted.Spec.Taints = found.Taints
 		err := r.client.Patch(ctx, tainted, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{}, nil // what changed the Node wakes us
+			return reconcile.Result{RequeueAfter: conflictRetry}, nil
 		}
 		if err != nil {
 			return reconcile.Result{}, fmt.Errorf("taint node %s: %w", node.Name, err)
@@ -200,7 +204,11 @@ func (r pendingReconciler) unplaced(ctx context.Context, req reconcile.Request) 
 	}
 	for _, pod := range found.Replace {
 		err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) {
+			found.After = conflictRetry
+			continue
+		}
+		if apierrors.IsNotFound(err) {
 			continue // seen too late
 		}
 		if err != nil {

@@ -189,7 +189,9 @@ func (n *node) run(ctx context.Context) error {
 	for {
 		after := plan.Heartbeat
 		if err := n.sync(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "keep node")
+			if !apierrors.IsConflict(err) { // the Node has changed, which wakes us, or a webhook refused
+				log.FromContext(ctx).Error(err, "keep node")
+			}
 			after = retry
 		}
 		select {
@@ -237,27 +239,19 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
 		tainted := live.DeepCopy()
 		tainted.Spec.Taints = desired.Spec.Taints
-		err := n.writer.Patch(ctx, tainted, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
-		if apierrors.IsConflict(err) {
-			return nil // what changed it wakes us
-		}
-		if err != nil {
+		if err := n.writer.Patch(ctx, tainted, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("taint node: %w", err)
 		}
 	}
 	desired.Spec.Taints = nil
 	desired.UID = live.UID // a Node deleted meanwhile must not come back by this
-	_, err := n.objects.Object(ctx, live, desired)
-	if apierrors.IsConflict(err) {
-		return nil // its deletion wakes us
-	}
-	if err != nil {
+	if _, err := n.objects.Object(ctx, live, desired); err != nil {
 		return err
 	}
 	if !n.lease.alive() {
 		return nil
 	}
-	_, err = n.objects.Status(ctx, live, desired)
+	_, err := n.objects.Status(ctx, live, desired)
 	return err
 }
 
