@@ -175,8 +175,8 @@ func (r pendingReconciler) registerUnplaced(mgr manager.Manager) error {
 	return c.Watch(source.Kind(mgr.GetCache(), &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}))
 }
 
-// conflictRetry is the time after which a write is tried again that met a conflict: the cache was late, or a webhook
-// refused, of which no event tells.
+// conflictRetry is how long to wait before retrying a write after a conflict. A stale cache sends an event, but a
+// webhook that refuses with 409 does not.
 const conflictRetry = time.Second
 
 // unplaced carries out what is decided about the pods of one virtual node that have no place at its

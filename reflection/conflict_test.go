@@ -28,12 +28,7 @@ type refuser struct {
 
 func refusing(config *rest.Config) (*rest.Config, *refuser) {
 	r := &refuser{refused: map[string]bool{}}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		r.next = next
-		return r
-	})
-	return config, r
+	return through(config, r, &r.next), r
 }
 
 func (r *refuser) RoundTrip(req *http.Request) (*http.Response, error) {

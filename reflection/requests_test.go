@@ -29,12 +29,17 @@ type requests struct {
 // counted makes a configuration whose requests are counted.
 func counted(config *rest.Config) (*rest.Config, *requests) {
 	r := &requests{count: map[string]int{}}
+	return through(config, r, &r.next), r
+}
+
+// through returns a copy of a configuration whose requests pass transport, which sends them on by next.
+func through(config *rest.Config, transport http.RoundTripper, next *http.RoundTripper) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		r.next = next
-		return r
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		*next = rt
+		return transport
 	})
-	return config, r
+	return config
 }
 
 func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -52,12 +52,7 @@ type faults struct {
 // faulty makes a configuration with a bad connection; heal mends it.
 func faulty(config *rest.Config, seed uint64) (*rest.Config, *faults) {
 	f := &faults{dice: rand.New(rand.NewPCG(seed, 1))}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		f.next = next
-		return f
-	})
-	return config, f
+	return through(config, f, &f.next), f
 }
 
 func (f *faults) heal() {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -71,12 +72,8 @@ func (s *state) record(ctx context.Context) error {
 
 // read returns what the registry holds, and at which revision.
 func (s *state) read(ctx context.Context, options map[string]any) ([]pair, int64, error) {
-	request := map[string]any{}
-	for _, from := range []map[string]any{registry, options} {
-		for k, v := range from {
-			request[k] = v
-		}
-	}
+	request := maps.Clone(registry)
+	maps.Copy(request, options)
 	var answer struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`

@@ -120,8 +120,8 @@ func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Durat
 	return time.Since(since)
 }
 
-// refusal tells that somebody has to change something: a policy, a quota, the object itself. So it is with a conflict
-// that lasts: the cache may have been late, which its event ends, but a webhook may also refuse so.
+// refusal reports whether a user has to change something: a policy, a quota, the object itself. A conflict counts too:
+// a stale cache sends an event, but a webhook that refuses with 409 does not.
 func refusal(err error) bool {
 	return (apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
 		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -191,7 +191,7 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	return err
 }
 
-// part changes a part of an object. One that is gone by now brings another pass by its event.
+// part changes a part of an object. A missing object is no error: its event starts another reconciliation.
 func (l *loop[R, In]) part(ctx context.Context, part Part) error {
 	obj, name, owner := part.Object.DeepCopyObject().(client.Object), part.Subresource, client.FieldOwner("liqo/"+l.Name)
 	var err error

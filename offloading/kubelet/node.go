@@ -189,7 +189,7 @@ func (n *node) run(ctx context.Context) error {
 	for {
 		after := plan.Heartbeat
 		if err := n.sync(ctx); err != nil {
-			if !apierrors.IsConflict(err) { // the Node has changed, which wakes us, or a webhook refused
+			if !apierrors.IsConflict(err) { // a stale cache is not worth a log line
 				log.FromContext(ctx).Error(err, "keep node")
 			}
 			after = retry

@@ -34,7 +34,7 @@ func groups() []string {
 	return []string{"life", "volumes and environment", "network and probes", "placement", "security", "kubectl", applications}
 }
 
-// Application tells whether the row is about many pods that work together, not about one feature.
+// Application reports whether the row tests an application of several pods instead of a single feature.
 func (r Row) Application() bool { return r.Group == applications }
 
 // Namespace is where the row's objects are at home: applications have one of their own.

@@ -19,8 +19,8 @@ import (
 )
 
 // prelude is what checks call. rome and milan are kubectl at home and next door, in the namespace
-// of the row. What does not hold yet is asked again, after 1, 2, then always 3 s, until the row has taken too long:
-// each kubectl takes 0.4 s of CPU from what is waited for.
+// of the row. eventually, is and has retry after 1, 2, then every 3 s, until the row times out. Polling more often
+// starves the clusters: each kubectl takes 0.4 s of CPU.
 const prelude = `
 set -euo pipefail
 exec 9>&2; BASH_XTRACEFD=9 # what is traced is not what a command printed
@@ -36,9 +36,9 @@ ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
 run() { rome exec "$1" -- /bin/sh -c "$2"; }
 `
 
-// podsLikeAtHome tries every row of docs/pods.md: one application after the other, and three other rows at a time
-// beside them. What a row applied is deleted after its check, unless that failed. The probes and the kubectl of more
-// rows at once take more CPU than two cores have, and everything is late then.
+// podsLikeAtHome tests every row of docs/pods.md: one application at a time, and three other rows beside it. Each row
+// applies its manifest first and deletes it after a check that passed. More rows at once overload two cores with
+// probes and kubectl, and rows time out.
 func podsLikeAtHome(t *testing.T) {
 	all, err := podtable.Read("testdata/pods")
 	if err != nil {
