@@ -24,7 +24,7 @@ import (
 const (
 	// redialEager is between two attempts to reach a server that never answered: WireGuard itself
 	// tries every 5 s, which is long for somebody who waits for a peering. One that did answer is
-	// tried again as soon as an answer is late.
+	// tried again as soon as it is silent.
 	redialEager = time.Second
 	// redialFirst is before the first of these: what a client said while its server was being replaced is lost.
 	// Round trips on Earth take up to 300 ms.
@@ -344,7 +344,7 @@ func (a *attempts) due(now time.Time, asked bool, health []plan.Health, p plan.P
 		if n > 0 && h.Answered.IsZero() && now.Sub(t.Handshake) < handshakeLasts {
 			continue // it may answer pings in the first only: this one goes with the others
 		}
-		wait, overdue := redialDue(now, asked, h, p)
+		wait, overdue := redialDue(now, asked, t.dialled.After(h.Answered), h, p)
 		if !overdue {
 			answers = true
 			continue
@@ -377,21 +377,22 @@ func (a *attempts) due(now time.Time, asked bool, health []plan.Health, p plan.P
 	return due, lookup, next
 }
 
-// redialDue tells whether the server is to be tried anew, and how long after the last attempt.
-func redialDue(now time.Time, asked bool, h plan.Health, p plan.PingPolicy) (wait time.Duration, due bool) {
-	tried := h.Answered
-	if tried.IsZero() {
-		tried = h.Started
+// redialDue tells whether the server is to be tried anew, and how long after the last attempt. One that was tried since
+// its last answer has lost what was under way, and is tried again as soon as an answer is late.
+func redialDue(now time.Time, asked, tried bool, h plan.Health, p plan.PingPolicy) (wait time.Duration, due bool) {
+	since := h.Answered
+	if since.IsZero() {
+		since = h.Started
 	}
 	switch {
 	case asked:
 		return moveEvery, true
-	case now.Sub(tried) >= redialEagerPings*p.Interval:
+	case now.Sub(since) >= redialEagerPings*p.Interval:
 		return redialLate, h.Late(now)
 	case h.Answered.IsZero() && p.Once:
 		return redialOnce, now.Sub(h.Started) >= redialFirst
 	case h.Answered.IsZero():
 		return redialEager, now.Sub(h.Started) >= redialFirst
 	}
-	return h.Patience(), h.Late(now)
+	return h.Patience(), h.Silent(now) || tried && h.Late(now)
 }

@@ -119,8 +119,8 @@ func TestServersName(t *testing.T) {
 	}
 }
 
-// TestRedialDue: who was never answered asks anew soon once and then every second, who was asks as soon as an answer
-// is late, both seldom after a minute; who is called comes at once.
+// TestRedialDue: who was never answered asks anew soon once and then every second, who was asks as soon as three
+// pings in a row are not answered, both seldom after a minute; who is called comes at once.
 func TestRedialDue(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
@@ -145,22 +145,32 @@ func TestRedialDue(t *testing.T) {
 		{"first", false, 300, -1, 300, 0, redialEager, true},
 		{"a minute without an answer", false, 60000, -1, 60000, 0, redialLate, true},
 		{"answered", false, 60000, 1, -1, 0, 200 * ms, false},
-		{"an answer is due", false, 60000, 199, 199, 0, 200 * ms, false},
-		{"an answer is late", false, 60000, 200, 200, 0, 200 * ms, true},
-		{"an answer on a long way", false, 60000, 500, 500, 150 * ms, 600 * ms, false},
-		{"an answer late on a long way", false, 60000, 600, 600, 150 * ms, 600 * ms, true},
+		{"an answer is late", false, 60000, 200, 200, 0, 200 * ms, false},
+		{"two answers are late", false, 60000, 599, 599, 0, 200 * ms, false},
+		{"three answers are late", false, 60000, 600, 600, 0, 200 * ms, true},
+		{"an answer on a long way", false, 60000, 999, 999, 250 * ms, 1000 * ms, false},
+		{"an answer late on a long way", false, 60000, 1000, 1000, 250 * ms, 1000 * ms, true},
 		{"silent for a minute", false, 90000, 60000, 60000, 0, redialLate, true},
 		{"silent for a minute, and called", true, 90000, 60000, 60000, 0, moveEvery, true},
 		{"called before anything was heard", true, 1, -1, -1, 0, moveEvery, true},
 	} {
 		h := plan.Health{Started: ago(c.started), Answered: ago(c.answered), Open: ago(c.open), Latency: c.latency}
-		if wait, due := redialDue(now, c.asked, h, policy); wait != c.wait || due != c.due {
+		if wait, due := redialDue(now, c.asked, false, h, policy); wait != c.wait || due != c.due {
 			t.Errorf("%s: due %t, %v after the last; want %t, %v", c.claim, due, wait, c.due, c.wait)
+		}
+	}
+	for _, c := range []struct {
+		open time.Duration
+		due  bool
+	}{{199, false}, {200, true}} {
+		h := plan.Health{Started: ago(60000), Answered: ago(1000), Open: ago(c.open)}
+		if wait, due := redialDue(now, false, true, h, policy); wait != 200*ms || due != c.due {
+			t.Errorf("tried since the last answer, and none for %v ms: due %t, %v after the last", int64(c.open), due, wait)
 		}
 	}
 	once := policy
 	once.Once = true
-	if wait, due := redialDue(now, false, plan.Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
+	if wait, due := redialDue(now, false, true, plan.Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
 		t.Errorf("without pings: due %t, %v after the last, in which no handshake gets old enough to count", due, wait)
 	}
 }
