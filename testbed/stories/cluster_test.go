@@ -8,8 +8,12 @@ package stories
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +31,9 @@ type cluster struct {
 	name, kubeconfig, api string
 	// pods are its pod CIDRs.
 	pods []string
+	// server is its API server as the tests reach it, and web shows it the administrator's certificate.
+	server string
+	web    *http.Client
 }
 
 // bed is what all stories share. It is set once, by TestMain.
@@ -107,8 +114,43 @@ func known(name string) (cluster, error) {
 	c := cluster{name: name, kubeconfig: filepath.Join(dir, name, "kubeconfig"), pods: []string{podCIDR}}
 	addr, _, err := command("kubectl", "--kubeconfig", c.kubeconfig, "get", "endpointslices", "kubernetes",
 		"-o", "jsonpath={.endpoints[0].addresses[0]}:{.ports[0].port}")
+	if err != nil {
+		return c, err
+	}
 	c.api = "https://" + addr
-	return c, err
+	if c.server, _, err = command("kubectl", "--kubeconfig", c.kubeconfig, "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"); err != nil {
+		return c, err
+	}
+	pki := filepath.Join(dir, name, "pki")
+	admin, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	if err != nil {
+		return c, err
+	}
+	ca, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
+		return c, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	c.web = &http.Client{
+		Timeout:   5 * time.Second, // API servers are stopped at times
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{admin}, RootCAs: roots}},
+	}
+	return c, nil
+}
+
+// read asks the API server without kubectl, for what is asked again and again while a time is taken: to start
+// kubectl costs more than most of what is watched.
+func (c cluster) read(path string, into any) error {
+	response, err := c.web.Get(c.server + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(into)
 }
 
 func tearDown() error {

@@ -23,6 +23,7 @@ const usage = `echo serve [-http :8080] [-tcp :9000] [-udp :9000] [-files DIR]  
 echo get   [-n N] [-i 1s] [-timeout 5s] [-account] URL...   fetch, print answer and time
 echo tcp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   one connection, N exchanges
 echo udp   [-n N] [-i 1s] [-timeout 5s] [-size B] HOST:PORT   N datagrams
+echo ping  [-n N] [-i 1s] HOST   ICMP echo requests, as root; how many were answered and lost, and the longest gap
 echo lookup NAME...        ask the resolver
 echo cat [FILE...]         print files; without, repeat standard input line by line
 echo write FILE            write standard input to a file
@@ -46,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		args = []string{"serve"}
 	}
 	verbs := map[string]func(context.Context, []string) error{
-		"serve": serve, "get": get, "tcp": exchangeTCP, "udp": exchangeUDP,
+		"serve": serve, "get": get, "tcp": exchangeTCP, "udp": exchangeUDP, "ping": ping,
 		"lookup": lookup, "cat": cat, "write": keep, "follow": follow, "env": printEnv, "sleep": sleep,
 	}
 	verb, ok := verbs[args[0]]
