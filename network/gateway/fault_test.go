@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -230,6 +231,48 @@ func TestAPortFallsSilent(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// TestLongPacketsFollowThePath: pods are told what gets through a path narrower than the tunnel, and that it widened.
+func TestLongPacketsFollowThePath(t *testing.T) {
+	t.Parallel()
+	internet, a, b := worlds(t)
+	a.startFabric(t)
+	b.startFabric(t)
+	a.trust(t, b)
+	b.trust(t, a)
+	internet.NFT("table ip fault { chain forward { type filter hook forward priority 0; ip length > 1000 drop; }; }")
+	soon := func(o *gateway.Options) { o.Ping.Interval = 500 * time.Millisecond }
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, soon)
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, soon)
+	for _, w := range []*world{a, b} {
+		w.says(t, "a narrow path", netv1beta1.ConnectionMTUFits, plan.ReasonMTUTooLarge)
+	}
+	whole := func(size string) (string, error) { // without what the pod was told before
+		a.Pod.Run("", "ip", "route", "flush", "cache")
+		return a.Pod.Try("", "ping", "-c2", "-i0.2", "-W1", "-M", "do", "-s", size, "10.71.1.2")
+	}
+	space.Eventually(t, "a pod is told what gets through", func() error {
+		out, err := whole("1200")
+		if found := regexp.MustCompile(`mtu ?= ?(\d+)`).FindStringSubmatch(out); err == nil || found == nil || len(found[1]) > 3 {
+			return fmt.Errorf("%v\n%s", err, out)
+		}
+		return nil
+	})
+	for _, ping := range [][]string{{"-M", "dont", "-s", "1200"}, {"-M", "do", "-s", "850"}} {
+		out := a.Pod.Run("", "ping", append(ping, "-c5", "-i0.2", "-W2", "10.71.1.2")...)
+		if !strings.Contains(out, " 0% packet loss") {
+			t.Errorf("%v: %s", ping, out)
+		}
+	}
+	internet.NFT("delete table ip fault")
+	space.Eventually(t, "the path is wide again", func() error {
+		out, err := whole("1312") // 1340 with the headers of IP and ICMP
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	})
 }
 
 // TestFaultsAreNamed makes what keeps gateways apart, one fault after the other, and reads what each

@@ -86,6 +86,8 @@ type gateway struct {
 	further []*pinger
 	// peer is the public key of the peer in base64, "" = not known yet.
 	peer atomic.Value
+	// passes is the longest packet that gets to the peer, in bytes; 0 = not known.
+	passes atomic.Int64
 	// rules are users' for this gateway.
 	rules *daemon.Contents
 	// reported is what the Connection said last; nil = nothing yet.
@@ -252,7 +254,7 @@ func (g *gateway) known() (plan.GatewayStateInput, error) {
 		return in, err
 	}
 	in.Tunnel = plan.TunnelInput{
-		Address: own, PeerAddress: peer, MTU: g.MTU, ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts,
+		Address: own, PeerAddress: peer, MTU: g.MTU, Passes: int(g.passes.Load()), ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts,
 		TCP: g.TCP, PublicKey: g.own.String(),
 	}
 	return in, nil

@@ -189,7 +189,8 @@ func tellAll(network, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// measure finds out, now and then, whether packets as long as the tunnel takes them get to the peer.
+// measure finds out, now and then, whether packets as long as the tunnel takes them get to the peer, and has those
+// that do not told to be shorter.
 func (g *gateway) measure(ctx context.Context, w *witness) {
 	var next time.Time
 	var last plan.Fit
@@ -211,6 +212,9 @@ func (g *gateway) measure(ctx context.Context, w *witness) {
 		fit, ok := g.fit(ctx, mtu)
 		if !ok {
 			continue
+		}
+		if passes := fit.Longest(last); g.passes.Swap(int64(passes)) != int64(passes) {
+			g.Look()
 		}
 		next, last = time.Now().Add(measureBad), fit
 		if fits, _, _ := fit.Verdict(); fits {

@@ -59,6 +59,9 @@ type TunnelInput struct {
 	PeerAddress netip.Addr
 	// MTU asked for, in bytes.
 	MTU int
+	// Passes is the longest packet that gets to the peer, in bytes; 0 = not known. The device keeps the MTU asked
+	// for, so that one can find out when longer ones pass again.
+	Passes int
 	// ListenPort is a port of the transport; 0 = any. It is left out of a client over TCP: only
 	// servers listen.
 	ListenPort int
@@ -102,13 +105,17 @@ func GatewayState(in GatewayStateInput) State {
 		in.addTunnel(&s, n)
 	}
 	s.Settings = append(s.Settings, deviceSettings(in.Under.Device)...)
+	longest, narrow := s.Tunnels[0].MTU, 0
+	if in.Tunnel.Passes > 0 && in.Tunnel.Passes < longest {
+		longest, narrow = in.Tunnel.Passes, in.Tunnel.Passes
+	}
 	for n := range in.tunnels() {
 		dev := api.TunnelInterface(n)
 		if n == 0 {
 			dev = api.TunnelInterface(in.answering())
 		}
 		for _, r := range in.Remote {
-			s.Routes = append(s.Routes, Route{Device: dev, To: r.View, Table: spreadTable(n)})
+			s.Routes = append(s.Routes, Route{Device: dev, To: r.View, Table: spreadTable(n), MTU: narrow})
 		}
 	}
 	if node, ok := in.way(); ok {
@@ -122,7 +129,7 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
 	s.Quotes = in.quotes()
-	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(s.Tunnels[0].MTU), in.input())
+	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(longest), in.input())
 	return s
 }
 
@@ -492,14 +499,14 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 }
 
 // forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
-// their addresses lie among the pods'. Before that, TCP segments are clamped to what fits the tunnel, in
+// their addresses lie among the pods'. Before that, TCP segments are clamped to the longest packet for the tunnel, in
 // both directions and with a number: "rt mtu" would take the overlay's MTU for answers, which is larger.
-func (in GatewayStateInput) forward(mtu int) chain {
+func (in GatewayStateInput) forward(longest int) chain {
 	tunnel, ovl := in.device(), api.OverlayInterface
 	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
 	headers := map[bool]int{false: 40, true: 60} // IP header + TCP header 20
 	for _, f := range families() {
-		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta, mtu-headers[f.six]))
+		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta, longest-headers[f.six]))
 	}
 	c.add(fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel))
 	for _, f := range families() {

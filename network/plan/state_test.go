@@ -45,6 +45,8 @@ type process struct {
 	Silent []int
 	// MTU of the device of the pod or node.
 	MTU int
+	// Passes is the longest packet that gets to the peer.
+	Passes int
 }
 
 // TestKernelStates tells the stories of testdata/kernel: process.yaml is what the process knows,
@@ -105,7 +107,7 @@ func ownState(p process, world []runtime.Object, contents []Content) State {
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
+		Address: own, PeerAddress: peer, MTU: 1340, Passes: p.Passes, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840

@@ -41,7 +41,8 @@ const (
 // Reasons of MTUFits.
 const (
 	ReasonMTUFits = "MTUFits"
-	// ReasonMTUTooLarge: long packets are lost on the way. Lower the MTU on both sides.
+	// ReasonMTUTooLarge: the path is narrower than the tunnel, so this gateway sends shorter packets. Lower the MTU on
+	// both sides.
 	ReasonMTUTooLarge = "MTUTooLarge"
 	// ReasonMTUsDiffer: each side has another. Set the same.
 	ReasonMTUsDiffer = "MTUsDiffer"
@@ -275,15 +276,24 @@ type Fit struct {
 	Passes int
 }
 
+// Longest is the longest packet to send, in bytes. Before is what was measured before: one measurement alone may have
+// met a bad moment.
+func (f Fit) Longest(before Fit) int {
+	if before.MTU == f.MTU {
+		return max(f.Passes, before.Passes)
+	}
+	return f.Passes
+}
+
 // Verdict tells whether the MTU fits, and what to do if not.
 func (f Fit) Verdict() (fits bool, reason, message string) {
-	const set = "set spec.mtu of both clusters' gateways to %d, or peer again with --mtu=%d"
+	const set = "to have the same at both sides, set spec.mtu of both clusters' gateways to %d, or peer again with --mtu=%d"
 	lower := f.Passes / 10 * 10 // easier to read
 	switch least := min(f.MTU, f.Peer); {
 	case f.Passes < f.MTU:
-		return false, ReasonMTUTooLarge, fmt.Sprintf("packets of %d bytes do not get to the peer, those of %d do: the path is narrower than the tunnel's MTU; "+set, f.MTU, f.Passes, lower, lower)
+		return false, ReasonMTUTooLarge, fmt.Sprintf("packets of %d bytes do not get to the peer, those of %d do: the path is narrower than the tunnel's MTU, and pods are told not to send longer ones; "+set, f.MTU, f.Passes, lower, lower)
 	case f.Peer != 0 && f.Peer != f.MTU:
-		return false, ReasonMTUsDiffer, fmt.Sprintf("the tunnel's MTU is %d here and %d at the peer: packets between that only one direction takes are lost; "+set, f.MTU, f.Peer, least, least)
+		return false, ReasonMTUsDiffer, fmt.Sprintf("the tunnel's MTU is %d here and %d at the peer, and each side keeps to its own; "+set, f.MTU, f.Peer, least, least)
 	}
 	return true, ReasonMTUFits, fmt.Sprintf("packets of %d bytes, the tunnel's MTU, get to the peer", f.MTU)
 }

@@ -94,6 +94,24 @@ func TestVerdicts(t *testing.T) {
 	story.File(t, "testdata/verdicts.txt", b.String())
 }
 
+// TestLongest: one bad measurement narrows nothing, a second one or a better one counts at once.
+func TestLongest(t *testing.T) {
+	for _, c := range []struct {
+		now, before Fit
+		want        int
+	}{
+		{Fit{MTU: 1340, Passes: 900}, Fit{}, 900},
+		{Fit{MTU: 1340, Passes: 900}, Fit{MTU: 1340, Passes: 1340}, 1340},
+		{Fit{MTU: 1340, Passes: 900}, Fit{MTU: 1340, Passes: 900}, 900},
+		{Fit{MTU: 1340, Passes: 1340}, Fit{MTU: 1340, Passes: 900}, 1340},
+		{Fit{MTU: 1200, Passes: 900}, Fit{MTU: 1340, Passes: 1340}, 900}, // of another tunnel
+	} {
+		if got := c.now.Longest(c.before); got != c.want {
+			t.Errorf("%+v after %+v: %d, want %d", c.now, c.before, got, c.want)
+		}
+	}
+}
+
 // TestSizesAreFound: the search ends near every width of the path, below it, in few steps.
 func TestSizesAreFound(t *testing.T) {
 	const full, short = 1340, 176
