@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,6 +50,10 @@ type gatewayInfo struct {
 	Port    int32    `json:"port"`
 	Ports   []int32  `json:"ports,omitempty"`
 	Role    string   `json:"role"`
+	// Announced is the server's own endpoint where this cluster's client dials another; nil = it does not.
+	Announced *netv1beta1.EndpointStatus `json:"announced,omitempty"`
+	// client is that client.
+	client *netv1beta1.GatewayClient
 }
 
 // connectionInfo is how the tunnel is, and since when. Latency is that of the last measure.
@@ -244,6 +250,7 @@ func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gateway
 	}
 	if g := plan.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
 		*into = gatewayAt(*g.Spec.Endpoint, netv1beta1.ConnectionTypeServer)
+		into.Announced, into.client = plan.Differing(g), g
 	}
 	return nil
 }
@@ -431,6 +438,20 @@ func (l *lines) addGateway(g gatewayInfo) {
 	l.add(1, "Role", g.Role)
 	l.add(1, "Address", strings.Join(g.Address, ", "))
 	l.add(1, "Port", g.ports())
+	if g.Announced == nil {
+		return
+	}
+	transport := func(e *netv1beta1.EndpointStatus) string { return string(cmp.Or(e.Protocol, netv1beta1.ProtocolUDP)) }
+	l.add(1, "Protocol", transport(g.client.Spec.Endpoint))
+	own, _ := json.Marshal(g.Announced) // of texts and numbers
+	at := gatewayAt(*g.Announced, netv1beta1.ConnectionTypeServer)
+	l.text(1, "Server's own, which is not dialled here")
+	l.add(2, "Address", strings.Join(at.Address, ", "))
+	l.add(2, "Port", at.ports())
+	l.add(2, "Protocol", transport(g.Announced))
+	l.text(2, "To dial it, and follow it when it changes:")
+	l.text(2, fmt.Sprintf(`kubectl -n %s patch gatewayclient %s --field-manager=liqoctl --type=json -p '[{"op":"add","path":"/spec/endpoint","value":%s}]'`,
+		g.client.Namespace, g.client.Name, own))
 }
 
 func (l *lines) addRanges(key string, r *cidrPair) {

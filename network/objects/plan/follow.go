@@ -13,7 +13,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// annotationFollowed on a GatewayClient is the endpoint of its server that it last had, as JSON.
+// annotationFollowed on a GatewayClient is the endpoint its server announced last, as JSON, whether or not the client
+// dials it.
 const annotationFollowed = "networking.liqo.io/followed"
 
 // Side is what one cluster holds of a peering: the objects labelled with the other cluster's ID.
@@ -36,13 +37,15 @@ type Change struct{ Before, After client.Object }
 //	Configuration spec.remote     ◀─ Configuration spec.local
 //
 // What a user's tool wrote stays. So does an endpoint that the server never announced, for somebody has
-// chosen it: an address in front of a NAT, for example. Of what is announced twice nothing is followed.
+// chosen it: an address in front of a NAT, for example. What was announced is noted there all the same. Of what is announced twice nothing is followed.
 func Follow(own, of Side) []Change {
 	var out []Change
 	if endpoint := of.endpoint(); endpoint != nil {
 		for i := range own.Clients {
 			c := own.Clients[i].DeepCopy()
-			if !Chosen(c, endpoint) && follow(c, endpoint, &c.Spec.Endpoint, "endpoint", Note(c, endpoint)) {
+			chosen, noted := Chosen(c, endpoint), Note(c, endpoint)
+			followed := !chosen && follow(c, endpoint, &c.Spec.Endpoint, "endpoint")
+			if (followed || noted) && c.DeletionTimestamp == nil {
 				out = append(out, Change{&own.Clients[i], c})
 			}
 		}
@@ -50,7 +53,7 @@ func Follow(own, of Side) []Change {
 	if key := of.publicKey(); key != nil {
 		for i := range own.PublicKeys {
 			k := own.PublicKeys[i].DeepCopy()
-			if follow(k, key, &k.Spec.PublicKey, "publicKey", false) {
+			if follow(k, key, &k.Spec.PublicKey, "publicKey") {
 				out = append(out, Change{&own.PublicKeys[i], k})
 			}
 		}
@@ -58,7 +61,7 @@ func Follow(own, of Side) []Change {
 	if cidrs := of.cidrs(); cidrs != nil {
 		for i := range own.Configurations {
 			c := own.Configurations[i].DeepCopy()
-			if follow(c, cidrs, &c.Spec.Remote, "remote", false) {
+			if follow(c, cidrs, &c.Spec.Remote, "remote") {
 				out = append(out, Change{&own.Configurations[i], c})
 			}
 		}
@@ -66,10 +69,9 @@ func Follow(own, of Side) []Change {
 	return out
 }
 
-// follow changes a field of the spec to what is announced. It reports whether the object is to be
-// written, which it is also when something was noted on it.
-func follow[T any](obj client.Object, announced T, field *T, name string, noted bool) bool {
-	if !noted && encoded(*field) == encoded(announced) || obj.GetDeletionTimestamp() != nil || UserOwns(obj, name) {
+// follow changes a field of the spec to what is announced, and reports whether that is a change.
+func follow[T any](obj client.Object, announced T, field *T, name string) bool {
+	if encoded(*field) == encoded(announced) || obj.GetDeletionTimestamp() != nil || UserOwns(obj, name) {
 		return false
 	}
 	*field = announced
@@ -80,6 +82,16 @@ func follow[T any](obj client.Object, announced T, field *T, name string, noted 
 func Chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
 	have := encoded(c.Spec.Endpoint)
 	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
+}
+
+// Differing is what a client's server announced last where the client dials something else; nil = it does not, or
+// nothing was announced.
+func Differing(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus {
+	announced := &netv1beta1.EndpointStatus{}
+	if json.Unmarshal([]byte(c.Annotations[annotationFollowed]), announced) != nil || encoded(c.Spec.Endpoint) == encoded(announced) {
+		return nil
+	}
+	return announced
 }
 
 // Note writes on a client what was announced, and reports whether that is new.

@@ -27,6 +27,8 @@ func TestFollow(t *testing.T) {
 	}
 	elsewhere := wrote("kubectl-edit")
 	elsewhere[0].FieldsV1.Raw = []byte(`{"f:spec":{"f:mtu":{}}}`)
+	several := serving("a")
+	several.Servers[0].Status.Endpoint = &netv1beta1.EndpointStatus{Addresses: []string{"a"}, Ports: []int32{30742, 30743}, Protocol: netv1beta1.ProtocolTCP}
 	twice := serving("b")
 	twice.Servers = append(twice.Servers, twice.Servers...)
 	for name, c := range map[string]struct {
@@ -40,6 +42,7 @@ func TestFollow(t *testing.T) {
 		"applied by a user, the same":          {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-controller")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
 		"applied by a tool named like us":      {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: wrote("argocd-liqo")}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
 		"copied, and a user wrote another one": {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{ManagedFields: elsewhere}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("b")},
+		"another protocol and more ports":      {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, several, several.Servers[0].Status.Endpoint},
 		"two servers":                          {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, twice, at("a")},
 		"a server without address":             {netv1beta1.GatewayClient{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, Side{Servers: make([]netv1beta1.GatewayServer, 1)}, at("a")},
 		"going":                                {netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Spec: netv1beta1.GatewayClientSpec{Endpoint: at("a")}}, serving("b"), at("a")},
@@ -57,6 +60,30 @@ func TestFollow(t *testing.T) {
 		if diff := cmp.Diff(c.want, own.Clients[0].Spec.Endpoint); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestDiffering: of a client that dials what was given by hand one can tell what its server announced last.
+func TestDiffering(t *testing.T) {
+	at := func(address string) *netv1beta1.EndpointStatus {
+		return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742}
+	}
+	own := Side{Clients: []netv1beta1.GatewayClient{{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("nat")}}}}
+	if got := Differing(&own.Clients[0]); got != nil {
+		t.Errorf("before the server announced anything: %v", got)
+	}
+	for _, address := range []string{"a", "b"} {
+		of := Side{Servers: []netv1beta1.GatewayServer{{Status: netv1beta1.GatewayServerStatus{Endpoint: at(address)}}}}
+		for _, change := range Follow(own, of) {
+			own.Clients[0] = *change.After.(*netv1beta1.GatewayClient)
+		}
+		if diff := cmp.Diff(at(address), Differing(&own.Clients[0])); diff != "" {
+			t.Errorf("announced (-want +got):\n%s", diff)
+		}
+	}
+	own.Clients[0].Spec.Endpoint = at("b")
+	if got := Differing(&own.Clients[0]); got != nil {
+		t.Errorf("a client that dials what is announced: %v", got)
 	}
 }
 
