@@ -4,6 +4,7 @@
 package stories
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -281,7 +282,36 @@ func parametersChange(t *testing.T) {
 	stays := connected(t)
 	changesReach(t, rome)
 	changesReach(t, milan)
+	endpointsFollow(t)
 	stays("the parameters changed")
+}
+
+// endpointsFollow changes where and how milan's server listens. The client at rome follows.
+func endpointsFollow(t *testing.T) {
+	t.Helper()
+	for _, c := range []struct {
+		endpoint, protocol string
+		several            int // ports, in place of one
+	}{
+		{`{"port":51850,"protocol":"TCP"}`, "TCP", 0},
+		{`{"port":null,"ports":[51840,51841]}`, "TCP", 2},
+		{`{"protocol":"UDP"}`, "UDP", 2},
+		{`{"port":51840,"ports":null}`, "UDP", 0},
+	} {
+		milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "gatewayservers", "rome", "--type=merge", "-p", `{"spec":{"endpoint":`+c.endpoint+`}}`)
+		follows(t, rome, "gatewayclients", ".spec.endpoint", func(got string) bool {
+			var dialled struct {
+				Protocol string
+				Ports    []int
+			}
+			return json.Unmarshal([]byte(got), &dialled) == nil && dialled.Protocol == c.protocol && len(dialled.Ports) == c.several
+		})
+		milan.rolled(t)
+		rome.rolled(t)
+		reach(t)
+		announced := milan.kubectl(t, "-n", "liqo-tenant-rome", "get", "gatewayservers", "rome", "-o", "jsonpath={.status.endpoint}")
+		follows(t, rome, "gatewayclients", ".spec.endpoint", func(got string) bool { return got == announced })
+	}
 }
 
 // changesReach gives a cluster another key, and more pods for a while. The peer follows by itself.
