@@ -400,10 +400,7 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 		}
 		var before []gatewayPod
 		for _, c := range clusters {
-			eventually(t, "all nodes of "+c.name+" are heard of", func() (string, bool) {
-				taints, err := c.ask("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
-				return taints, err == nil && !strings.Contains(taints, "node.kubernetes.io/")
-			})
+			c.hearsNodes(t)
 			before = append(before, activeGateway(t, c))
 		}
 		for _, c := range clusters {
@@ -422,11 +419,21 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 	}
 }
 
+// hearsNodes waits until no node is unknown, as all are for a while after an API server was away.
+func (c cluster) hearsNodes(t *testing.T) {
+	t.Helper()
+	eventually(t, "all nodes of "+c.name+" are heard of", func() (string, bool) {
+		taints, err := c.ask("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
+		return taints, err == nil && !strings.Contains(taints, "node.kubernetes.io/")
+	})
+}
+
 // kubeletHangs stops the kubelet beside the gateway that has the tunnel. When its node is not heard of any more, and
 // all pods there are said not to be ready, something else happens.
 func kubeletHangs(c cluster, happen func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
+		c.hearsNodes(t)
 		at := activeGateway(t, c)
 		signal := func(name string) {
 			t.Helper()
