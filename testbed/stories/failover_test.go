@@ -37,15 +37,12 @@ type machine struct {
 }
 
 // allows is the longest gap a fault may cause: what it may on any machine, or more where the machine itself takes longer.
-// A planned move is five things one after the other that wait as a ping does: gateways and nodes are told, a node's rules
-// are read and written, WireGuard shakes hands, the ping itself. When API servers are back everything of all nodes runs at once, not two pods, of which
-// there are eight times as many. An unplanned move takes no longer than two restarts of a container.
+// What is short waits for processors as a ping does, for some steps one after the other: in a planned move gateways and
+// nodes are told, each node starts nft, and WireGuard shakes hands; when API servers are back all programs of all nodes
+// run at once. What is long takes no longer than two restarts of a container.
 func (m machine) allows(f fault) time.Duration {
-	switch f.most {
-	case planned:
-		return max(planned, 5*m.gap)
-	case late:
-		return max(late, 8*m.gap)
+	if f.most <= late {
+		return max(f.most, 8*m.gap)
 	}
 	return max(f.most, 2*m.restart)
 }
