@@ -42,18 +42,19 @@ type machine struct {
 // run at once. What is long takes no longer than two restarts of a container.
 func (m machine) allows(f fault) time.Duration {
 	if f.most <= late {
-		return max(f.most, 8*m.gap)
+		return max(f.most, 5*m.gap)
 	}
 	return max(f.most, 2*m.restart)
 }
 
-// plainPods carry nothing that is measured.
+// plainPods carry nothing that is measured. They are as many as are made anew when a node is drained.
 const plainPods = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: plain}
 spec:
-  replicas: 2
+  replicas: 6
+  strategy: {rollingUpdate: {maxSurge: 100%}}
   selector: {matchLabels: {app: plain}}
   template:
     metadata: {labels: {app: plain}}
@@ -61,7 +62,7 @@ spec:
       containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":8080"]}]
 `
 
-// thisMachine rolls two plain pods as gateways are rolled, and kills a program.
+// thisMachine makes plain pods anew all at once, and kills a program.
 func thisMachine(t *testing.T) (m machine) {
 	t.Helper()
 	milan.apply(t, plainPods)
