@@ -39,12 +39,12 @@ type machine struct {
 // allows is the longest gap a fault may cause: what it may on any machine, or more where the machine itself takes longer.
 // What is short waits for processors as a ping does, for some steps one after the other: in a planned move gateways and
 // nodes are told, each node starts nft, and WireGuard shakes hands; when API servers are back all programs of all nodes
-// run at once. What is long takes no longer than two restarts of a container.
+// run at once. What is long takes no longer than three restarts of a container: it starts, is ready, and nodes lead there again.
 func (m machine) allows(f fault) time.Duration {
 	if f.most <= late {
 		return max(f.most, 5*m.gap)
 	}
-	return max(f.most, 2*m.restart)
+	return max(f.most, 3*m.restart)
 }
 
 // plainPods carry nothing that is measured. They are as many as are made anew when a node is drained.
