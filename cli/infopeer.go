@@ -50,9 +50,9 @@ type gatewayInfo struct {
 	Port    int32    `json:"port"`
 	Ports   []int32  `json:"ports,omitempty"`
 	Role    string   `json:"role"`
-	// Announced is the server's own endpoint where this cluster's client dials another; nil = it does not.
+	// Announced is the endpoint the server announced last; nil if the client dials it, or nothing was announced.
 	Announced *netv1beta1.EndpointStatus `json:"announced,omitempty"`
-	// client is that client.
+	// client is the GatewayClient of this cluster; nil if the peer dials this one.
 	client *netv1beta1.GatewayClient
 }
 

@@ -24,7 +24,7 @@ import (
 const (
 	// redialEager is between two attempts to reach a server that never answered: WireGuard itself
 	// tries every 5 s, which is long for somebody who waits for a peering. One that did answer is
-	// tried again as soon as it is silent.
+	// dialled again once plan.Health.Silent.
 	redialEager = time.Second
 	// redialFirst is before the first of these: what a client said while its server was being replaced is lost.
 	// Round trips on Earth take up to 300 ms.
@@ -377,8 +377,8 @@ func (a *attempts) due(now time.Time, asked bool, health []plan.Health, p plan.P
 	return due, lookup, next
 }
 
-// redialDue tells whether the server is to be tried anew, and how long after the last attempt. One that was tried since
-// its last answer has lost what was under way, and is tried again as soon as an answer is late.
+// redialDue reports whether to dial the server again, and the minimum time since the last attempt. tried is true if
+// the server was dialled since its last answer: packets in flight are lost by then, so one late answer is enough.
 func redialDue(now time.Time, asked, tried bool, h plan.Health, p plan.PingPolicy) (wait time.Duration, due bool) {
 	since := h.Answered
 	if since.IsZero() {

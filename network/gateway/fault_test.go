@@ -183,14 +183,21 @@ func (w *world) nodeSays(t *testing.T, what string) {
 	})
 }
 
-// TestAPortFallsSilent: of two ports one is blocked. It is named, and everything takes the other.
-func TestAPortFallsSilent(t *testing.T) {
-	t.Parallel()
-	internet, a, b := worlds(t)
+// trusting returns two worlds with fabrics, each with the other's public key.
+func trusting(t *testing.T) (internet *space.Space, a, b *world) {
+	t.Helper()
+	internet, a, b = worlds(t)
 	a.startFabric(t)
 	b.startFabric(t)
 	a.trust(t, b)
 	b.trust(t, a)
+	return internet, a, b
+}
+
+// TestAPortFallsSilent: of two ports one is blocked. It is named, and everything takes the other.
+func TestAPortFallsSilent(t *testing.T) {
+	t.Parallel()
+	internet, a, b := trusting(t)
 	a.Node.NFT("table ip more { chain in { type nat hook prerouting priority dstnat; fib daddr type local udp dport 51841 dnat to 10.10.1.5; }; }")
 	more := func(o *gateway.Options) {
 		o.Ping.Interval = 500 * time.Millisecond
@@ -236,11 +243,7 @@ func TestAPortFallsSilent(t *testing.T) {
 // TestLongPacketsFollowThePath: pods are told what gets through a path narrower than the tunnel, and that it widened.
 func TestLongPacketsFollowThePath(t *testing.T) {
 	t.Parallel()
-	internet, a, b := worlds(t)
-	a.startFabric(t)
-	b.startFabric(t)
-	a.trust(t, b)
-	b.trust(t, a)
+	internet, a, b := trusting(t)
 	internet.NFT("table ip fault { chain forward { type filter hook forward priority 0; ip length > 1000 drop; }; }")
 	soon := func(o *gateway.Options) { o.Ping.Interval = 500 * time.Millisecond }
 	a.startGatewayPod(t, a.Gateway, "gw", b, true, soon)

@@ -276,8 +276,8 @@ type Fit struct {
 	Passes int
 }
 
-// Longest is the longest packet to send, in bytes. Before is what was measured before: one measurement alone may have
-// met a bad moment.
+// Longest returns the longest packet to send, in bytes: the larger of this and the previous measurement of the same
+// tunnel, because packet loss can make one measurement too small.
 func (f Fit) Longest(before Fit) int {
 	if before.MTU == f.MTU {
 		return max(f.Passes, before.Passes)

@@ -51,12 +51,12 @@ func ping(ctx context.Context, args []string) error {
 	return nil
 }
 
-// answers are those to numbered requests.
+// answers counts replies to numbered echo requests.
 type answers struct {
 	count       int
 	first, last uint64
 	seen        map[uint64]bool
-	// at is when the last came, gap the longest time between two.
+	// at is when the last reply came, gap is the longest time between two replies.
 	at  time.Time
 	gap time.Duration
 }
