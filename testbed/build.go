@@ -26,7 +26,7 @@ import (
 const (
 	kubernetesVersion    = "1.35.4"
 	coreDNSVersion       = "1.13.1"
-	metricsServerVersion = "0.9.0"
+	metricsServerVersion = "0.8.0"
 	kwokVersion          = "0.8.0"
 )
 
@@ -75,7 +75,7 @@ func defaultArtifacts() []artifact {
 func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
 		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", true, false},
-		artifact{metricsServer, "metrics", "sigs.k8s.io/metrics-server/cmd/metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, true, false},
+		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, true, false},
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true, true})
 }

@@ -91,7 +91,7 @@ func TestVersionsMatchModules(t *testing.T) {
 	for _, want := range []struct{ file, module, version string }{
 		{"kubernetes/go.mod", "k8s.io/kubernetes", kubernetesVersion},
 		{"kubernetes/go.mod", "github.com/coredns/coredns", coreDNSVersion},
-		{"metrics/go.mod", "sigs.k8s.io/metrics-server", metricsServerVersion},
+		{"kubernetes/go.mod", "sigs.k8s.io/metrics-server", metricsServerVersion},
 		{"kwok/go.mod", "sigs.k8s.io/kwok", kwokVersion},
 	} {
 		if got := requirements(t, want.file)[want.module]; got != "v"+want.version {
