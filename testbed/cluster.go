@@ -149,6 +149,12 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 	if err := t.checkMachine(); err != nil {
 		return err
 	}
+	// Testbeds start one after the other: a port is free for all of them until a cluster listens on it.
+	cache, err := t.lockCache()
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
 	if err := t.build(ctx, defaultArtifacts()); err != nil {
 		return err
 	}

@@ -148,15 +148,9 @@ func (t Testbed) lock() (unlock func(), err error) {
 		if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 			return nil, err
 		}
-		f, err := os.Open(t.Dir)
+		f, err := lockDir(t.Dir, "another command of this testbed")
 		if err != nil {
 			return nil, err
-		}
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-			fmt.Fprintln(os.Stderr, "waiting for another command of this testbed to end")
-			if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-				return nil, fmt.Errorf("lock %s: %w", t.Dir, err)
-			}
 		}
 		if sameFile(f, t.Dir) {
 			unlock = func() { f.Close() }
@@ -168,6 +162,30 @@ func (t Testbed) lock() (unlock func(), err error) {
 		}
 		f.Close() // a 'down' removed the directory meanwhile
 	}
+}
+
+// lockCache keeps all other testbeds from building and starting until the file is closed.
+func (t Testbed) lockCache() (*os.File, error) {
+	if err := os.MkdirAll(t.Cache, 0o755); err != nil {
+		return nil, err
+	}
+	return lockDir(t.Cache, "the build or the start of another testbed")
+}
+
+// lockDir locks a directory until the file is closed. While it waits, it prints who has the lock.
+func lockDir(dir, holder string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		fmt.Fprintln(os.Stderr, "waiting for", holder, "to end")
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		}
+	}
+	return f, nil
 }
 
 // own refuses a directory that holds something else: with the last cluster all of it is removed.

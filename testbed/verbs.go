@@ -88,6 +88,11 @@ func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
 	artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool {
 		return len(names) == 0 && a.named || len(names) > 0 && !slices.Contains(names, a.name)
 	})
+	cache, err := t.lockCache()
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
 	if err := t.build(ctx, artifacts); err != nil {
 		return err
 	}
