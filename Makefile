@@ -59,7 +59,7 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go'))))
 
 test-unit: ## side by side, then alone those that assert a time
-	$(GO_TEST) -p 2 -parallel 4 -skip '^TestTimed' ./...
+	go run ./internal/apitest/share $(GO_TEST) -p 2 -parallel 4 -skip '^TestTimed' ./...
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
 test-stories: ## what users do, on real clusters

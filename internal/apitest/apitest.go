@@ -9,7 +9,8 @@
 // Start is the whole interface. Servers are independent of each other, so a test starts one
 // for each cluster it needs. The tests of a package take turns with servers: one that a test
 // has returned is reset to its first state and handed to the next test, which saves the 4 s
-// of a start (pool.go). Tests may therefore run in parallel and name objects as they like.
+// of a start (pool.go). Packages take turns, too, where their tests run below a process that
+// shares servers (share.go). Tests may therefore run in parallel and name objects as they like.
 package apitest
 
 import (
@@ -50,6 +51,8 @@ type Server struct {
 	kill    func()
 	stopped bool
 	state   state
+	idle    time.Time // when it was returned
+	lease   net.Conn  // to the process that shares it; nil for a server of this process
 }
 
 // ConfigFor enters the server as another user, with only the rights bound to it.
@@ -63,27 +66,34 @@ func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 // It fails the test when the binaries are missing or the server does not come up.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s, err := take(t)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	s, err := take(ctx)
 	if err != nil {
 		t.Fatalf("start API server: %v", err)
 	}
-	t.Cleanup(func() { give(t, s) })
+	t.Cleanup(func() {
+		if err := give(s); err != nil {
+			t.Logf("reset API server: %v", err)
+		}
+	})
 	return s
 }
 
 // Stop ends the server before the test ends. It is called by the test's own goroutine.
 func (s *Server) Stop() {
 	s.kill()
+	if s.lease != nil {
+		_ = s.lease.Close()
+	}
 	s.stopped = true
 }
 
 // launch starts a server, again when its processes end early, and installs the CRDs.
-func launch(t testing.TB) (*Server, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
+func launch(ctx context.Context) (*Server, error) {
 	s, err := start(ctx)
 	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
-		t.Logf("start API server again: %v", err)
+		fmt.Fprintf(os.Stderr, "start API server again: %v\n", err)
 		s, err = start(ctx)
 	}
 	if err != nil {

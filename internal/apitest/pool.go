@@ -4,12 +4,17 @@
 package apitest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
-	"testing"
+	"time"
 )
+
+// idleTimeout is how long a server that no test uses is kept. An idle server takes 3 % of a processor.
+const idleTimeout = 20 * time.Second
 
 // idle are the servers of this process that no test uses, each in its first state.
 var idle struct {
@@ -17,8 +22,11 @@ var idle struct {
 	servers []*Server
 }
 
-// take returns an idle server, or a new one.
-func take(t testing.TB) (*Server, error) {
+// take returns a shared server, an idle one of this process, or a new one.
+func take(ctx context.Context) (*Server, error) {
+	if socket := os.Getenv(shareVariable); socket != "" {
+		return lease(ctx, socket)
+	}
 	idle.Lock()
 	if n := len(idle.servers); n > 0 {
 		s := idle.servers[n-1]
@@ -27,25 +35,41 @@ func take(t testing.TB) (*Server, error) {
 		return s, nil
 	}
 	idle.Unlock()
-	return launch(t)
+	return launch(ctx)
 }
 
-// give resets a server for the next test. One that cannot be reset is stopped.
-func give(t testing.TB, s *Server) {
+// give returns a server for the next test and resets it. One that cannot be reset is stopped.
+func give(s *Server) error {
 	if s.stopped {
-		return
+		return nil
+	}
+	if s.lease != nil {
+		return giveBack(s.lease)
 	}
 	reset, err := s.reset()
-	if err != nil {
-		t.Logf("reset API server: %v", err)
-	}
 	if !reset {
 		s.Stop()
-		return
+		return err
 	}
 	idle.Lock()
+	defer idle.Unlock()
+	s.idle = time.Now()
 	idle.servers = append(idle.servers, s)
+	time.AfterFunc(idleTimeout, s.retire)
+	return err
+}
+
+// retire stops a server that has been idle for the timeout.
+func (s *Server) retire() {
+	idle.Lock()
+	i := slices.Index(idle.servers, s)
+	if i < 0 || time.Since(s.idle) < idleTimeout {
+		idle.Unlock()
+		return
+	}
+	idle.servers = slices.Delete(idle.servers, i, i+1)
 	idle.Unlock()
+	s.Stop()
 }
 
 // workdir is the directory of all servers. It is removed when this process has ended, however it

@@ -22,6 +22,7 @@ import (
 // TestServersAreHandedOn: the next test gets the server of the last one as if it were new. What the last one
 // made is gone, what it deleted or changed is back, and rights it granted grant nothing.
 func TestServersAreHandedOn(t *testing.T) {
+	t.Setenv(shareVariable, "")
 	const somebody = "somebody"
 	var first *Server
 	for _, turn := range []string{"first", "second"} {
@@ -89,6 +90,7 @@ func TestServersAreHandedOn(t *testing.T) {
 
 // TestServersThatAreNotHandedOn: a server that is stopped, or whose admission was changed, serves no other test.
 func TestServersThatAreNotHandedOn(t *testing.T) {
+	t.Setenv(shareVariable, "")
 	var used []*Server
 	for name, spoil := range map[string]func(*testing.T, *Server, *kubernetes.Clientset){
 		"stopped": func(_ *testing.T, s *Server, _ *kubernetes.Clientset) { s.Stop() },

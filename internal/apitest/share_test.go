@@ -1,0 +1,69 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apitest
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestProcessesShareServers: the next process gets the server of the last one in its first state, also when
+// the last one was killed. A server that was stopped is not handed on.
+func TestProcessesShareServers(t *testing.T) {
+	t.Setenv(shareVariable, "") // the sharing process itself starts servers
+	socket := filepath.Join(t.TempDir(), "share")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go serve(listener)
+	borrow := func() (*Server, *kubernetes.Clientset) {
+		t.Helper()
+		s, err := lease(t.Context(), socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := kubernetes.NewForConfig(s.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, c
+	}
+	mark := func(c *kubernetes.Clientset) {
+		t.Helper()
+		if _, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("the server is not in its first state: %v", err)
+		}
+	}
+
+	s, c := borrow()
+	first := s.Config.Host
+	mark(c)
+	if err := give(s); err != nil {
+		t.Fatal(err)
+	}
+	s, c = borrow()
+	if s.Config.Host != first {
+		t.Error("the server was not handed on")
+	}
+	mark(c)
+	// A process that is killed closes what it had open.
+	if err := s.lease.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first may come before the reset has ended, and gets another server
+		s, c = borrow()
+		mark(c)
+		s.Stop()
+		if _, err := c.Discovery().ServerVersion(); err == nil {
+			t.Error("a stopped server answers")
+		}
+	}
+}
