@@ -62,8 +62,13 @@ test-unit: ## side by side, then alone those that assert a time
 	go run ./internal/apitest/share $(GO_TEST) -p 2 -parallel 4 -skip '^TestTimed' ./...
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
-test-stories: ## what users do, on real clusters
-	$(GO_TEST) -p 1 ./testbed/...
+test-stories: ## what users do, on real clusters: two pairs side by side, then alone those that assert a time
+	go build -o bin/testbed ./testbed
+	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
+	$(GO_TEST) ./testbed/stories -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
+		$(GO_TEST) ./testbed/stories -run '^TestPeered$$' -pair peered; peered=$$?; \
+		wait $$connecting && exit $$peered
+	$(GO_TEST) ./testbed/stories -run '^TestTimed'
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run

@@ -23,8 +23,12 @@ import (
 	"time"
 )
 
-// keep leaves the clusters running, for the next run to start from.
-var keep = flag.Bool("keep", false, "leave the clusters running")
+var (
+	// keep leaves the clusters running, for the next run to start from.
+	keep = flag.Bool("keep", false, "leave the clusters running")
+	// pair names the folder below bin/ with the state of the clusters. Runs side by side have one each.
+	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
+)
 
 // cluster is one of the test clusters as a user has it: a name and a kubeconfig.
 type cluster struct {
@@ -84,7 +88,7 @@ func setUp() error {
 		return err
 	}
 	root = filepath.Dir(filepath.Dir(wd))
-	dir = filepath.Join(root, "bin", "stories")
+	dir = filepath.Join(root, "bin", *pair)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err

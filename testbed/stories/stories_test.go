@@ -41,12 +41,15 @@ var leftovers = []string{
 	"shadowendpointslices", "quotas", "internalfabrics",
 }
 
-// TestStories runs the life of a pair of clusters, in the order in which users live it.
-func TestStories(t *testing.T) {
-	for _, story := range []struct {
-		name string
-		tell func(t *testing.T)
-	}{
+// story is one thing users do, as they type it.
+type story struct {
+	name string
+	tell func(t *testing.T)
+}
+
+// TestConnecting runs the ways to connect and to peer clusters. Each story ends with clusters that are not connected.
+func TestConnecting(t *testing.T) {
+	tellAll(t, []story{
 		{"install", install},
 		{"bad input before a peering", badInput},
 		{"volumes outlive Liqo", volumesOutliveLiqo},
@@ -65,6 +68,13 @@ func TestStories(t *testing.T) {
 		{"peer without a network", peerWithoutNetwork},
 		{"peer with a file of the provider", peerAsUser},
 		{"controllers are killed at a step", killedAtAStep},
+	})
+}
+
+// TestPeered runs the life of a peering, in the order in which users live it.
+func TestPeered(t *testing.T) {
+	tellAll(t, []story{
+		{"install", install},
 		{"peer", peerFirst},
 		{"peer again changes nothing", peerAgain},
 		{"keys and ranges change", parametersChange},
@@ -92,12 +102,28 @@ func TestStories(t *testing.T) {
 		{"losses are survived", lossesAreSurvived},
 		{"info tells about the peering", info},
 		{"a provider that hangs is noticed", providerHangs},
-		{"gateways are replaced", gatewaysAreReplaced},
-		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"unpeer leaves nothing", unpeer},
 		{"peer and unpeer once more", onceMore},
 		{"uninstall leaves nothing", uninstall},
-	} {
+	})
+}
+
+// TestTimedStories runs what asserts a time, on clusters to which nothing else happens.
+func TestTimedStories(t *testing.T) {
+	tellAll(t, []story{
+		{"install", install},
+		{"peer", peerFirst},
+		{"a namespace is offloaded", offloadNamespace},
+		{"gateways are replaced", gatewaysAreReplaced},
+		{"certificates renew and nothing is interrupted", certificatesRenew},
+		{"unpeer leaves nothing", unpeer},
+	})
+}
+
+// tellAll runs stories until one fails, because each starts where the one before it ended.
+func tellAll(t *testing.T, stories []story) {
+	t.Helper()
+	for _, story := range stories {
 		began := time.Now()
 		if !t.Run(story.name, func(t *testing.T) {
 			defer func() {
@@ -107,7 +133,7 @@ func TestStories(t *testing.T) {
 			}()
 			story.tell(t)
 		}) {
-			return // each story starts where the one before ended
+			return
 		}
 		t.Logf("%s: %s", story.name, time.Since(began).Round(100*time.Millisecond))
 	}
