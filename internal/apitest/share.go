@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -86,8 +87,11 @@ func lease(ctx context.Context, socket string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	end, _ := ctx.Deadline() // none is no time limit
+	_ = conn.SetReadDeadline(end)
 	var o offer
 	err = json.NewDecoder(conn).Decode(&o)
+	_ = conn.SetReadDeadline(time.Time{})
 	if err == nil && o.Error != "" {
 		err = errors.New(o.Error)
 	}
