@@ -250,7 +250,7 @@ func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gateway
 	}
 	if g := plan.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
 		*into = gatewayAt(*g.Spec.Endpoint, netv1beta1.ConnectionTypeServer)
-		into.Announced, into.client = plan.Differing(g), g
+		into.Announced, into.client = plan.UnfollowedEndpoint(g), g
 	}
 	return nil
 }

@@ -213,7 +213,7 @@ func (g *gateway) measure(ctx context.Context, w *witness) {
 		if !ok {
 			continue
 		}
-		if passes := fit.Longest(last); g.passes.Swap(int64(passes)) != int64(passes) {
+		if passes := fit.PathMTU(last); g.passes.Swap(int64(passes)) != int64(passes) {
 			g.Look()
 		}
 		next, last = time.Now().Add(measureBad), fit

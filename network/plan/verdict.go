@@ -276,11 +276,11 @@ type Fit struct {
 	Passes int
 }
 
-// Longest returns the longest packet to send, in bytes: the larger of this and the previous measurement of the same
-// tunnel, because packet loss can make one measurement too small.
-func (f Fit) Longest(before Fit) int {
-	if before.MTU == f.MTU {
-		return max(f.Passes, before.Passes)
+// PathMTU returns the length of the longest packet to send, in bytes: the larger of this measurement and the previous
+// one of the same tunnel, because packet loss can make one measurement too small.
+func (f Fit) PathMTU(previous Fit) int {
+	if previous.MTU == f.MTU {
+		return max(f.Passes, previous.Passes)
 	}
 	return f.Passes
 }

@@ -106,7 +106,7 @@ func TestLongest(t *testing.T) {
 		{Fit{MTU: 1340, Passes: 1340}, Fit{MTU: 1340, Passes: 900}, 1340},
 		{Fit{MTU: 1200, Passes: 900}, Fit{MTU: 1340, Passes: 1340}, 900}, // of another tunnel
 	} {
-		if got := c.now.Longest(c.before); got != c.want {
+		if got := c.now.PathMTU(c.before); got != c.want {
 			t.Errorf("%+v after %+v: %d, want %d", c.now, c.before, got, c.want)
 		}
 	}

@@ -84,9 +84,9 @@ func Chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) b
 	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
 }
 
-// Differing returns the endpoint the server announced last if the client dials another one. It returns nil if both
-// are equal or nothing was announced.
-func Differing(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus {
+// UnfollowedEndpoint returns the endpoint that the server announced last, if the client dials another one. It returns nil
+// if both are equal, or if nothing was announced.
+func UnfollowedEndpoint(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus {
 	announced := &netv1beta1.EndpointStatus{}
 	if json.Unmarshal([]byte(c.Annotations[annotationFollowed]), announced) != nil || encoded(c.Spec.Endpoint) == encoded(announced) {
 		return nil

@@ -63,13 +63,13 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestDiffering: of a client that dials what was given by hand one can tell what its server announced last.
-func TestDiffering(t *testing.T) {
+// TestUnfollowedEndpoint: a client that dials an endpoint given by a user still shows what its server announced last.
+func TestUnfollowedEndpoint(t *testing.T) {
 	at := func(address string) *netv1beta1.EndpointStatus {
 		return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742}
 	}
 	own := Side{Clients: []netv1beta1.GatewayClient{{Spec: netv1beta1.GatewayClientSpec{Endpoint: at("nat")}}}}
-	if got := Differing(&own.Clients[0]); got != nil {
+	if got := UnfollowedEndpoint(&own.Clients[0]); got != nil {
 		t.Errorf("before the server announced anything: %v", got)
 	}
 	for _, address := range []string{"a", "b"} {
@@ -77,12 +77,12 @@ func TestDiffering(t *testing.T) {
 		for _, change := range Follow(own, of) {
 			own.Clients[0] = *change.After.(*netv1beta1.GatewayClient)
 		}
-		if diff := cmp.Diff(at(address), Differing(&own.Clients[0])); diff != "" {
+		if diff := cmp.Diff(at(address), UnfollowedEndpoint(&own.Clients[0])); diff != "" {
 			t.Errorf("announced (-want +got):\n%s", diff)
 		}
 	}
 	own.Clients[0].Spec.Endpoint = at("b")
-	if got := Differing(&own.Clients[0]); got != nil {
+	if got := UnfollowedEndpoint(&own.Clients[0]); got != nil {
 		t.Errorf("a client that dials what is announced: %v", got)
 	}
 }
