@@ -27,27 +27,27 @@ type fault struct {
 // more, and the median counts.
 const planned = 300 * time.Millisecond
 
-// machine is what this machine does to everybody, taken in the same run: both clusters, their tunnels and the tests
-// share its two processors, and on a slow one every packet and every process waits for them.
+// machine holds delays that this machine causes by itself, measured in the same run. Clusters, tunnels and tests share
+// its processors, so on a slow machine every packet and every process waits for them.
 type machine struct {
-	// gap is the longest between two answers while pods that carry nothing are rolled.
+	// gap is the longest time between two answers to pings while pods without traffic are rolled.
 	gap time.Duration
-	// restart is how long a container is away whose program was killed.
+	// restart is the time a container takes to run again after its process was killed.
 	restart time.Duration
 }
 
-// allows is the longest gap a fault may cause: what it may on any machine, or more where the machine itself takes longer.
-// What is short waits for processors as a ping does, for some steps one after the other: in a planned move gateways and
-// nodes are told, each node starts nft, and WireGuard shakes hands; when API servers are back all programs of all nodes
-// run at once. What is long takes no longer than three restarts of a container: it starts, is ready, and nodes lead there again.
-func (m machine) allows(f fault) time.Duration {
+// maxGap returns the longest gap that a fault may cause: its own bound, or more if this machine is slow. A short gap
+// consists of steps that each wait for a processor as a ping does. In a planned move these are the updates of gateways
+// and nodes, nft on each node, and the handshake; after an outage of API servers all programs run at once. A long gap
+// takes at most three restarts of a container: the container starts, gets ready, and nodes route to it again.
+func (m machine) maxGap(f fault) time.Duration {
 	if f.most <= late {
 		return max(f.most, 5*m.gap)
 	}
 	return max(f.most, 3*m.restart)
 }
 
-// plainPods carry nothing that is measured. They are as many as are made anew when a node is drained.
+// plainPods have no traffic that is measured. Draining a node recreates as many pods.
 const plainPods = `
 apiVersion: apps/v1
 kind: Deployment
@@ -62,7 +62,7 @@ spec:
       containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":8080"]}]
 `
 
-// thisMachine makes plain pods anew all at once, and kills a program.
+// thisMachine measures the machine: it restarts plain pods all at once, then kills the process of one.
 func thisMachine(t *testing.T) (m machine) {
 	t.Helper()
 	milan.apply(t, plainPods)
@@ -89,8 +89,8 @@ func thisMachine(t *testing.T) (m machine) {
 	return m
 }
 
-// late is the longest gap where nothing happens to traffic: every ping is answered. When API servers are back, all
-// programs of all nodes ask them at once and want this machine's processors for a second or two; answers wait then.
+// late is the longest gap of a fault that loses no packet. When API servers are back, all programs of all nodes send
+// requests at once and use the machine's processors for a second or two, so answers are late.
 const late = time.Second
 
 // gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
@@ -136,11 +136,11 @@ func gatewaysAreReplaced(t *testing.T) {
 	before := views()
 	m := thisMachine(t)
 	for _, f := range one {
-		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.allows(f)) })
+		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.maxGap(f)) })
 	}
 	replicate(t, 2)
 	for _, f := range two {
-		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.allows(f)) })
+		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.maxGap(f)) })
 	}
 	replicate(t, 1)
 	if after := views(); after != before {
@@ -398,7 +398,7 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 		}
 		var before []gatewayPod
 		for _, c := range clusters {
-			c.hearsNodes(t)
+			c.waitForNodes(t)
 			before = append(before, activeGateway(t, c))
 		}
 		for _, c := range clusters {
@@ -417,8 +417,8 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 	}
 }
 
-// hearsNodes waits until no node is unknown, as all are for a while after an API server was away.
-func (c cluster) hearsNodes(t *testing.T) {
+// waitForNodes waits until no node is Unknown. All are for some seconds after an outage of the API server.
+func (c cluster) waitForNodes(t *testing.T) {
 	t.Helper()
 	eventually(t, "all nodes of "+c.name+" are heard of", func() (string, bool) {
 		taints, err := c.ask("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
@@ -431,7 +431,7 @@ func (c cluster) hearsNodes(t *testing.T) {
 func kubeletHangs(c cluster, happen func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
-		c.hearsNodes(t)
+		c.waitForNodes(t)
 		at := activeGateway(t, c)
 		signal := func(name string) {
 			t.Helper()
