@@ -51,8 +51,10 @@ type Server struct {
 	kill    func()
 	stopped bool
 	state   state
-	idle    time.Time // when it was returned
-	lease   net.Conn  // to the process that shares it; nil for a server of this process
+	// returnedAt is when the last test returned it.
+	returnedAt time.Time
+	// lease is the connection to the process that shares the server; nil for a server of this process.
+	lease net.Conn
 }
 
 // ConfigFor enters the server as another user, with only the rights bound to it.
@@ -80,7 +82,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Stop ends the server before the test ends. It is called by the test's own goroutine.
+// Stop ends the server before the test ends. Only the goroutine that uses the server calls it.
 func (s *Server) Stop() {
 	s.kill()
 	if s.lease != nil {

@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// idleTimeout is how long a server that no test uses is kept. An idle server takes 3 % of a processor.
+// idleTimeout is how long a server that no test uses is kept, because it takes 3 % of a processor.
 const idleTimeout = 20 * time.Second
 
 // idle are the servers of this process that no test uses, each in its first state.
@@ -24,8 +25,8 @@ var idle struct {
 
 // take returns a shared server, an idle one of this process, or a new one.
 func take(ctx context.Context) (*Server, error) {
-	if socket := os.Getenv(shareVariable); socket != "" {
-		return lease(ctx, socket)
+	if socket := os.Getenv(shareVariable); socket != "" && strings.HasSuffix(socket, network()) {
+		return borrow(ctx, socket)
 	}
 	idle.Lock()
 	if n := len(idle.servers); n > 0 {
@@ -53,7 +54,7 @@ func give(s *Server) error {
 	}
 	idle.Lock()
 	defer idle.Unlock()
-	s.idle = time.Now()
+	s.returnedAt = time.Now()
 	idle.servers = append(idle.servers, s)
 	time.AfterFunc(idleTimeout, s.retire)
 	return err
@@ -63,7 +64,7 @@ func give(s *Server) error {
 func (s *Server) retire() {
 	idle.Lock()
 	i := slices.Index(idle.servers, s)
-	if i < 0 || time.Since(s.idle) < idleTimeout {
+	if i < 0 || time.Since(s.returnedAt) < idleTimeout {
 		idle.Unlock()
 		return
 	}

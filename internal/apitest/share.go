@@ -21,23 +21,23 @@ import (
 // shareVariable names the environment variable with the socket of the process that shares servers.
 const shareVariable = "LIQO_APITEST_SOCKET"
 
-// offer is how a shared server is entered, or why there is none. It is the first and only message of
-// the sharing process on a connection. The server belongs to the other end until that closes its
-// half of the connection, or writes to it, which stops the server. Then the connection is closed.
+// offer tells a borrower how to reach its server, or holds the error. The borrower returns the server
+// by closing its half of the connection, and stops the server by writing a byte. The lender then
+// closes the connection.
 type offer struct {
 	Host          string
 	CA, Cert, Key []byte
 	Error         string `json:",omitempty"`
 }
 
-// Share runs a command, such as "go test ./...", and shares servers between its processes. A start of a
-// server takes 8 s of CPU, and each package would start its own. It returns the command's error.
+// Share runs a command, such as "go test ./...", and shares servers between its processes. Starting a
+// server takes 8 s of CPU, and each package would start its own. Share returns the command's error.
 func Share(command ...string) error {
 	dir, err := workdir()
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join(dir, "share")
+	socket := filepath.Join(dir, "share"+network())
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
@@ -50,23 +50,36 @@ func Share(command ...string) error {
 	return cmd.Run()
 }
 
+// network names the network namespace of this process; a shared server is reached only from that of its
+// sharing process. It returns "" where there are no namespaces.
+func network() string {
+	name, _ := os.Readlink("/proc/self/ns/net")
+	return name
+}
+
+// serve lends servers until the listener is closed.
 func serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
-			return // closed
+		if errors.Is(err, net.ErrClosed) {
+			return
 		}
-		go hand(conn)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "share API servers: %v\n", err)
+			continue
+		}
+		go lend(conn)
 	}
 }
 
-// hand lends a server to the other end of a connection.
-func hand(conn net.Conn) {
+// lend gives a server to the other end of a connection until that returns or stops it.
+func lend(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	s, err := take(ctx)
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "share API servers: %v\n", err) // the borrower may have given up
 		_ = json.NewEncoder(conn).Encode(offer{Error: err.Error()})
 		return
 	}
@@ -77,17 +90,17 @@ func hand(conn net.Conn) {
 		return
 	}
 	if err := give(s); err != nil {
-		fmt.Fprintf(os.Stderr, "reset API server: %v\n", err)
+		fmt.Fprintf(os.Stderr, "reset API server %s: %v\n", s.Config.Host, err)
 	}
 }
 
-// lease borrows a server from the process that shares them.
-func lease(ctx context.Context, socket string) (*Server, error) {
+// borrow gets a server from the process that shares them.
+func borrow(ctx context.Context, socket string) (*Server, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	end, _ := ctx.Deadline() // none is no time limit
+	end, _ := ctx.Deadline() // zero without a deadline: no limit
 	_ = conn.SetReadDeadline(end)
 	var o offer
 	err = json.NewDecoder(conn).Decode(&o)
@@ -115,9 +128,10 @@ func lease(ctx context.Context, socket string) (*Server, error) {
 
 // giveBack ends a lease and returns when the server is reset.
 func giveBack(conn net.Conn) error {
-	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
-		return err
+	_ = conn.SetReadDeadline(time.Now().Add(2 * resetTimeout))
+	err := conn.(*net.UnixConn).CloseWrite()
+	if err == nil {
+		_, err = io.Copy(io.Discard, conn)
 	}
-	_, err := io.Copy(io.Discard, conn)
 	return errors.Join(err, conn.Close())
 }

@@ -24,9 +24,9 @@ func TestProcessesShareServers(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	go serve(listener)
-	borrow := func() (*Server, *kubernetes.Clientset) {
+	next := func() (*Server, *kubernetes.Clientset) {
 		t.Helper()
-		s, err := lease(t.Context(), socket)
+		s, err := borrow(t.Context(), socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,18 +38,19 @@ func TestProcessesShareServers(t *testing.T) {
 	}
 	mark := func(c *kubernetes.Clientset) {
 		t.Helper()
-		if _, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
+		tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}
+		if _, err := c.CoreV1().Namespaces().Create(t.Context(), tenant, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("the server is not in its first state: %v", err)
 		}
 	}
 
-	s, c := borrow()
+	s, c := next()
 	first := s.Config.Host
 	mark(c)
 	if err := give(s); err != nil {
 		t.Fatal(err)
 	}
-	s, c = borrow()
+	s, c = next()
 	if s.Config.Host != first {
 		t.Error("the server was not handed on")
 	}
@@ -58,12 +59,18 @@ func TestProcessesShareServers(t *testing.T) {
 	if err := s.lease.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first may come before the reset has ended, and gets another server
-		s, c = borrow()
-		mark(c)
-		s.Stop()
-		if _, err := c.Discovery().ServerVersion(); err == nil {
-			t.Error("a stopped server answers")
-		}
+	for s, c = next(); s.Config.Host != first; s, c = next() { // others until the reset has ended
+		defer func() { _ = give(s) }()
+	}
+	mark(c)
+	s.Stop()
+	if _, err := c.Discovery().ServerVersion(); err == nil {
+		t.Error("a stopped server answers")
+	}
+	if s, _ = next(); s.Config.Host == first {
+		t.Error("a stopped server was handed on")
+	}
+	if err := give(s); err != nil {
+		t.Error(err)
 	}
 }
