@@ -149,8 +149,8 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 	if err := t.checkMachine(); err != nil {
 		return err
 	}
-	// Testbeds start one after the other: a port is free for all of them until a cluster listens on it.
-	cache, err := t.lockCache()
+	// A port is free until a cluster listens on it, so two starts at once could choose the same one.
+	cache, err := t.lockCache(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Testbed is where everything lies. Several testbeds with different directories do not
@@ -148,7 +150,7 @@ func (t Testbed) lock() (unlock func(), err error) {
 		if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 			return nil, err
 		}
-		f, err := lockDir(t.Dir, "another command of this testbed")
+		f, err := lockDir(context.Background(), t.Dir, "another command of this testbed")
 		if err != nil {
 			return nil, err
 		}
@@ -165,27 +167,38 @@ func (t Testbed) lock() (unlock func(), err error) {
 }
 
 // lockCache keeps all other testbeds from building and starting until the file is closed.
-func (t Testbed) lockCache() (*os.File, error) {
+func (t Testbed) lockCache(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(t.Cache, 0o755); err != nil {
 		return nil, err
 	}
-	return lockDir(t.Cache, "the build or the start of another testbed")
+	return lockDir(ctx, t.Cache, "the build or the start of another testbed")
 }
 
-// lockDir locks a directory until the file is closed. While it waits, it prints who has the lock.
-func lockDir(dir, holder string) (*os.File, error) {
+// lockDir locks a directory until the file is closed. If it has to wait, it prints for what.
+func lockDir(ctx context.Context, dir, holder string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		fmt.Fprintln(os.Stderr, "waiting for", holder, "to end")
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+	for waited := false; ; waited = true {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", dir, err)
 		}
+		if !waited {
+			fmt.Fprintf(os.Stderr, "waiting for %s to end (%s is locked)\n", holder, dir)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("wait for %s to end: %w", holder, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	return f, nil
 }
 
 // own refuses a directory that holds something else: with the last cluster all of it is removed.

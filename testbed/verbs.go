@@ -88,7 +88,7 @@ func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
 	artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool {
 		return len(names) == 0 && a.named || len(names) > 0 && !slices.Contains(names, a.name)
 	})
-	cache, err := t.lockCache()
+	cache, err := t.lockCache(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,13 @@ func runDown(_ context.Context, t Testbed, o options, names []string) error {
 	return t.down(names)
 }
 
-func runLoad(_ context.Context, t Testbed, o options, images []string) error {
+func runLoad(ctx context.Context, t Testbed, o options, images []string) error {
+	cache, err := t.lockCache(ctx)
+	if err != nil {
+		return err
+	}
 	files, err := t.imageFiles(images)
+	cache.Close()
 	if err != nil {
 		return err
 	}
