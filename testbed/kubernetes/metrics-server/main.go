@@ -1,11 +1,12 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metrics-server is metrics-server v0.8.0 on the libraries of the Kubernetes beside it, with which it shares
-// what is compiled: alone it takes three minutes. Those libraries look up OpenAPI schemas by name, not by Go path.
+// Command metrics-server is metrics-server built with the libraries of the clusters' Kubernetes, which are
+// compiled once. Kubernetes 1.35 looks up OpenAPI schemas by name; metrics-server registers them by Go path.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -36,8 +37,8 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if errs := o.Validate(); len(errs) > 0 {
-		return errs[0]
+	if err := errors.Join(o.Validate()...); err != nil {
+		return err
 	}
 	config, err := o.ServerConfig()
 	if err != nil {
