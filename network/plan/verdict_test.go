@@ -94,8 +94,8 @@ func TestVerdicts(t *testing.T) {
 	story.File(t, "testdata/verdicts.txt", b.String())
 }
 
-// TestLongest: one bad measurement narrows nothing, a second one or a better one counts at once.
-func TestLongest(t *testing.T) {
+// TestPathMTU: one smaller measurement changes nothing, a second one or a larger one counts at once.
+func TestPathMTU(t *testing.T) {
 	for _, c := range []struct {
 		now, before Fit
 		want        int
