@@ -12,7 +12,8 @@ LDFLAGS := -s -w
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 
-# Compilers and linters that collect garbage less often take a sixth less CPU. Not for tests: their programs inherit it.
+# Compilers and linters that collect garbage less often take a sixth less CPU. Tests keep the default, because the
+# programs they start inherit it.
 build check generate: export GOGC := 400
 
 # Build-time tools, run from their modules at fixed versions; none enters go.mod.
@@ -56,19 +57,22 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 
 # Most tests wait, so more of them run at once than there are cores. Those named TestTimed… assert a time or a rate
 # and run alone.
-TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go'))))
+TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go' ':!testbed'))))
 
 test-unit: ## side by side, then alone those that assert a time
-	go run ./internal/apitest/share $(GO_TEST) -p 2 -parallel 4 -skip '^TestTimed' ./...
+	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./...
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
+
+STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 
 test-stories: ## what users do, on real clusters: two pairs side by side, then alone those that assert a time
 	go build -o bin/testbed ./testbed
 	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
-	$(GO_TEST) ./testbed/stories -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
-		$(GO_TEST) ./testbed/stories -run '^TestPeered$$' -pair peered; peered=$$?; \
+	for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done # of a run that was killed
+	$(STORIES) -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
+		$(STORIES) -run '^TestPeered$$' -pair peered; peered=$$?; \
 		wait $$connecting && exit $$peered
-	$(GO_TEST) ./testbed/stories -run '^TestTimed'
+	$(STORIES) -run '^TestTimed' -pair peered
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run
@@ -88,10 +92,10 @@ bench: testbed-build image ## figures, as ratios in one run
 	go run ./testbed/bench
 
 soak: testbed-build image ## what usual runs try samples of, in full
-	go test -count=1 -timeout 30m -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
-	go test -count=1 -timeout 120m ./testbed/stories -soak
-	go test -count=1 -timeout 30m ./reflection -run Chaos -soak
-	go test -count=1 -timeout 30m ./network/dataplane -run TestAnySequenceLeavesNothing -soak
+	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
+	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
+	$(GO_TEST) ./reflection -run Chaos -soak
+	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz
 
 fuzz: ## what is read of others, with input nobody thought of, FUZZTIME for each reader

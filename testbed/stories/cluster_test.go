@@ -16,9 +16,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -66,6 +68,13 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		_ = tearDown()
+		os.Exit(1)
+	}()
 	if err := setUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "set up clusters:", err)
 		tearDown()
@@ -244,8 +253,8 @@ func eventually(t *testing.T, what string, ask func() (string, bool)) string {
 	return within(t, patience, what, ask)
 }
 
-// within is eventually with a timeout of its own. What counts is when it asked, not how long the answer took. It asks
-// less often the longer it waits, because to start kubectl costs as much as what other stories do meanwhile.
+// within is eventually with a timeout of its own. The time of a question counts, not that of its answer.
+// The interval grows with the wait, because each start of kubectl takes 0.25 s of CPU from other stories.
 func within(t *testing.T, d time.Duration, what string, ask func() (string, bool)) string {
 	t.Helper()
 	began := time.Now()
@@ -258,7 +267,7 @@ func within(t *testing.T, d time.Duration, what string, ask func() (string, bool
 		if asked > d {
 			t.Fatalf("%s: not within %s; last answer:\n%s", what, d, answer)
 		}
-		time.Sleep(max(200*time.Millisecond, asked/10))
+		time.Sleep(max(200*time.Millisecond, asked/20))
 	}
 }
 

@@ -420,7 +420,7 @@ func freezeAPIServers(clusters ...cluster) func(*testing.T) {
 // waitForNodes waits until no node is Unknown. All are for some seconds after an outage of the API server.
 func (c cluster) waitForNodes(t *testing.T) {
 	t.Helper()
-	eventually(t, "all nodes of "+c.name+" are heard of", func() (string, bool) {
+	eventually(t, "no node of "+c.name+" is Unknown", func() (string, bool) {
 		taints, err := c.ask("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
 		return taints, err == nil && !strings.Contains(taints, "node.kubernetes.io/")
 	})

@@ -41,7 +41,7 @@ var leftovers = []string{
 	"shadowendpointslices", "quotas", "internalfabrics",
 }
 
-// story is one thing users do, as they type it.
+// story is one scenario of users, typed as they type it.
 type story struct {
 	name string
 	tell func(t *testing.T)
@@ -68,6 +68,7 @@ func TestConnecting(t *testing.T) {
 		{"peer without a network", peerWithoutNetwork},
 		{"peer with a file of the provider", peerAsUser},
 		{"controllers are killed at a step", killedAtAStep},
+		{"uninstall leaves nothing", uninstall},
 	})
 }
 
@@ -108,7 +109,7 @@ func TestPeered(t *testing.T) {
 	})
 }
 
-// TestTimedStories runs what asserts a time, on clusters to which nothing else happens.
+// TestTimedStories runs the stories that other work on the machine would disturb: they assert gaps between packets.
 func TestTimedStories(t *testing.T) {
 	tellAll(t, []story{
 		{"install", install},
@@ -117,6 +118,8 @@ func TestTimedStories(t *testing.T) {
 		{"gateways are replaced", gatewaysAreReplaced},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"unpeer leaves nothing", unpeer},
+		{"peer and unpeer once more", onceMore},
+		{"uninstall leaves nothing", uninstall},
 	})
 }
 
