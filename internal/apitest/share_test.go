@@ -4,12 +4,15 @@
 package apitest
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -59,8 +62,17 @@ func TestProcessesShareServers(t *testing.T) {
 	if err := s.lease.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for s, c = next(); s.Config.Host != first; s, c = next() { // others until the reset has ended
-		defer func() { _ = give(s) }()
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, resetTimeout, true, func(context.Context) (bool, error) {
+		idle.Lock()
+		defer idle.Unlock()
+		return len(idle.servers) > 0, nil
+	})
+	if err != nil {
+		t.Fatalf("the server of a process that was killed does not come back: %v", err)
+	}
+	s, c = next()
+	if s.Config.Host != first {
+		t.Error("the server of a process that was killed was not handed on")
 	}
 	mark(c)
 	s.Stop()
