@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestProcessesShareServers(t *testing.T) {
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, resetTimeout, true, func(context.Context) (bool, error) {
 		idle.Lock()
 		defer idle.Unlock()
-		return len(idle.servers) > 0, nil
+		return slices.ContainsFunc(idle.servers, func(s *Server) bool { return s.Config.Host == first }), nil
 	})
 	if err != nil {
 		t.Fatalf("the server of a process that was killed does not come back: %v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -29,7 +30,7 @@ import (
 // and every change.
 func TestObjectsAreFollowed(t *testing.T) {
 	t.Parallel()
-	cfg := apitest.Start(t).Config
+	cfg := rest.CopyConfig(apitest.Start(t).Config)
 	var away atomic.Bool
 	away.Store(true)
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
