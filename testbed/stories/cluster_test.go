@@ -72,7 +72,9 @@ func run(m *testing.M) int {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
-		_ = tearDown()
+		if !*keep {
+			_ = tearDown()
+		}
 		os.Exit(1)
 	}()
 	if err := setUp(); err != nil {
