@@ -201,6 +201,9 @@ func runWithProgress(cmd *exec.Cmd, name string) error {
 			}
 			fmt.Fprintln(&message, lines.Text())
 		}
+		if err := lines.Err(); err != nil {
+			fmt.Fprintln(&message, err)
+		}
 	}()
 	showProgress(os.Stdout, name, packages)
 	if err := cmd.Wait(); err != nil {
