@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -36,7 +38,6 @@ type artifact struct {
 	module string // folder below testbed/ with the go.mod
 	pkg    string
 	out    string // relative to the cache
-	large  bool   // takes minutes: its progress is shown
 	named  bool   // built only when it is asked for by name
 }
 
@@ -44,8 +45,6 @@ func (t Testbed) kubernetesDir() string {
 	return filepath.Join(t.Cache, "kubernetes-v"+kubernetesVersion)
 }
 
-// kubernetesArtifacts are in the order that shows progress best: the first compiles
-// most of what the others share.
 func kubernetesArtifacts() []artifact {
 	var all []artifact
 	for _, pkg := range []string{
@@ -53,11 +52,11 @@ func kubernetesArtifacts() []artifact {
 		"k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes/cmd/kube-scheduler",
 		"k8s.io/kubernetes/cmd/kubelet", "k8s.io/kubernetes/cmd/kube-proxy", "k8s.io/kubernetes/cmd/kubectl",
 	} {
-		name := pkg[strings.LastIndexByte(pkg, '/')+1:]
+		name := path.Base(pkg)
 		if name == "v3" {
 			name = "etcd"
 		}
-		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name, true, false})
+		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name, false})
 	}
 	return all
 }
@@ -65,20 +64,23 @@ func kubernetesArtifacts() []artifact {
 // defaultArtifacts are what a cluster needs.
 func defaultArtifacts() []artifact {
 	return append(kubernetesArtifacts(),
-		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns", true, false},
-		artifact{"pause", ".", "./images/pause", "images/pause", false, false},
-		artifact{"echo", ".", "./images/echo", "images/echo", false, false},
+		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns", false},
+		artifact{"pause", ".", "./images/pause", "images/pause", false},
+		artifact{"echo", ".", "./images/echo", "images/echo", false},
 	)
 }
 
 // allArtifacts adds what only some tests use.
 func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
-		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", true, false},
-		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, true, false},
+		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", false},
+		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
-		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true, true})
+		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true})
 }
+
+// binary is the file name that 'go build' gives the program.
+func (a artifact) binary() string { return path.Base(strings.TrimSuffix(a.pkg, "/v3")) }
 
 // kubernetesFlags stamp the version into the binaries: without it they say v0.0.0.
 // Date and commit are fixed, so that the same source gives the same binary.
@@ -103,8 +105,24 @@ func (a artifact) ldflags() string {
 
 // build builds what is not in the cache, and the images made of it.
 func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
+	stale := map[string]map[artifact]string{} // digests of the sources, by module
 	for _, a := range artifacts {
-		if err := t.buildOne(ctx, a); err != nil {
+		digest, err := t.sourceDigest(a)
+		if err != nil {
+			return err
+		}
+		out := filepath.Join(t.Cache, a.out)
+		_, missing := os.Stat(out)
+		if have, err := os.ReadFile(out + ".source"); err == nil && string(have) == digest && missing == nil {
+			continue
+		}
+		if stale[a.module] == nil {
+			stale[a.module] = map[artifact]string{}
+		}
+		stale[a.module][a] = digest
+	}
+	for _, module := range slices.Sorted(maps.Keys(stale)) {
+		if err := t.buildModule(ctx, module, stale[module]); err != nil {
 			return err
 		}
 	}
@@ -116,38 +134,50 @@ func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
 	return nil
 }
 
-// buildOne compares the sources' digest with the one of the last build beside the
-// binary. The toolchain's own cache makes a rebuild cheap where only linking is left.
-func (t Testbed) buildOne(ctx context.Context, a artifact) error {
-	out := filepath.Join(t.Cache, a.out)
-	digest, err := t.sourceDigest(a)
-	if err != nil {
+// buildModule builds programs of one module with one 'go build', so that packages compile while
+// another program links. The values are the digests of their sources.
+func (t Testbed) buildModule(ctx context.Context, module string, artifacts map[artifact]string) error {
+	built := filepath.Join(t.Cache, "build") // beside their places, so that programs can be moved there
+	if err := os.RemoveAll(built); err != nil {
 		return err
 	}
-	if have, err := os.ReadFile(out + ".source"); err == nil && string(have) == digest {
-		if _, err := os.Stat(out); err == nil {
-			return nil
+	if err := os.MkdirAll(built, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(built)
+	began := time.Now()
+	list := slices.Collect(maps.Keys(artifacts))
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=" + list[0].ldflags(), "-o", built + "/"}
+	for _, a := range list {
+		args = append(args, a.pkg)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(t.Repo, "testbed", module)
+	// Compilers that collect garbage less often take a sixth less CPU (k8s.io/api: 115 s and 95 s).
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOGC=400")
+	names := strings.Join(artifactNames(list), ", ")
+	fmt.Println("build", names)
+	if err := runWithProgress(cmd); err != nil {
+		return fmt.Errorf("build %s: %w", names, err)
+	}
+	fmt.Printf("built in %.1fs\n", time.Since(began).Seconds())
+	for a, digest := range artifacts {
+		if err := t.store(a, filepath.Join(built, a.binary()), digest); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// store moves a new binary to its place, and notes what it was built from.
+func (t Testbed) store(a artifact, binary, digest string) error {
+	out := filepath.Join(t.Cache, a.out)
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags="+a.ldflags(), "-o", out+".new", a.pkg)
-	cmd.Dir = filepath.Join(t.Repo, "testbed", a.module)
-	// Compilers that collect garbage less often take a sixth less CPU (k8s.io/api: 115 s and 95 s).
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOGC=400")
-	if err := runWithProgress(cmd, a.name); err != nil {
-		return fmt.Errorf("build %s: %w", a.name, err)
-	}
-	if err := os.Rename(out+".new", out); err != nil {
+	if err := os.Rename(binary, out); err != nil {
 		return err
 	}
-	info, err := os.Stat(out)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("built %-24s %6.1fs %4d MB\n", a.name, time.Since(began).Seconds(), info.Size()>>20)
 	return writeFile(out+".source", []byte(digest), 0o644)
 }
 
@@ -180,7 +210,7 @@ var packageLine = regexp.MustCompile(`^[\w.~/-]+$`)
 // runWithProgress counts the packages that "go build -v" names and shows the count: on
 // a terminal every second, elsewhere twice a minute. Everything else it prints is kept
 // for the error.
-func runWithProgress(cmd *exec.Cmd, name string) error {
+func runWithProgress(cmd *exec.Cmd) error {
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -203,19 +233,20 @@ func runWithProgress(cmd *exec.Cmd, name string) error {
 		}
 		if err := lines.Err(); err != nil {
 			fmt.Fprintln(&message, err)
+			_, _ = io.Copy(io.Discard, out) // else the build waits for a reader
 		}
 	}()
-	showProgress(os.Stdout, name, packages)
+	showProgress(os.Stdout, packages)
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w\n%s", err, message.String())
 	}
 	return nil
 }
 
-func showProgress(w *os.File, name string, packages <-chan int) {
-	every, format := 30*time.Second, "build %-24s %6.1fs %d packages compiled\n"
+func showProgress(w *os.File, packages <-chan int) {
+	every, format := 30*time.Second, "%.1fs, %d packages compiled\n"
 	if info, err := w.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		every, format = time.Second, "\rbuild %-24s %6.1fs %d packages compiled\033[K"
+		every, format = time.Second, "\r%.1fs, %d packages compiled\033[K"
 		defer io.WriteString(w, "\r\033[K")
 	}
 	began, count := time.Now(), 0
@@ -229,7 +260,7 @@ func showProgress(w *os.File, name string, packages <-chan int) {
 			}
 			count = n
 		case <-tick.C:
-			fmt.Fprintf(w, format, name, time.Since(began).Seconds(), count)
+			fmt.Fprintf(w, format, time.Since(began).Seconds(), count)
 		}
 	}
 }
