@@ -162,7 +162,7 @@ func newBalancer(s *supervisor, c Cluster, api client) *balancer {
 			if err := os.WriteFile(file, []byte(batch), 0o600); err != nil {
 				return err
 			}
-			return s.run(process{"load-balancer", []string{"nsenter", fmt.Sprintf("--net=/proc/1/fd/%d", inetFile), "ip", "-batch", file}})
+			return s.run(process{name: "load-balancer", args: []string{"nsenter", fmt.Sprintf("--net=/proc/1/fd/%d", inetFile), "ip", "-batch", file}})
 		},
 	}
 }

@@ -37,7 +37,14 @@ func runInit(specFile string) error {
 	if err != nil {
 		return err
 	}
-	if err := mountNode(spec.Dir, cgroups); err != nil {
+	kubelet, err := exec.LookPath("kubelet")
+	if err != nil {
+		return err
+	}
+	if err := mountNode(spec.Dir, filepath.Dir(kubelet), cgroups); err != nil {
+		return err
+	}
+	if err := os.Setenv("PATH", programs+":"+os.Getenv("PATH")); err != nil {
 		return err
 	}
 	if err := syscall.Sethostname([]byte(spec.Cluster.nodeName(spec.Node))); err != nil {
@@ -136,7 +143,7 @@ func importImages(s *supervisor, spec nodeSpec) error {
 		if slices.Contains(lines, line) {
 			continue
 		}
-		if err := s.run(process{"import", importCommand(archive)}); err != nil {
+		if err := s.run(process{name: "import", args: importCommand(archive)}); err != nil {
 			return err
 		}
 		log.Printf("imported %s", archive)
@@ -246,6 +253,13 @@ func (s *supervisor) start(p process) (ended <-chan syscall.WaitStatus, err erro
 	defer out.Close()
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
+	if p.asNobody && hasNobody() {
+		const nobody, dacOverride = 65534, 1 // CAP_DAC_OVERRIDE
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+			AmbientCaps: []uintptr{dacOverride},
+		}
+	}
 	// Locked until the process is known: it may end before Start returns.
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,6 +269,12 @@ func (s *supervisor) start(p process) (ended <-chan syscall.WaitStatus, err erro
 	status := make(chan syscall.WaitStatus, 1)
 	s.waiting[cmd.Process.Pid] = status
 	return status, cmd.Process.Release()
+}
+
+// hasNobody tells whether this is the first user namespace, whose map has all IDs: others may lack user nobody.
+func hasNobody() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Contains(string(ids), "4294967295")
 }
 
 // run runs a program to its end.

@@ -26,10 +26,14 @@ var tunables = [...][2]string{
 	{"kernel/keys/root_maxbytes", "25000000"},
 }
 
+// programs is where a node mounts the programs of Kubernetes. The cache may lie in root's home, which user nobody cannot
+// enter.
+const programs = "/run/kubernetes"
+
 // mountNode turns a copy of the machine's mounts into those of a node: the machine's
 // root file system with the node's own /etc (changes only), /var/lib, /var/log, /run,
-// /proc, /sys and cgroups. It must run in new namespaces.
-func mountNode(dir string, cgroups []hierarchy) error {
+// /proc, /sys and cgroups, and the directory kubernetes at programs. It must run in new namespaces.
+func mountNode(dir, kubernetes string, cgroups []hierarchy) error {
 	// Private first, else everything below would appear on the machine too; shared at
 	// last, so that containers can hand mounts to the node (mountPropagation).
 	m := mounter{}
@@ -45,6 +49,10 @@ func mountNode(dir string, cgroups []hierarchy) error {
 	m.mount(filepath.Join(dir, "lib"), "/var/lib", "", syscall.MS_BIND, "")
 	m.mount(filepath.Join(dir, "log"), "/var/log", "", syscall.MS_BIND, "")
 	m.mount("tmpfs", "/run", "tmpfs", 0, "mode=755")
+	if m.err == nil {
+		m.err = os.Mkdir(programs, 0o755)
+	}
+	m.mount(kubernetes, programs, "", syscall.MS_BIND, "")
 	for _, tunable := range tunables {
 		m.coverTunable(filepath.Join(dir, "tunables"), tunable[0], tunable[1])
 	}

@@ -225,7 +225,14 @@ func run(ended context.CancelCauseFunc, dir string, command ...string) (kill fun
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, dieWithParent()
+	cmd.Stdout, cmd.Stderr = log, log
+	release, err := confine(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	// A server that collects garbage less often takes a tenth less CPU to start, and 100 MB more.
+	cmd.Env = append(os.Environ(), "GOGC=400")
 	if err := onLastingThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
