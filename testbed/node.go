@@ -273,7 +273,8 @@ func spawn(t Testbed, cluster, node string) error {
 	}
 	cmd := exec.Command(t.toolPath(), nodeInitVerb, filepath.Join(dir, "node.json"))
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.Env = []string{"PATH=" + t.nodePath(), "HOME=/root"}
+	// Test clusters lack CPU, not memory. Containers do not inherit this.
+	cmd.Env = []string{"PATH=" + t.nodePath(), "HOME=/root", "GOGC=400"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWCGROUP,
