@@ -13,16 +13,16 @@ export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 
 # Compilers and linters that collect garbage less often take a sixth less CPU. Tests keep the default, because the
-# programs they start inherit it.
+# product's programs that they start would inherit it.
 build check generate: export GOGC := 400
 
-# Build-time tools are at fixed versions; none enters go.mod.
+# Build-time tools have fixed versions, here or in lint/go.mod. None enters the product's go.mod.
 CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.1
 
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check fmt test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz clean
+.PHONY: build image deps testbed-build generate check test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -68,10 +68,10 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 	go build -o bin/testbed ./testbed
 	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
 	for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done # of a run that was killed
-	$(STORIES) -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
-		$(STORIES) -run '^TestPeered$$' -pair peered; peered=$$?; \
-		wait $$connecting && exit $$peered
-	$(STORIES) -run '^TestTimed' -pair peered
+	trap 'pkill -P "$$(jobs -p | paste -sd,)"; wait; for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done' EXIT; \
+		$(STORIES) -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
+		$(STORIES) -run '^TestPeered$$' -pair peered -keep & peered=$$!; \
+		wait $$peered; peered=$$?; wait $$connecting && [ $$peered = 0 ] && $(STORIES) -run '^TestTimed' -pair peered
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run
