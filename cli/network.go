@@ -391,7 +391,7 @@ func (n *network) connect(ready *task) {
 	}
 	n.serverSet = begin(func(ctx context.Context) (err error) { server, err = n.setServer(ctx); return err }, n.looked)
 	n.endpoint = begin(func(ctx context.Context) error {
-		return n.server.await(ctx, server, func() bool { return dialable(server.Status.Endpoint) })
+		return n.server.await(ctx, server, func() bool { return announced(server) })
 	}, n.serverSet)
 	n.clientSet = begin(func(ctx context.Context) (err error) { dialer, err = n.setClient(ctx, server); return err }, n.endpoint)
 	n.serverPod = begin(func(ctx context.Context) error {
@@ -585,6 +585,21 @@ func exposedElsewhere(have, want netv1beta1.Endpoint) bool {
 
 func dialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
+}
+
+// announced tells whether the server says where clients reach it, at the node ports wished for. After a wish
+// has changed it says the former ones for a moment, and a client of a chosen address would keep them.
+func announced(server *netv1beta1.GatewayServer) bool {
+	told, wished := server.Status.Endpoint, server.Spec.Endpoint
+	if !dialable(told) {
+		return false
+	}
+	template := server.Spec.ServerTemplateRef
+	if wished == nil || wished.ServiceType != corev1.ServiceTypeNodePort || template == nil || template.Kind != "WgGatewayServerTemplate" {
+		return true // other technologies need not have a Service
+	}
+	return (wished.NodePort == 0 || told.Port == wished.NodePort) &&
+		(len(wished.NodePorts) == 0 || slices.Equal(told.Ports, wished.NodePorts))
 }
 
 // setClient makes the client towards the server's endpoint, or what the user gave instead, with the

@@ -6,6 +6,7 @@ package cli
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -37,5 +38,42 @@ func TestRangesInAnyOrder(t *testing.T) {
 		if got := configured(c.of, r); got != c.want {
 			t.Errorf("%s: %t, want %t", claim, got, c.want)
 		}
+	}
+}
+
+// TestAnnounced: a client is not made for the ports that a server had before.
+func TestAnnounced(t *testing.T) {
+	at := func(ports ...int32) *netv1beta1.EndpointStatus {
+		e := &netv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1"}}
+		if e.Ports = ports; len(ports) == 1 {
+			e.Port, e.Ports = ports[0], nil
+		}
+		return e
+	}
+	for _, c := range []struct {
+		claim  string
+		kind   string
+		wished netv1beta1.Endpoint
+		told   *netv1beta1.EndpointStatus
+		want   bool
+	}{
+		{"nothing is told", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, nil, false},
+		{"any node port will do", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, at(30001), true},
+		{"the wished one", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30001}, at(30001), true},
+		{"the former one", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(30001), false},
+		{"one of several is the former", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30003}}, at(30001, 30002), false},
+		{"all wished ones", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30002}}, at(30001, 30002), true},
+		{"a load balancer has its own", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", NodePort: 30002}, at(51840), true},
+		{"another technology", "FancyServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(443), true},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			server := &netv1beta1.GatewayServer{
+				Spec:   netv1beta1.GatewayServerSpec{Endpoint: &c.wished, ServerTemplateRef: &corev1.ObjectReference{Kind: c.kind}},
+				Status: netv1beta1.GatewayServerStatus{Endpoint: c.told},
+			}
+			if got := announced(server); got != c.want {
+				t.Errorf("announced: %v, want %v", got, c.want)
+			}
+		})
 	}
 }
