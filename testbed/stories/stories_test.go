@@ -68,6 +68,7 @@ func TestConnecting(t *testing.T) {
 		{"peer without a network", peerWithoutNetwork},
 		{"peer with a file of the provider", peerAsUser},
 		{"controllers are killed at a step", killedAtAStep},
+		{"clusters with other addresses", otherAddresses},
 		{"pods behave as at home", podsLikeAtHome},
 		{"uninstall leaves nothing", uninstall},
 	})
@@ -93,7 +94,6 @@ func TestPeered(t *testing.T) {
 		{"a namespace is offloaded", offloadNamespace},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"pods at two providers reach each other", leafToLeaf},
-		{"clusters with other addresses", otherAddresses},
 		{"losses are survived", lossesAreSurvived},
 		{"info tells about the peering", info},
 		{"a provider that hangs is noticed", providerHangs},
