@@ -271,7 +271,7 @@ func (c cluster) rendersNoNamespace(t *testing.T) {
 	must(t, c.Create(t.Context(), gw))
 	eventually(t, func() error {
 		return errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(gw), gw), equal("TemplateKindInvalid: kind Namespace (v1) is not a gateway kind: "+
-			"kinds of Kubernetes (without a group, or of *.k8s.io) and other kinds of *.liqo.io are refused, because the controller would write them for whoever creates gateways; "+
+			"kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, because the controller would write them for whoever creates gateways; "+
 			"reference a WgGatewayServerTemplate, or a template of another technology", message(gw.Status.Conditions)))
 	})
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "captured"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {

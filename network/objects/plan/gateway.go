@@ -266,7 +266,7 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	}
 	for _, k := range kinds {
 		if !OfGateways(k[0], k[1]) {
-			plan := ctl.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (without a group, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
+			plan := ctl.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
 				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
 			plan.After = g.period(g.template.GroupVersionKind())
 			return g.goesOn(plan)
