@@ -587,19 +587,19 @@ func dialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
 }
 
-// announced tells whether the server says where clients reach it, at the node ports wished for. After a wish
-// has changed it says the former ones for a moment, and a client of a chosen address would keep them.
+// announced reports whether the server's status holds an endpoint with the requested node ports. The status is
+// stale for a moment after the request changes, and a client with a custom address does not follow it: it would
+// keep the old port. Only WireGuard templates are compared; other technologies may have no Service.
 func announced(server *netv1beta1.GatewayServer) bool {
-	told, wished := server.Status.Endpoint, server.Spec.Endpoint
-	if !dialable(told) {
+	status, request, template := server.Status.Endpoint, server.Spec.Endpoint, server.Spec.ServerTemplateRef
+	if !dialable(status) {
 		return false
 	}
-	template := server.Spec.ServerTemplateRef
-	if wished == nil || wished.ServiceType != corev1.ServiceTypeNodePort || template == nil || template.Kind != "WgGatewayServerTemplate" {
-		return true // other technologies need not have a Service
+	if request == nil || request.ServiceType != corev1.ServiceTypeNodePort || template == nil || template.Kind != "WgGatewayServerTemplate" {
+		return true
 	}
-	return (wished.NodePort == 0 || told.Port == wished.NodePort) &&
-		(len(wished.NodePorts) == 0 || slices.Equal(told.Ports, wished.NodePorts))
+	return (request.NodePort == 0 || status.Port == request.NodePort) &&
+		(len(request.NodePorts) == 0 || slices.Equal(status.Ports, request.NodePorts))
 }
 
 // setClient makes the client towards the server's endpoint, or what the user gave instead, with the

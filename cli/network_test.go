@@ -33,7 +33,7 @@ func TestRangesInAnyOrder(t *testing.T) {
 		"not granted":                {conf("10.70.0.0/16", 2, "False", "10.1.0.0/16", "10.10.0.0/16"), false},
 		"one is missing":             {conf("10.70.0.0/16", 2, "True", "10.10.0.0/16"), false},
 		"another external range":     {conf("10.71.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
-		"nothing is told":            {&netv1beta1.Configuration{}, false},
+		"no endpoint yet":            {&netv1beta1.Configuration{}, false},
 	} {
 		if got := configured(c.of, r); got != c.want {
 			t.Errorf("%s: %t, want %t", claim, got, c.want)
@@ -41,7 +41,7 @@ func TestRangesInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestAnnounced: a client is not made for the ports that a server had before.
+// TestAnnounced tests that an endpoint with old node ports does not count as announced.
 func TestAnnounced(t *testing.T) {
 	at := func(ports ...int32) *netv1beta1.EndpointStatus {
 		e := &netv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1"}}
@@ -51,25 +51,25 @@ func TestAnnounced(t *testing.T) {
 		return e
 	}
 	for _, c := range []struct {
-		claim  string
-		kind   string
-		wished netv1beta1.Endpoint
-		told   *netv1beta1.EndpointStatus
-		want   bool
+		claim   string
+		kind    string
+		request netv1beta1.Endpoint
+		status  *netv1beta1.EndpointStatus
+		want    bool
 	}{
-		{"nothing is told", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, nil, false},
-		{"any node port will do", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, at(30001), true},
-		{"the wished one", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30001}, at(30001), true},
-		{"the former one", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(30001), false},
-		{"one of several is the former", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30003}}, at(30001, 30002), false},
-		{"all wished ones", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30002}}, at(30001, 30002), true},
-		{"a load balancer has its own", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", NodePort: 30002}, at(51840), true},
-		{"another technology", "FancyServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(443), true},
+		{"no endpoint yet", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, nil, false},
+		{"any node port is accepted", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort"}, at(30001), true},
+		{"requested node port", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30001}, at(30001), true},
+		{"old node port", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(30001), false},
+		{"one of several node ports is old", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30003}}, at(30001, 30002), false},
+		{"all requested node ports", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30002}}, at(30001, 30002), true},
+		{"load balancers ignore node ports", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", NodePort: 30002}, at(51840), true},
+		{"other technologies are not compared", "FancyServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(443), true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			server := &netv1beta1.GatewayServer{
-				Spec:   netv1beta1.GatewayServerSpec{Endpoint: &c.wished, ServerTemplateRef: &corev1.ObjectReference{Kind: c.kind}},
-				Status: netv1beta1.GatewayServerStatus{Endpoint: c.told},
+				Spec:   netv1beta1.GatewayServerSpec{Endpoint: &c.request, ServerTemplateRef: &corev1.ObjectReference{Kind: c.kind}},
+				Status: netv1beta1.GatewayServerStatus{Endpoint: c.status},
 			}
 			if got := announced(server); got != c.want {
 				t.Errorf("announced: %v, want %v", got, c.want)

@@ -20,7 +20,7 @@ type process struct {
 	name string // also the name of its log, <name>.log
 	args []string
 	// asNobody runs the program as user nobody with CAP_DAC_OVERRIDE. A cluster of two nodes takes 28 of the
-	// 128 inotify instances of a user; 11 of them are nobody's then, so that root's suffice for three pairs.
+	// 128 inotify instances of a user. 11 of them then count for nobody, and root's suffice for three pairs.
 	asNobody bool
 }
 

@@ -271,7 +271,7 @@ func (s *supervisor) start(p process) (ended <-chan syscall.WaitStatus, err erro
 	return status, cmd.Process.Release()
 }
 
-// hasNobody tells whether this is the first user namespace, whose map has all IDs: others may lack user nobody.
+// hasNobody reports whether user nobody can be used: in the initial user namespace, which maps all user IDs.
 func hasNobody() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Contains(string(ids), "4294967295")

@@ -26,13 +26,13 @@ var tunables = [...][2]string{
 	{"kernel/keys/root_maxbytes", "25000000"},
 }
 
-// programs is where a node mounts the programs of Kubernetes. The cache may lie in root's home, which user nobody cannot
-// enter.
+// programs is the mount point of the Kubernetes programs in a node. User nobody cannot enter the cache
+// if that is in root's home.
 const programs = "/run/kubernetes"
 
 // mountNode turns a copy of the machine's mounts into those of a node: the machine's
 // root file system with the node's own /etc (changes only), /var/lib, /var/log, /run,
-// /proc, /sys and cgroups, and the directory kubernetes at programs. It must run in new namespaces.
+// /proc, /sys and cgroups. It mounts the directory kubernetes at programs. It must run in new namespaces.
 func mountNode(dir, kubernetes string, cgroups []hierarchy) error {
 	// Private first, else everything below would appear on the machine too; shared at
 	// last, so that containers can hand mounts to the node (mountPropagation).

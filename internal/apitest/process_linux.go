@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// allIDs is the length of the ID map of the first user namespace; others may lack user nobody.
+// allIDs is the length of the ID map in the initial user namespace. User nobody may not exist in others.
 const allIDs = "4294967295"
 
 // confine makes the kernel kill the process when this one ends. A process of root runs as user nobody
@@ -22,8 +22,8 @@ func confine(cmd *exec.Cmd) (release func(), err error) {
 	if err != nil || os.Geteuid() != 0 || !strings.Contains(string(ids), allIDs) {
 		return func() {}, err
 	}
-	// The capability acts after exec only. Nobody cannot open a program in root's home, so the child
-	// inherits it as a file, and "3" is the process's name.
+	// The capability takes effect after exec. User nobody cannot open a program in root's home, so the
+	// child inherits an open file. The kernel names the process "3".
 	program, err := os.Open(cmd.Path)
 	if err != nil {
 		return nil, err

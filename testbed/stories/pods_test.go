@@ -40,7 +40,7 @@ run() { rome exec "$1" -- /bin/sh -c "$2"; }
 var idleRows = []string{"cronjobs", "top-and-autoscaling"}
 
 // podsLikeAtHome peers, tests every row of docs/pods.md and unpeers. One application and three other rows are
-// tested at a time; idleRows begin at once and do not count. Each row applies its manifest first and deletes it
+// tested at a time; idleRows start immediately and do not count. Each row applies its manifest first and deletes it
 // after a check that passed. More rows at once overload two cores with probes and kubectl, and rows time out.
 func podsLikeAtHome(t *testing.T) {
 	peerFirst(t)
@@ -57,7 +57,7 @@ func podsLikeAtHome(t *testing.T) {
 		}
 	}
 	if idle != len(idleRows) {
-		t.Fatalf("of the rows %v there are %d", idleRows, idle)
+		t.Fatalf("idleRows names %v, but only %d of them exist", idleRows, idle)
 	}
 	namespaces := slices.Sorted(maps.Keys(strategies))
 	for _, n := range namespaces {

@@ -74,8 +74,7 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
-// TestPeered runs the life of a peering, in the order in which users live it. TestTimedStories goes on with it
-// and ends it.
+// TestPeered runs the stories of a peering in the order of a user's work. TestTimedStories ends the peering.
 func TestPeered(t *testing.T) {
 	tellAll(t, []story{
 		{"install", install},
@@ -100,8 +99,8 @@ func TestPeered(t *testing.T) {
 	})
 }
 
-// TestTimedStories runs the story that other work on the machine would disturb, which asserts gaps between packets,
-// and the end of the peering. It goes on with the clusters that TestPeered left, or with new ones.
+// TestTimedStories runs the story that asserts gaps between packets, which other work on the machine would
+// disturb, and the end of the peering. It continues on the clusters that TestPeered left, or on new ones.
 func TestTimedStories(t *testing.T) {
 	if rome.kubectl(t, "get", "namespace", "shop", "--ignore-not-found", "-o", "name") == "" {
 		tellAll(t, []story{
@@ -118,7 +117,8 @@ func TestTimedStories(t *testing.T) {
 	})
 }
 
-// tellAll runs stories until one fails, because each starts where the one before it ended; none if one has failed.
+// tellAll runs stories until one fails, because each story starts where the previous one ended. It runs none
+// if the test has already failed.
 func tellAll(t *testing.T, stories []story) {
 	t.Helper()
 	if t.Failed() {
