@@ -68,10 +68,11 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 	go build -o bin/testbed ./testbed
 	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
 	for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done # of a run that was killed
-	trap 'pkill -P "$$(jobs -p | paste -sd,)"; wait; for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done' EXIT; \
+	trap 'for test in $$(jobs -p); do pkill -P $$test; done; wait; for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done' EXIT; \
 		$(STORIES) -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
 		$(STORIES) -run '^TestPeered$$' -pair peered -keep & peered=$$!; \
-		wait $$peered; peered=$$?; wait $$connecting && [ $$peered = 0 ] && $(STORIES) -run '^TestTimed' -pair peered
+		wait $$peered; peered=$$?; wait $$connecting && [ $$peered = 0 ] && \
+		{ $(STORIES) -run '^TestTimed' -pair peered & wait $$!; }
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run
