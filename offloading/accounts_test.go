@@ -134,7 +134,7 @@ func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 		corev1.ResourceCPU: *resource.NewQuantity(int64(1+w.rand.IntN(2)), resource.DecimalSI),
 	}}}}
 	w.accounts.expire(w.now)
-	if reason, err := w.accounts.decideShadowPod(w.quota, p, w.now); reason == "" && err == nil && w.rand.IntN(8) > 0 { // or somebody else refuses it
+	if reason := w.accounts.decideShadowPod(w.quota, p); reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
 		w.shadows[p.Name] = p
 		w.showShadow(p, false)
 	}

@@ -15,7 +15,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,9 +53,6 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 	})
 	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
-	})
-	handle("/validate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
-		return s.validateShadowPod(ctx, mgr.GetClient(), decoder, req)
 	})
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("add admission server: %w", err)
@@ -106,7 +102,7 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 
 // mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new
 // one is checked in the same call: a second one would cost as much again, and what others may
-// still change in it is checked again when its pod is made.
+// still change in it is checked again when its pod is made. An answer changes nothing here, whoever asks.
 func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
 	var pod offloadingv1beta1.ShadowPod
 	if err := decoder.Decode(req, &pod); err != nil {
@@ -116,7 +112,7 @@ func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, d
 	switch {
 	case req.Operation == admissionv1.Create:
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelCreatorUser, req.UserInfo.Username)
-		if refusal := s.checkShadowPod(ctx, r, plan.ShadowPodChange{New: &pod}); refusal != nil {
+		if refusal := s.checkShadowPod(ctx, r, &pod); refusal != nil {
 			return *refusal
 		}
 	case pod.Labels[api.LabelCreatorUser] == "":
@@ -135,28 +131,15 @@ func labelsOf(obj client.Object) client.Object {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(obj.GetLabels())}}
 }
 
-// validateShadowPod checks what may change in a ShadowPod.
-func (s admissionServer) validateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
-	change, err := decodeChange(decoder, req)
+// checkShadowPod checks a new ShadowPod's origin, what it asks for and the quota of its creator; nil is no objection.
+func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, pod *offloadingv1beta1.ShadowPod) *admission.Response {
+	origin, err := originOf(ctx, r, pod.Namespace)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	if refusal := s.checkShadowPod(ctx, r, change); refusal != nil {
-		return *refusal
-	}
-	return admission.Allowed("")
-}
-
-// checkShadowPod checks a ShadowPod's labels and the quota of its creator; nil is no objection.
-func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, change plan.ShadowPodChange) *admission.Response {
-	var err error
-	if change.Origin, err = originOf(ctx, r, change.New.Namespace); err != nil {
 		return new(admission.Errored(http.StatusInternalServerError, err))
 	}
-	reason := plan.ShadowPodRefusal(change)
-	differs := change.Old == nil || !equality.Semantic.DeepEqual(plan.Demand(&change.Old.Spec.Pod), plan.Demand(&change.New.Spec.Pod))
-	if reason == "" && differs && s.options.EnforceResources {
-		reason, err = s.quotas.admitShadowPod(ctx, r, change.New, time.Now())
+	reason := plan.ShadowPodRefusal(pod, origin)
+	if reason == "" && s.options.EnforceResources {
+		reason, err = s.quotas.admitShadowPod(ctx, r, pod, time.Now())
 	}
 	switch {
 	case err != nil:
@@ -165,14 +148,6 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, ch
 		return new(admission.Denied(reason))
 	}
 	return nil
-}
-
-func decodeChange(decoder admission.Decoder, req admission.Request) (plan.ShadowPodChange, error) {
-	change := plan.ShadowPodChange{Old: &offloadingv1beta1.ShadowPod{}, New: &offloadingv1beta1.ShadowPod{}}
-	if err := decoder.Decode(req, change.New); err != nil {
-		return change, err
-	}
-	return change, decoder.DecodeRaw(req.OldObject, change.Old)
 }
 
 // patched answers with what changed between two states of one object. The request itself is not

@@ -33,7 +33,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch
 
 const (
 	// caKey is the key of the authority's certificate in the Secret.
@@ -44,8 +44,7 @@ const (
 )
 
 // admissionCertificate keeps a serving certificate of the admission server in a Secret, and its
-// authority in the webhook configurations. While one follows the other, both authorities are
-// trusted.
+// authority in the webhook configuration. While one follows the other, both authorities are trusted.
 type admissionCertificate struct{ options Options }
 
 // Register adds the reconciler to mgr; the leader runs it.
@@ -61,7 +60,6 @@ func (a admissionCertificate) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("admission-certificate").WithOptions(ctl.Options()).
 		For(&corev1.Secret{}, named(key.Name)).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret, named(api.WebhookName)).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret, named(api.WebhookName)).
 		Complete(r)
 }
 
@@ -70,7 +68,7 @@ type certificateReconciler struct {
 	secret types.NamespacedName
 }
 
-// Reconcile makes Secret and webhook configurations agree.
+// Reconcile makes Secret and webhook configuration agree.
 func (r *certificateReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.NamespacedName != r.secret {
 		return reconcile.Result{}, nil
@@ -183,45 +181,24 @@ func newPair(hosts []string, now time.Time) (map[string][]byte, error) {
 	}, nil
 }
 
-// trust writes the authority into both webhook configurations, where it differs.
+// trust writes the authority into the webhook configuration, where it differs. It fails when the object changed
+// meanwhile.
 func (r *certificateReconciler) trust(ctx context.Context, bundle []byte) error {
-	key := types.NamespacedName{Name: api.WebhookName}
-	mutating, err := ctl.Optional(ctx, r.client, key, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	if err != nil {
+	webhooks, err := ctl.Optional(ctx, r.client, types.NamespacedName{Name: api.WebhookName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	if err != nil || webhooks == nil {
 		return err
 	}
-	if mutating != nil {
-		before := mutating.DeepCopy()
-		for i := range mutating.Webhooks {
-			mutating.Webhooks[i].ClientConfig.CABundle = bundle
-		}
-		err = r.patch(ctx, before, mutating, slices.ContainsFunc(before.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
-			return !bytes.Equal(w.ClientConfig.CABundle, bundle)
-		}))
-		if err != nil {
-			return err
-		}
+	before := webhooks.DeepCopy()
+	for i := range webhooks.Webhooks {
+		webhooks.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-	validating, err := ctl.Optional(ctx, r.client, key, &admissionregistrationv1.ValidatingWebhookConfiguration{})
-	if err != nil || validating == nil {
-		return err
-	}
-	before := validating.DeepCopy()
-	for i := range validating.Webhooks {
-		validating.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	return r.patch(ctx, before, validating, slices.ContainsFunc(before.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+	if !slices.ContainsFunc(before.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 		return !bytes.Equal(w.ClientConfig.CABundle, bundle)
-	}))
-}
-
-// patch sends the difference, if there is one, and fails when the object changed meanwhile.
-func (r *certificateReconciler) patch(ctx context.Context, before, after client.Object, differs bool) error {
-	if !differs {
+	}) {
 		return nil
 	}
-	if err := r.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch webhook configuration %s: %w", after.GetName(), err)
+	if err := r.client.Patch(ctx, webhooks, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch webhook configuration %s: %w", webhooks.Name, err)
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ import (
 
 // accounts know what the ShadowPods of each user ask for and decide which of them come to be, and
 // which get a pod. They are asked by many and answer one after the other. They follow the watches,
-// so that an answer costs the same however many pods there are; what they let pass counts at once,
-// before a watch shows it. Nothing is lost with the process: what has a pod is seen by its pod.
+// so that an answer costs the same however many pods there are. Only the creation of a pod reserves: what
+// it was granted counts at once, before a watch shows it. Admission reserves nothing, because whoever
+// reaches its port can ask it. Nothing is lost with the process: what has a pod is seen by its pod.
 type accounts struct {
 	read []toolscache.InformerSynced
 
@@ -37,7 +38,7 @@ type accounts struct {
 	demands map[string]corev1.ResourceList
 	items   map[entry]*item
 	users   map[string]*account
-	// promised are the items with something that no watch has shown yet.
+	// promised are the items with a granted pod that no watch has shown yet.
 	promised map[entry]*item
 }
 
@@ -63,9 +64,9 @@ type account struct {
 type item struct {
 	shadow *shadow
 	pod    *podSeen
-	// reserved is what admission let pass; admitted is what was let have a pod, or has one. The
-	// latter lasts as long as the ShadowPod: a pod that vanishes is made again.
-	reserved, admitted *promise
+	// admitted is what was let have a pod, or has one. It lasts as long as the ShadowPod: a pod that
+	// vanishes is made again.
+	admitted *promise
 	// most is what a ShadowPod has asked for at most, the last that was seen or let have a pod.
 	most most
 	// asked and held are what counts for it in the account of its user.
@@ -96,7 +97,7 @@ type podSeen struct {
 
 // promise counts until the watch shows what came of it, or until its time is over.
 type promise struct {
-	uid    types.UID           // of the ShadowPod; empty before there is one
+	uid    types.UID           // of the ShadowPod
 	former types.UID           // of the pod that was seen before; empty if there was none
 	demand corev1.ResourceList // nil once it is settled
 	until  time.Time
@@ -185,7 +186,6 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 			}
 			return
 		}
-		i.reserved = nil
 		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: a.demand(&p.Spec.Pod)}
 		i.note(p.UID, i.shadow.demand)
 	})
@@ -229,12 +229,12 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	if i.itsPod() != nil && i.admitted == nil {
 		i.admitted = &promise{uid: i.shadow.uid}
 	}
-	if i.shadow == nil && i.pod == nil && i.reserved == nil && i.admitted == nil {
+	if i.shadow == nil && i.pod == nil && i.admitted == nil {
 		return
 	}
 	i.asked, i.held = i.asks(), i.holds()
 	a.items[key] = i
-	if i.reserved != nil || i.awaited() {
+	if i.awaited() {
 		a.promised[key] = i
 	}
 	of := a.users[key.user]
@@ -247,16 +247,12 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	plan.Add(of.held, i.held)
 }
 
-// asks is what a ShadowPod asks for that has not ended, or will once it is changed as was let pass.
+// asks returns what a ShadowPod that has not ended asks for.
 func (i *item) asks() corev1.ResourceList {
-	var asked corev1.ResourceList
 	if i.shadow != nil && !plan.Finished(i.shadow.phase) {
-		asked = i.shadow.demand
+		return i.shadow.demand
 	}
-	if i.reserved != nil {
-		asked = plan.Most(asked, i.reserved.demand)
-	}
-	return asked
+	return nil
 }
 
 // holds is the most a pod of this name asks for, of which there is one at a time: one that was let come,
@@ -325,31 +321,21 @@ func (i *item) itsPod() *podSeen {
 // expire drops promises of which nothing came.
 func (a *accounts) expire(now time.Time) {
 	for key, i := range a.promised {
-		reserved := i.reserved != nil && now.After(i.reserved.until)
-		admitted := i.awaited() && now.After(i.admitted.until)
-		if !reserved && !admitted {
-			continue
+		if i.awaited() && now.After(i.admitted.until) {
+			a.recount(key, i, (*item).settle)
 		}
-		a.recount(key, i, func(i *item) {
-			if reserved {
-				i.reserved = nil
-			}
-			if admitted {
-				i.settle()
-			}
-		})
 	}
 }
 
 // admitPod says why the ShadowPod gets no pod, or is empty when it gets one.
 func (a *accounts) admitPod(ctx context.Context, r client.Reader, root *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	return a.admit(ctx, r, root, now, a.decidePod)
+	return a.admit(ctx, r, root, now, func(quota offloadingv1beta1.QuotaSpec) (string, error) { return a.decidePod(quota, root, now) })
 }
 
-// admitShadowPod says why a new ShadowPod, or one that is resized, is refused, or is empty when it
-// passes and is reserved for.
+// admitShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are
+// created at once more may pass than fit, and those get no pod.
 func (a *accounts) admitShadowPod(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	return a.admit(ctx, r, p, now, a.decideShadowPod)
+	return a.admit(ctx, r, p, now, func(quota offloadingv1beta1.QuotaSpec) (string, error) { return a.decideShadowPod(quota, p), nil })
 }
 
 // admit decides with the quota of the ShadowPod's user, after everything that counts has been read.
@@ -370,11 +356,11 @@ func (a *accounts) admit(ctx context.Context, r client.Reader, p *offloadingv1be
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expire(now)
-	return decide(quota.Spec, p, now)
+	return decide(quota.Spec)
 }
 
-// decision says why a ShadowPod is refused, or is empty.
-type decision func(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error)
+// decision returns why a ShadowPod is refused, or empty.
+type decision func(quota offloadingv1beta1.QuotaSpec) (string, error)
 
 func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
 	key := entryOf(p)
@@ -402,16 +388,9 @@ func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1b
 	return reason, nil
 }
 
-func (a *accounts) decideShadowPod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
+func (a *accounts) decideShadowPod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod) string {
 	key := entryOf(p)
-	i := a.itemOf(key)
-	reason := plan.Refusal(plan.QuotaInput{Quota: quota, Used: a.besides(key, i).asked, Pod: p.Spec.Pod})
-	if reason == "" {
-		a.recount(key, i, func(i *item) {
-			i.reserved = &promise{demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
-		})
-	}
-	return reason, nil
+	return plan.Refusal(plan.QuotaInput{Quota: quota, Used: a.besides(key, a.itemOf(key)).asked, Pod: p.Spec.Pod})
 }
 
 // itemOf is what is known of a ShadowPod, perhaps nothing.

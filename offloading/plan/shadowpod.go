@@ -373,34 +373,16 @@ func announced(c *networkingv1beta1.Configuration, address netip.Addr) bool {
 // homeAPIServerName is how an offloaded pod names the API server of its home.
 const homeAPIServerName = "kubernetes.default"
 
-// ShadowPodChange is one write to a ShadowPod, as admission sees it.
-type ShadowPodChange struct {
-	// Old is nil on creation.
-	Old, New *offloadingv1beta1.ShadowPod
-	// Origin is the cluster the namespace was made for; empty for any other namespace.
-	Origin string
-}
-
-// ShadowPodRefusal says what is wrong with a write to a ShadowPod apart from quotas, or is empty.
-func ShadowPodRefusal(in ShadowPodChange) string {
-	origin, creator := in.New.Labels[api.LabelOrigin], in.New.Labels[api.LabelCreatorUser]
-	switch {
-	case origin == "":
+// ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
+// namespace was made for; it is empty for any other namespace. What may change later is a policy of the chart.
+func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string) string {
+	switch pod.Labels[api.LabelOrigin] {
+	case "":
 		return "missing origin Cluster ID label"
-	case origin != in.Origin:
-		return "origin Cluster ID label differs from the cluster this namespace belongs to"
-	case in.Old == nil:
-		return presumption(&in.New.Spec.Pod)
-	case creator == "":
-		return "missing creator label"
-	case creator != in.Old.Labels[api.LabelCreatorUser]:
-		return "creator name cannot be modified"
-	case origin != in.Old.Labels[api.LabelOrigin]:
-		return "origin Cluster ID label cannot be modified"
-	case !equality.Semantic.DeepEqual(fixed(in.Old.Spec.Pod), fixed(in.New.Spec.Pod)):
-		return "only images, resources, ephemeral containers, activeDeadlineSeconds and tolerations of the pod can be modified"
+	case origin:
+		return presumption(&pod.Spec.Pod)
 	}
-	return ""
+	return "origin Cluster ID label differs from the cluster this namespace belongs to"
 }
 
 // presumption says what a pod asks for that is not a consumer's to have: the host it runs on, a
@@ -420,16 +402,4 @@ func presumption(spec *corev1.PodSpec) string {
 		return "priority is not granted to pods of consumers"
 	}
 	return ""
-}
-
-// fixed is the part of a pod's spec that may not change.
-func fixed(spec corev1.PodSpec) corev1.PodSpec {
-	out := *spec.DeepCopy()
-	out.ActiveDeadlineSeconds, out.Tolerations, out.EphemeralContainers = nil, nil, nil
-	for _, list := range [][]corev1.Container{out.Containers, out.InitContainers} {
-		for i := range list {
-			list[i].Image, list[i].Resources = "", corev1.ResourceRequirements{}
-		}
-	}
-	return out
 }

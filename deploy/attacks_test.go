@@ -1,0 +1,95 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// TestAttackShadowPodChanged: a consumer makes a ShadowPod that is harmless and changes it after it was checked: its
+// creator, its origin, or what its pod mounts and runs.
+//
+// Outcome: an admission policy refuses the change. Only images, resources, ephemeral containers, the deadline and
+// tolerations can change, and these are checked again when the pod follows.
+func TestAttackShadowPodChanged(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
+	pod := &offv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web", Labels: map[string]string{
+		api.LabelOrigin: "rome", api.LabelCreatorUser: "rome-0123",
+	}}}
+	pod.Spec.Pod = corev1.PodSpec{
+		Volumes:        []corev1.Volume{{Name: "v"}},
+		InitContainers: []corev1.Container{{Name: "init", Image: "init:1", Command: []string{"init"}}},
+		Containers:     []corev1.Container{{Name: "web", Image: "web:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}, {Name: "side", Image: "side:1"}},
+	}
+	p.create(t, pod)
+	refused := func(change func(*offv1beta1.ShadowPod)) error {
+		changed := pod.DeepCopy()
+		change(changed)
+		return kubelet.Update(t.Context(), changed, client.DryRunAll)
+	}
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := refused(func(s *offv1beta1.ShadowPod) { s.Labels[api.LabelCreatorUser] = "oslo-0123" })
+		return strings.Contains(fmt.Sprint(err), "creator name cannot be modified"), err
+	})
+	for name, change := range map[string]func(*offv1beta1.ShadowPod){
+		"origin Cluster ID label cannot be modified": func(s *offv1beta1.ShadowPod) { s.Labels[api.LabelOrigin] = "oslo" },
+		"creator name cannot be modified":            func(s *offv1beta1.ShadowPod) { delete(s.Labels, api.LabelCreatorUser) },
+	} {
+		if err := refused(change); !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+	for name, change := range map[string]func(*corev1.PodSpec){
+		"a field is added":   func(s *corev1.PodSpec) { s.HostNetwork = true },
+		"a field is removed": func(s *corev1.PodSpec) { s.Volumes = nil },
+		"a field is changed": func(s *corev1.PodSpec) { s.Volumes[0].HostPath = &corev1.HostPathVolumeSource{Path: "/"} },
+		"a container is added": func(s *corev1.PodSpec) {
+			s.Containers = append(s.Containers, corev1.Container{Name: "more", Image: "web:1"})
+		},
+		"a container is removed":      func(s *corev1.PodSpec) { s.Containers = s.Containers[:1] },
+		"a container is renamed":      func(s *corev1.PodSpec) { s.Containers[0].Name = "other" },
+		"a container is another's":    func(s *corev1.PodSpec) { s.Containers[1] = s.Containers[0] },
+		"an init container is added":  func(s *corev1.PodSpec) { s.InitContainers = append(s.InitContainers, corev1.Container{Name: "more"}) },
+		"an init container's command": func(s *corev1.PodSpec) { s.InitContainers[0].Command = []string{"sh"} },
+		"a container's variable":      func(s *corev1.PodSpec) { s.Containers[0].Env[0].Value = "2" },
+		"a container's variables":     func(s *corev1.PodSpec) { s.Containers[0].Env = nil },
+		"a container's security context": func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		},
+	} {
+		if err := refused(func(s *offv1beta1.ShadowPod) { change(&s.Spec.Pod) }); !strings.Contains(fmt.Sprint(err), "only images, resources,") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, change := range map[string]func(*offv1beta1.ShadowPod){
+		"nothing":                   func(*offv1beta1.ShadowPod) {},
+		"a label":                   func(s *offv1beta1.ShadowPod) { s.Labels["app"] = "web" },
+		"an image":                  func(s *offv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "web:2" },
+		"an init container's image": func(s *offv1beta1.ShadowPod) { s.Spec.Pod.InitContainers[0].Image = "init:2" },
+		"a deadline":                func(s *offv1beta1.ShadowPod) { s.Spec.Pod.ActiveDeadlineSeconds = new(int64(5)) },
+		"a toleration":              func(s *offv1beta1.ShadowPod) { s.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "a"}} },
+		"resources": func(s *offv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("1")}
+		},
+		"an ephemeral container": func(s *offv1beta1.ShadowPod) {
+			s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e"}}}
+		},
+	} {
+		if err := refused(change); err != nil {
+			t.Errorf("%s cannot be changed: %v", name, err)
+		}
+	}
+}
