@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,5 +92,35 @@ func TestAttackShadowPodChanged(t *testing.T) {
 		if err := refused(change); err != nil {
 			t.Errorf("%s cannot be changed: %v", name, err)
 		}
+	}
+}
+
+// TestAttackIngressClass: a consumer makes an Ingress of a class that leads to a controller the provider keeps for
+// itself, in the field or in the former annotation.
+//
+// Outcome: an admission policy refuses classes that are not on offer, and names the chart value that would offer one.
+func TestAttackIngressClass(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
+	of := func(class *string, annotation string) error {
+		ingress := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web", Annotations: map[string]string{}}}
+		ingress.Spec.IngressClassName = class
+		ingress.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		if annotation != "" {
+			ingress.Annotations["kubernetes.io/ingress.class"] = annotation
+		}
+		return kubelet.Create(t.Context(), ingress, client.DryRunAll)
+	}
+	const says = "offloading.reflection.ingress.ingressClasses"
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := of(new("internal"), "")
+		return strings.Contains(fmt.Sprint(err), says), err
+	})
+	if err := of(nil, "internal"); !strings.Contains(fmt.Sprint(err), says) {
+		t.Errorf("by annotation: %v", err)
+	}
+	if err := of(nil, ""); err != nil {
+		t.Errorf("without a class: %v", err)
 	}
 }

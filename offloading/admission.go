@@ -137,7 +137,7 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, po
 	if err != nil {
 		return new(admission.Errored(http.StatusInternalServerError, err))
 	}
-	reason := plan.ShadowPodRefusal(pod, origin)
+	reason := plan.ShadowPodRefusal(pod, origin, s.options.GuestPods)
 	if reason == "" && s.options.EnforceResources {
 		reason, err = s.quotas.admitShadowPod(ctx, r, pod, time.Now())
 	}

@@ -154,7 +154,7 @@ func run(t *testing.T, config *rest.Config, port int) func() {
 	}
 	for _, r := range offloading.Controllers(offloading.Options{
 		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
-		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName}, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
+		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName}, GuestPods: plan.GuestPods{RuntimeClasses: []string{"tolerant"}}, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
 	}) {
 		if err := r.Register(mgr); err != nil {
 			t.Fatal(err)
@@ -780,12 +780,22 @@ func (k cluster) staysAsItWasMade(t *testing.T, consumer client.Client, shadow *
 	k.create(t, &nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "tolerant"}, Handler: "tolerant", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{exists("theirs")}},
 	})
-	shadow.Spec.Pod.RuntimeClassName, shadow.Spec.Pod.Tolerations = new("tolerant"), []corev1.Toleration{exists("ours")}
+	shadow.Spec.Pod.RuntimeClassName, shadow.Spec.Pod.Tolerations = new("tolerant"), []corev1.Toleration{exists("ours"), exists("")}
 	if err := consumer.Create(ctx, shadow); err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{}
 	k.until(t, "pod of a runtime class", func(ctx context.Context) error { return k.Get(ctx, client.ObjectKeyFromObject(shadow), pod) })
+	k.until(t, "event about its tolerations", func(ctx context.Context) error {
+		var events eventsv1.EventList
+		err := k.List(ctx, &events, client.InNamespace(shadow.Namespace))
+		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "TolerationsNarrowed" && e.Type == corev1.EventTypeWarning && e.Regarding.Name == shadow.Name
+		}) {
+			err = fmt.Errorf("none among %d", len(events.Items))
+		}
+		return err
+	})
 	mirrored := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","image":"mirror/image"}]}}`))
 	if err := k.Patch(ctx, pod, mirrored); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,8 @@ type Options struct {
 	EnforceResources bool
 	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
 	PodSecurity string
+	// GuestPods is what pods of consumers may have beyond what any workload needs.
+	GuestPods plan.GuestPods
 	// DenyDirectConnections says that addresses of third clusters are never reached directly.
 	DenyDirectConnections bool
 	// ReplaceLostPods says that offloaded pods that terminate on a node that is not ready are

@@ -51,7 +51,7 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 }
 
 func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quotas *accounts) (plan.ShadowPodInput, error) {
-	in := plan.ShadowPodInput{Root: root, Now: time.Now()}
+	in := plan.ShadowPodInput{Root: root, Now: time.Now(), Guests: o.GuestPods}
 	var err error
 	in.Pod, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
 	if err != nil {

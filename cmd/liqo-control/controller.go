@@ -62,6 +62,7 @@ type controllerFlags struct {
 	clusterLabels, defaultResources  map[string]string
 	ingressClasses, lbClasses        []string
 	limitsEnforcement, podSecurity   string
+	guestPods                        string
 	defaultClass, tlsCompatibility   bool
 	apiServerAddress, ca             string
 	trustedCA                        bool
@@ -127,6 +128,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
 	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
 	fs.StringVar(&f.podSecurity, "pod-security", "baseline", "Pod Security level of namespaces made for consumers; empty sets none")
+	fs.StringVar(&f.guestPods, "guest-pods", "{}", "what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value offloading.guestPods")
 	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
 	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
@@ -355,6 +357,10 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	if err != nil {
 		return nil, fmt.Errorf("flag --vk-options-default-template: %w", err)
 	}
+	guestPods, err := offloadingplan.ParseGuestPods(f.guestPods)
+	if err != nil {
+		return nil, fmt.Errorf("flag --guest-pods: %w", err)
+	}
 	all := peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
 		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
@@ -377,6 +383,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			DefaultOptions:        defaultOptions,
 			EnforceResources:      f.enforceResources,
 			PodSecurity:           f.podSecurity,
+			GuestPods:             guestPods,
 			DenyDirectConnections: f.denyDirectConnections,
 			ReplaceLostPods:       f.nodeFailure,
 			WebhookPort:           f.webhookPort,

@@ -135,7 +135,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		errs = append(errs, l.fill(ctx, root, plan.Fill))
 	}
 	for _, obj := range plan.Objects {
-		errs = append(errs, l.apply(ctx, root, obj))
+		errs = append(errs, l.apply(ctx, root, obj, plan.OnCreate))
 	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))
@@ -167,8 +167,8 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
 }
 
-// apply applies one desired object after marking it as the root's.
-func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) error {
+// apply applies one desired object after marking it as the root's. An object that it creates may be worth an event.
+func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, created Verdict) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
 	if err != nil {
@@ -187,6 +187,9 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object) erro
 	}
 	if changed && err == nil && live == nil {
 		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
+		if created.Reason != "" {
+			l.recorder.Eventf(root, nil, corev1.EventTypeWarning, created.Reason, "Reconcile", "%s", created.Message)
+		}
 	}
 	return err
 }

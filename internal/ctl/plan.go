@@ -38,6 +38,8 @@ type Plan struct {
 	// Lacks is what a user must know of a complete plan: it is told instead of the verdict, which goes
 	// on to rule what is pruned. The zero value is nothing.
 	Lacks Verdict
+	// OnCreate is recorded as an event on the root when one of Objects is created; the zero value records none.
+	OnCreate Verdict
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
 	Objects []client.Object
 	// Keep are objects made before that are not to be pruned though Objects does not name them: they stay as they

@@ -30,7 +30,7 @@ func FuzzShadowPod(f *testing.F) {
 			return
 		}
 		root.Labels = map[string]string{api.LabelOrigin: "milan", api.LabelCreatorUser: "milan-4f"}
-		refused := plan.ShadowPodRefusal(root, "milan")
+		refused := plan.ShadowPodRefusal(root, "milan", plan.GuestPods{})
 		p := plan.ShadowPod(plan.ShadowPodInput{Root: root, Configuration: &networkingv1beta1.Configuration{}})
 		for _, obj := range p.Objects {
 			spec := obj.(*corev1.Pod).Spec

@@ -45,6 +45,8 @@ type ShadowPodInput struct {
 	Configuration *networkingv1beta1.Configuration
 	// Refusal is why the quota forbids the pod; empty when it does not.
 	Refusal string
+	// Guests is what pods of consumers may have here.
+	Guests GuestPods
 }
 
 // ShadowPod plans the pod of a ShadowPod: as long as the ShadowPod stands the pod is created
@@ -74,15 +76,15 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 		return ctl.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), After: mappingInterval}
 	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
 		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
-	case in.Pod == nil && presumption(&in.Root.Spec.Pod) != "":
-		return ctl.Block("PodForbidden", "%s; make the pod without it", presumption(&in.Root.Spec.Pod))
+	case in.Pod == nil && in.Guests.refuses(in.Root) != "":
+		return ctl.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
 	case in.Pod == nil && in.Refusal != "":
 		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
 		p.After = quotaInterval
 		return p
 	}
 	if in.Pod == nil {
-		return ctl.Plan{Objects: []client.Object{podOf(in)}}
+		return made(in)
 	}
 	p := ctl.Plan{Keep: []client.Object{in.Pod}}
 	if gated(in.Pod) {
@@ -110,6 +112,10 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	p.Status = phaseStatus(phase)
 	return p
 }
+
+// reasonForbidden says that a pod asks for what pods of consumers may not have here. Make it without, or have the
+// provider allow it.
+const reasonForbidden = "PodForbidden"
 
 // noted reports whether the ShadowPod says that its pod is, or was, there.
 func noted(root *offloadingv1beta1.ShadowPod) bool {
@@ -258,14 +264,25 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
+// made plans a new pod. That its tolerations are narrowed is told once, when it is created.
+func made(in ShadowPodInput) ctl.Plan {
+	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
+	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
+		p.OnCreate = ctl.Verdict{Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
+			"for others name their keys, or have the provider add them to the value offloading.guestPods.tolerations"}
+	}
+	return p
+}
+
 // podOf is the pod as it is made. One that tolerates virtual nodes, because it tolerates everything, is kept off those
 // this cluster has itself: it would wait there for ever.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: root.Name, Namespace: root.Namespace}, Spec: *root.Spec.Pod.DeepCopy()}
-	pod.Labels, pod.Annotations = given(root)
+	pod.Labels, pod.Annotations = given(root, nil)
 	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a pod is made without
+	pod.Spec.Tolerations, _ = in.Guests.narrowed(pod.Spec.Tolerations)
 	if tolerates(pod.Spec.Tolerations) {
 		require(&pod.Spec, []corev1.NodeSelectorTerm{nodeType(corev1.NodeSelectorOpNotIn)})
 	}
@@ -282,12 +299,12 @@ const (
 	annotationAnnotations = "offloading.liqo.io/annotations"
 )
 
-// given are the labels and annotations a pod has from its ShadowPod. Those by which pods are found are not a
-// consumer's to choose.
-func given(root *offloadingv1beta1.ShadowPod) (labels, annotations map[string]string) {
+// given are the labels and annotations a pod has from its ShadowPod, without those that are refused. Those by which
+// pods are found are not a consumer's to choose.
+func given(root *offloadingv1beta1.ShadowPod, refused []string) (labels, annotations map[string]string) {
 	labels, annotations = merged(root.Labels, nil), merged(root.Annotations, nil)
 	for _, set := range []map[string]string{labels, annotations} {
-		maps.DeleteFunc(set, func(key, _ string) bool { return ctl.Marks(key) })
+		maps.DeleteFunc(set, func(key, _ string) bool { return ctl.Marks(key) || slices.Contains(refused, key) })
 	}
 	labels[api.LabelManagedBy] = api.ManagedByShadowPod
 	names := strings.Join(slices.Sorted(maps.Keys(annotations)), ",")
@@ -297,13 +314,17 @@ func given(root *offloadingv1beta1.ShadowPod) (labels, annotations map[string]st
 }
 
 // follow plans what of a pod follows its ShadowPod, as one patch: an apply would have to name all of the spec, and is
-// refused where a pod names a variable or a port twice.
+// refused where a pod names a variable or a port twice. What pods of consumers may not have does not follow, and the
+// verdict says so.
 func (in ShadowPodInput) follow(p *ctl.Plan) {
 	out := in.Pod.DeepCopy()
-	labels, annotations := given(in.Root)
+	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
+		p.Verdict = ctl.Block(reasonForbidden, "%s", why).Verdict
+	}
+	labels, annotations := given(in.Root, in.Guests.foreign(in.Root, in.Pod))
 	out.Labels = followed(out.Labels, labels, in.Pod.Annotations[annotationLabels])
 	out.Annotations = followed(out.Annotations, annotations, in.Pod.Annotations[annotationAnnotations])
-	out.Spec = standing(in.Root, in.Pod)
+	out.Spec = in.standing()
 	if !equality.Semantic.DeepEqual(out, in.Pod) {
 		seen := in.Pod.DeepCopy()
 		seen.UID = "" // so that the patch names it
@@ -322,17 +343,21 @@ func followed(has, want map[string]string, before string) map[string]string {
 
 // standing is the spec of a pod that was made. The provider may have made something else of it then, by webhooks or
 // policies, which stays. Of a ShadowPod that has changed follows what can follow; resources do by a part of the pod.
-func standing(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) corev1.PodSpec {
-	asked, out := &root.Spec.Pod, *pod.Spec.DeepCopy()
-	if !changed(root) {
+func (in ShadowPodInput) standing() corev1.PodSpec {
+	asked, out := &in.Root.Spec.Pod, *in.Pod.Spec.DeepCopy()
+	if !changed(in.Root) {
 		return out
 	}
 	eachAsked(asked, &out, func(asked, has *corev1.Container) { has.Image = asked.Image })
 	if s := asked.ActiveDeadlineSeconds; s != nil && (out.ActiveDeadlineSeconds == nil || *s < *out.ActiveDeadlineSeconds) {
 		out.ActiveDeadlineSeconds = s
 	}
-	for _, t := range asked.Tolerations {
-		if !slices.ContainsFunc(out.Tolerations, func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) }) {
+	added := slices.DeleteFunc(slices.Clone(asked.Tolerations), func(t corev1.Toleration) bool {
+		return in.Guests.controlPlane(t) || tolerated(out.Tolerations, t)
+	})
+	added, _ = in.Guests.narrowed(added)
+	for _, t := range added {
+		if !tolerated(out.Tolerations, t) {
 			out.Tolerations = append(out.Tolerations, t)
 		}
 	}
@@ -375,31 +400,12 @@ const homeAPIServerName = "kubernetes.default"
 
 // ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
 // namespace was made for; it is empty for any other namespace. What may change later is a policy of the chart.
-func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string) string {
+func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string, guests GuestPods) string {
 	switch pod.Labels[api.LabelOrigin] {
 	case "":
 		return "missing origin Cluster ID label"
 	case origin:
-		return presumption(&pod.Spec.Pod)
+		return guests.refuses(pod)
 	}
 	return "origin Cluster ID label differs from the cluster this namespace belongs to"
-}
-
-// presumption says what a pod asks for that is not a consumer's to have: the host it runs on, a
-// place past the scheduler, precedence over the pods of others. Virtual kubelets never ask for it.
-// What else a host must be kept from is refused by the Pod Security level of the namespace.
-func presumption(spec *corev1.PodSpec) string {
-	switch {
-	case spec.HostNetwork:
-		return "hostNetwork is not granted to pods of consumers"
-	case spec.HostPID:
-		return "hostPID is not granted to pods of consumers"
-	case spec.HostIPC:
-		return "hostIPC is not granted to pods of consumers"
-	case spec.NodeName != "":
-		return "nodeName is not granted to pods of consumers"
-	case spec.PriorityClassName != "" || spec.Priority != nil && *spec.Priority != 0:
-		return "priority is not granted to pods of consumers"
-	}
-	return ""
 }
