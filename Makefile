@@ -94,6 +94,7 @@ bench: testbed-build image ## figures, as ratios in one run
 soak: testbed-build image ## what usual runs try samples of, in full
 	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
+	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz

@@ -6,7 +6,7 @@
 // node, so nothing but the code under test acts: namespaces stay Terminating, nothing is
 // collected as garbage, nobody signs certificates.
 //
-// Start is the whole interface. Servers are independent of each other, so a test starts one
+// Start is the whole interface but for Load and Sign, which continue with what another cluster had. Servers are independent of each other, so a test starts one
 // for each cluster it needs. The tests of a package take turns with servers: one that a test
 // has returned is reset to its first state and handed to the next test, which saves the 4 s
 // of a start (pool.go). Packages take turns, too, where their tests run below a process that
@@ -50,7 +50,9 @@ type Server struct {
 
 	kill    func()
 	stopped bool
-	state   state
+	// caKey is the PEM key of the authority that signs for clients and for the server itself.
+	caKey []byte
+	state state
 	// returnedAt is when the last test returned it.
 	returnedAt time.Time
 	// lease is the connection to the process that shares the server; nil for a server of this process.
@@ -155,7 +157,7 @@ func start(ctx context.Context) (_ *Server, err error) {
 		}
 		kills = append(kills, end)
 	}
-	s := &Server{kill: kill, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
+	s := &Server{kill: kill, caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
 		// Tests are not to wait for their own client.

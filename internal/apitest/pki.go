@@ -4,9 +4,11 @@
 package apitest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -26,7 +28,7 @@ const (
 
 // pki is what a client needs, PEM.
 type pki struct {
-	ca, clientCert, clientKey []byte
+	ca, caKey, clientCert, clientKey []byte
 }
 
 // writePKI makes a CA, a serving certificate for loopback, a client certificate of
@@ -62,17 +64,28 @@ func writePKI(dir string) (pki, error) {
 			return pki{}, err
 		}
 	}
-	return pki{ca: ca.pem, clientCert: clientCert, clientKey: clientKey}, nil
+	return pki{ca: ca.pem, caKey: ca.keyPEM, clientCert: clientCert, clientKey: clientKey}, nil
+}
+
+// Sign returns a PEM certificate of the server's authority for a client with a public key. Serial number and times of
+// the template are replaced.
+func (s *Server) Sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	pair, err := tls.X509KeyPair(s.Config.CAData, s.caKey)
+	if err != nil {
+		return nil, err
+	}
+	a := authority{cert: pair.Leaf, key: pair.PrivateKey.(*ecdsa.PrivateKey)}
+	return a.sign(template, public)
 }
 
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+	cert        *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem, keyPEM []byte
 }
 
 func newCA() (*authority, error) {
-	key, _, err := newKey()
+	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +95,8 @@ func newCA() (*authority, error) {
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 	}
-	ca := &authority{cert: cert, key: key}
-	ca.pem, err = ca.sign(cert, key)
+	ca := &authority{cert: cert, key: key, keyPEM: keyPEM}
+	ca.pem, err = ca.sign(cert, key.Public())
 	return ca, err
 }
 
@@ -94,18 +107,18 @@ func (a *authority) issue(cert *x509.Certificate) (certPEM, keyPEM []byte, err e
 		return nil, nil, err
 	}
 	cert.KeyUsage = x509.KeyUsageDigitalSignature
-	certPEM, err = a.sign(cert, key)
+	certPEM, err = a.sign(cert, key.Public())
 	return certPEM, keyPEM, err
 }
 
-func (a *authority) sign(cert *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
+func (a *authority) sign(cert *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, err
 	}
 	// An hour back, for clocks that differ; no test runs for a day.
 	cert.SerialNumber, cert.NotBefore, cert.NotAfter = serial, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, key.Public(), a.key)
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, public, a.key)
 	if err != nil {
 		return nil, err
 	}

@@ -25,9 +25,9 @@ const shareVariable = "LIQO_APITEST_SOCKET"
 // by closing its half of the connection, and stops the server by writing a byte. The lender then
 // closes the connection.
 type offer struct {
-	Host          string
-	CA, Cert, Key []byte
-	Error         string `json:",omitempty"`
+	Host, Etcd           string
+	CA, CAKey, Cert, Key []byte
+	Error                string `json:",omitempty"`
 }
 
 // Share runs a command, such as "go test ./...", and shares servers between its processes. Starting a
@@ -83,7 +83,9 @@ func lend(conn net.Conn) {
 		return
 	}
 	tls := s.Config.TLSClientConfig
-	_ = json.NewEncoder(conn).Encode(offer{Host: s.Config.Host, CA: tls.CAData, Cert: tls.CertData, Key: tls.KeyData})
+	_ = json.NewEncoder(conn).Encode(offer{
+		Host: s.Config.Host, Etcd: s.state.etcd, CA: tls.CAData, CAKey: s.caKey, Cert: tls.CertData, Key: tls.KeyData,
+	})
 	if n, _ := conn.Read(make([]byte, 1)); n > 0 {
 		s.Stop()
 		return
@@ -113,6 +115,8 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	}
 	return &Server{
 		lease: conn,
+		caKey: o.CAKey,
+		state: state{etcd: o.Etcd},
 		Config: &rest.Config{
 			Host:            o.Host,
 			TLSClientConfig: rest.TLSClientConfig{CAData: o.CA, CertData: o.Cert, KeyData: o.Key},

@@ -1,0 +1,372 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
+)
+
+// TestUpgradeKeepsObjects shows all controllers what two peered clusters of a former version had, with pods and
+// volumes on both: nothing is deleted, made anew or restarted. TestUpgrade of testbed/stories has recorded it
+// (-record), and takes real clusters the same way.
+func TestUpgradeKeepsObjects(t *testing.T) {
+	t.Parallel()
+	clusters := recorded(t)
+	for _, c := range clusters {
+		if err := c.Load(t.Context(), c.objects); err != nil {
+			t.Fatalf("load %s: %v", c.name, err)
+		}
+	}
+	for _, c := range clusters {
+		c.control(t)
+	}
+	clusters[0].keepNode(t)
+	atWork(t, clusters[0], clusters[1])
+	settled(t, clusters)
+	for _, c := range clusters {
+		for _, before := range c.objects {
+			c.compare(t, &before)
+		}
+	}
+}
+
+// installation is a cluster as it was recorded, on an API server of its own.
+type installation struct {
+	*apitest.Server
+	client.Client
+	name    string
+	objects []unstructured.Unstructured
+	// served is the URL of its API server, and ca its authority, when it was recorded.
+	served, ca string
+}
+
+// recorded reads both clusters and leads each to the API server that stands for the other.
+func recorded(t *testing.T) []*installation {
+	t.Helper()
+	var all []*installation
+	for _, name := range []string{"rome", "milan"} {
+		c := &installation{Server: apitest.Start(t), name: name}
+		var err error
+		if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme.New()}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join("testdata", "upgrade", name+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(bytes.NewReader(text))
+		lines.Buffer(nil, len(text))
+		for lines.Scan() {
+			var o unstructured.Unstructured
+			if err := o.UnmarshalJSON(lines.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			c.objects = append(c.objects, o)
+			if o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" && o.GetNamespace() == "liqo" {
+				c.ca, _, _ = unstructured.NestedString(o.Object, "data", "ca.crt")
+			}
+		}
+		c.served = strings.TrimPrefix(c.argument(t, "liqo-controller-manager", "--api-server-address-override="), "--api-server-address-override=")
+		// The roles of the chart are not at stake here.
+		all = append(all, c)
+		if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "everybody"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := redirect{t: t, clusters: all, signed: map[string]string{}}
+	for _, c := range all {
+		for i := range c.objects {
+			c.objects[i].Object = r.value(c.objects[i].Object).(map[string]any)
+		}
+	}
+	return all
+}
+
+// arguments are those of a Deployment's container.
+func (c *installation) arguments(t *testing.T, deployment string) []string {
+	t.Helper()
+	for _, o := range c.objects {
+		if o.GetKind() != "Deployment" || o.GetName() != deployment {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return args[1:] // after the role
+	}
+	t.Fatalf("%s has no Deployment %s", c.name, deployment)
+	return nil
+}
+
+func (c *installation) argument(t *testing.T, deployment, prefix string) string {
+	t.Helper()
+	args := c.arguments(t, deployment)
+	i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, prefix) })
+	if i < 0 {
+		t.Fatalf("%s has no argument %s", deployment, prefix)
+	}
+	return args[i]
+}
+
+// control runs the controllers with the flags of the installation.
+func (c *installation) control(t *testing.T) {
+	t.Helper()
+	var f controllerFlags
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	args := c.arguments(t, "liqo-controller-manager")
+	for i := range args {
+		args[i] = strings.NewReplacer("$(CLUSTER_ID)", c.name, "$(POD_NAMESPACE)", "liqo").Replace(args[i])
+	}
+	args = append(args, "--metrics-address=0", "--health-probe-address=0", "--enable-leader-election=false", "--webhook-port="+freePort(t))
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := f.assemble(c.Config, f.manager())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(t, "controller", mgr.Start)
+}
+
+// keepNode runs the virtual kubelet of the consumer.
+func (c *installation) keepNode(t *testing.T) {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, kubeconfigOf(t, c.Config, ""), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := nodekubelet.NewFlags()
+	cmd := kubelet()
+	cmd.ResetFlags()
+	f.AddFlags(cmd.Flags())
+	cmd.Flags().Bool("enable-storage", true, "")
+	cmd.Flags().String("remote-real-storage-class-name", "", "")
+	args := c.arguments(t, "vk-milan")
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "$(POD_IP)", "127.0.0.1")
+	}
+	args = append(args, "--home-kubeconfig="+kubeconfig, "--listen-port="+freePort(t), "--certificate-type="+string(nodekubelet.CertificateSelfSigned))
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	c.run(t, "virtual kubelet", func(ctx context.Context) error { return runKubelet(ctx, f) })
+}
+
+func (c *installation) run(t *testing.T, what string, start func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s of %s: %v", what, c.name, err)
+		}
+	})
+}
+
+// atWork waits until the controllers of both clusters, and the virtual kubelet, have done something that is new.
+func atWork(t *testing.T, home, provider *installation) {
+	t.Helper()
+	for _, c := range []*installation{home, provider} {
+		network := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "new"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.99.0.0/16"}}
+		if err := c.Create(t.Context(), network); err != nil {
+			t.Fatal(err)
+		}
+		consumer{c}.until(t, "controllers of "+c.name+" work", network, func() bool { return network.Status.CIDR != "" })
+	}
+	if err := home.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}); err != nil {
+		t.Fatal(err)
+	}
+	reflected := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "new"}}
+	consumer{provider}.until(t, "the virtual kubelet works", reflected, func() bool { return true })
+}
+
+// settled waits until both clusters have acted and rest.
+func settled(t *testing.T, clusters []*installation) {
+	t.Helper()
+	const rest = 5 * time.Second // the longest interval at which a controller looks again is longer, and changes nothing
+	var last map[string]string
+	var since time.Time
+	err := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		now := map[string]string{}
+		for _, c := range clusters {
+			for _, o := range c.objects {
+				live, err := c.live(ctx, &o)
+				if err != nil {
+					return false, err
+				}
+				if live != nil && o.GetKind() != "Node" { // whose status is a heartbeat
+					now[c.name+string(o.GetUID())] = live.GetResourceVersion()
+				}
+			}
+		}
+		if !cmp.Equal(last, now) {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > rest, nil
+	})
+	if err != nil {
+		t.Fatalf("wait until the clusters rest: %v", err)
+	}
+}
+
+// live is an object as it is now, nil when it is gone.
+func (c *installation) live(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(o.GroupVersionKind())
+	err := c.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// compare fails for an object that is gone, going or another, and for a workload whose pods would be replaced.
+func (c *installation) compare(t *testing.T, before *unstructured.Unstructured) {
+	t.Helper()
+	name := fmt.Sprintf("%s: %s %s/%s", c.name, before.GetKind(), before.GetNamespace(), before.GetName())
+	after, err := c.live(t.Context(), before)
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", name, err)
+		return
+	case after == nil:
+		t.Errorf("%s is deleted", name)
+		return
+	case after.GetUID() != before.GetUID():
+		t.Errorf("%s is made anew", name)
+	case after.GetDeletionTimestamp() != nil:
+		t.Errorf("%s is being deleted", name)
+	}
+	was, _, _ := unstructured.NestedMap(before.Object, "spec", "template")
+	is, _, _ := unstructured.NestedMap(after.Object, "spec", "template")
+	if diff := cmp.Diff(was, is); diff != "" && slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, before.GetKind()) {
+		t.Errorf("%s is restarted (-before +after):\n%s", name, diff)
+	}
+	if before.GetKind() != "Pod" {
+		return
+	}
+	wasPhase, _, _ := unstructured.NestedString(before.Object, "status", "phase")
+	isPhase, _, _ := unstructured.NestedString(after.Object, "status", "phase")
+	if wasPhase != isPhase {
+		t.Errorf("%s was %s and is %s", name, wasPhase, isPhase)
+	}
+}
+
+// redirect rewrites what was recorded: URLs and authorities of API servers become those of the test, and certificates
+// of clients, which have ended, are signed again for the same keys.
+type redirect struct {
+	t        *testing.T
+	clusters []*installation
+	signed   map[string]string
+}
+
+func (r redirect) value(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = r.value(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = r.value(v[i])
+		}
+	case string:
+		return r.encoded(v)
+	}
+	return v
+}
+
+// encoded rewrites a text, or what it encodes.
+func (r redirect) encoded(s string) string {
+	if decoded, err := base64.StdEncoding.DecodeString(s); err == nil && len(s) > 100 {
+		if now := r.text(string(decoded)); now != string(decoded) {
+			return base64.StdEncoding.EncodeToString([]byte(now))
+		}
+	}
+	return r.text(s)
+}
+
+var (
+	certificates = regexp.MustCompile(`-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n`)
+	dataInYAML   = regexp.MustCompile(`(-data: )([A-Za-z0-9+/=]+)`)
+)
+
+func (r redirect) text(s string) string {
+	for _, c := range r.clusters {
+		s = strings.ReplaceAll(s, c.served, c.Config.Host)
+		s = strings.ReplaceAll(s, c.ca, string(c.Config.CAData))
+	}
+	s = certificates.ReplaceAllStringFunc(s, r.certificate)
+	return dataInYAML.ReplaceAllStringFunc(s, func(line string) string {
+		part := dataInYAML.FindStringSubmatch(line)
+		return part[1] + r.encoded(part[2])
+	})
+}
+
+// certificate signs a certificate again if one of the clusters had signed it.
+func (r redirect) certificate(text string) string {
+	if again, ok := r.signed[text]; ok {
+		return again
+	}
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return text
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, c := range r.clusters {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(c.ca))
+		_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		if err != nil {
+			continue
+		}
+		again, err := c.Sign(&x509.Certificate{Subject: cert.Subject, KeyUsage: cert.KeyUsage, ExtKeyUsage: cert.ExtKeyUsage}, cert.PublicKey)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.signed[text] = string(again)
+		return string(again)
+	}
+	return text
+}

@@ -1,0 +1,248 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stories
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// former is the commit of the version that users upgrade from: the last one that trusted its peers.
+const former = "d687f03e64cab20c18e068eac59ef5f856fa24ef"
+
+// record makes TestUpgrade write the objects of the former version for the test of cmd/liqo-control.
+var record = flag.Bool("record", false, "write what the former version made to cmd/liqo-control/testdata/upgrade")
+
+// TestUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other.
+// It builds the former version from the history of the repository, so it is part of `make soak` only.
+func TestUpgrade(t *testing.T) {
+	tellAll(t, []story{
+		{"install and peer with the former version", installFormer},
+		{"a namespace is offloaded", offloadNamespace},
+		{"each cluster has a volume", volumeOnEach},
+		{"upgrade", upgrade},
+		{"unpeer leaves nothing", unpeer},
+		{"uninstall leaves nothing", uninstall},
+	})
+}
+
+// installFormer builds the former version, and installs it and peers with its own liqoctl.
+func installFormer(t *testing.T) {
+	source := t.TempDir()
+	image := filepath.Join(source, "bin", "image.tar")
+	for _, script := range []string{
+		"git -C " + root + " archive " + former + " | tar -x -C " + source,
+		"go build -ldflags='-s -w' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl",
+		"go run ./deploy/image -tag liqo-go/liqo:former -o " + image + " bin/liqo bin/liqo-control",
+	} {
+		build := exec.Command("bash", "-o", "pipefail", "-c", script)
+		build.Dir = source
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build the former version; the whole history of the repository is needed: %s: %v\n%s", script, err, out)
+		}
+	}
+	onTestbed(t, "load", image)
+	now := path
+	path = filepath.Join(source, "bin") + ":" + path
+	defer func() { path = now }()
+	installed(t, "tag=former")
+	peerFirst(t)
+}
+
+// volumeOnEach runs a StatefulSet with a replica at home and one at the provider.
+func volumeOnEach(t *testing.T) {
+	rome.kubectl(t, "create", "namespace", "data")
+	rome.must(t, "offload", "namespace", "data")
+	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s") }
+	rome.kubectl(t, "cordon", "milan")
+	rome.apply(t, database)
+	ready()
+	rome.kubectl(t, "uncordon", "milan")
+	rome.kubectl(t, "cordon", "rome-n1", "rome-n2")
+	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=2")
+	ready()
+	rome.kubectl(t, "uncordon", "rome-n1", "rome-n2")
+	for _, pod := range []string{"db-0", "db-1"} {
+		typed(t, "this is "+pod, "-n", "data", "exec", "-i", pod, "--", "/echo", "write", "/disk/name")
+	}
+}
+
+// upgrade installs this version on the consumer, then on the provider. Meanwhile packets flow, and afterwards all
+// objects of before are there and all pods of users run.
+func upgrade(t *testing.T) {
+	before := map[string]map[string]object{}
+	for _, c := range []cluster{rome, milan} {
+		before[c.name] = c.objects(t)
+		if *record {
+			c.record(t, before[c.name])
+		}
+	}
+	most := thisMachine(t).maxGap(fault{most: planned})
+	stays := connected(t)
+	for _, c := range []cluster{rome, milan} {
+		gap := pinged(t, func() {
+			c.must(t, c.installation("tag=")...)
+			c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", "--timeout=90s")
+			eventually(t, "the gateway of "+c.name+" is of this version", func() (string, bool) {
+				image, err := c.ask("-n", "liqo-tenant-"+other(c).name, "get", "deployment", "gw-"+other(c).name, "-o", "jsonpath={..image}")
+				return image, err == nil && !strings.Contains(image, "former")
+			})
+			c.rolled(t)
+			if c.name == rome.name {
+				bothVersions(t)
+			}
+		}).gap
+		t.Logf("upgrade of %s: the longest gap is %v of %v", c.name, gap, most)
+		if gap > most {
+			t.Errorf("upgrade of %s: the longest gap is %v, more than %v", c.name, gap, most)
+		}
+	}
+	stays("upgrade")
+	peered(t)
+	for _, c := range []cluster{rome, milan} {
+		after := c.objects(t)
+		for _, name := range slices.Sorted(maps.Keys(before[c.name])) {
+			was, is := before[c.name][name], after[name]
+			switch {
+			case is.Metadata.UID == "" && retired[name] == "":
+				t.Errorf("%s: %s is deleted", c.name, name)
+			case is.Metadata.UID == "":
+			case is.Metadata.UID != was.Metadata.UID:
+				t.Errorf("%s: %s is recreated", c.name, name)
+			case is.Metadata.DeletionTimestamp != "":
+				t.Errorf("%s: %s is being deleted", c.name, name)
+			case is.restarts() != was.restarts():
+				t.Errorf("%s: %s restarted", c.name, name)
+			}
+		}
+		uids := map[string]bool{}
+		for _, o := range after {
+			uids[o.Metadata.UID] = true
+		}
+		for name, o := range after {
+			for _, owner := range o.Metadata.OwnerReferences {
+				if !uids[owner.UID] && before[c.name][name].Metadata.UID != "" && !passing(owner.Kind) {
+					t.Errorf("%s: %s is orphaned: its owner %s %s is gone", c.name, name, owner.Kind, owner.Name)
+				}
+			}
+		}
+	}
+	for _, pod := range []string{"db-0", "db-1"} {
+		if got := rome.kubectl(t, "-n", "data", "exec", pod, "--", "/echo", "cat", "/disk/name"); got != "this is "+pod {
+			t.Errorf("%s found on its volume: %s", pod, got)
+		}
+	}
+	rome.kubectl(t, "delete", "namespace", "data", "--timeout=90s")
+}
+
+// retired are the objects of the former chart that this one has no more, each with the reason.
+var retired = map[string]string{
+	"ValidatingWebhookConfiguration /liqo-webhook": "what it checked is the policy liqo-shadowpods",
+}
+
+// bothVersions uses the peering for a minute while the consumer has this version and the provider the former one.
+func bothVersions(t *testing.T) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+		rome.apply(t, fmt.Sprintf(single, "shop", "between", "nodeSelector: {liqo.io/type: virtual-node}"))
+		if node := nodeOf(t, "shop", "between"); node != "milan" {
+			t.Errorf("a new pod is on %s", node)
+		}
+		rome.kubectl(t, "-n", "shop", "exec", "between", "--", "/echo", "get", "http://web/")
+		rome.kubectl(t, "-n", "shop", "delete", "pod", "between", "--timeout=60s")
+	}
+}
+
+// object is what is compared of an object; raw is all of it.
+type object struct {
+	Kind     string
+	Metadata struct {
+		Namespace, Name, UID, DeletionTimestamp string
+		OwnerReferences                         []struct{ Kind, Name, UID string }
+	}
+	Status struct {
+		ContainerStatuses []struct{ RestartCount int }
+	}
+	raw json.RawMessage
+}
+
+// restarts is how often containers of a pod of users were restarted.
+func (o object) restarts() (n int) {
+	for _, c := range o.Status.ContainerStatuses {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// passing reports whether objects of a kind come and go by themselves.
+func passing(kind string) bool {
+	return slices.Contains([]string{"Event", "Lease", "ReplicaSet", "ControllerRevision", "CertificateSigningRequest", "PodMetrics", "NodeMetrics", "APIService", "Job"}, kind)
+}
+
+// objects are those of a cluster that an upgrade must not take away: all but those of Kubernetes itself, those that
+// come and go, and the pods of Liqo, which a rollout replaces.
+func (c cluster) objects(t *testing.T) map[string]object {
+	t.Helper()
+	kinds := strings.Fields(c.kubectl(t, "api-resources", "--verbs=list,delete", "-o", "name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool {
+		return strings.HasPrefix(kind, "events") || strings.HasSuffix(kind, "metrics.k8s.io")
+	})
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal([]byte(c.kubectl(t, "get", strings.Join(kinds, ","), "-A", "-o", "json", "--show-managed-fields")), &list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]object{}
+	for _, raw := range list.Items {
+		o := object{raw: raw}
+		if err := json.Unmarshal(raw, &o); err != nil {
+			t.Fatal(err)
+		}
+		ofLiqo := o.Metadata.Namespace == "liqo" || strings.HasPrefix(o.Metadata.Namespace, "liqo-tenant-")
+		if strings.HasPrefix(o.Metadata.Namespace, "kube-") || passing(o.Kind) || o.Kind == "Pod" && ofLiqo {
+			continue
+		}
+		all[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name)] = o
+	}
+	return all
+}
+
+// record writes the objects for the test that shows them to all controllers, one in a line: those that Liqo's
+// controllers read or make, without those of the chart that only the API server acts on.
+func (c cluster) record(t *testing.T, objects map[string]object) {
+	t.Helper()
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		o := objects[name]
+		switch {
+		case strings.HasPrefix(o.Metadata.Name, "sh.helm.release"), o.Metadata.Namespace == "default" && o.Kind != "Network",
+			slices.Contains([]string{
+				"ClusterRole", "ClusterRoleBinding", "CSINode", "CustomResourceDefinition", "Endpoints", "FlowSchema", "IPAddress",
+				"MutatingWebhookConfiguration", "PriorityClass", "PriorityLevelConfiguration", "ServiceCIDR", "ValidatingAdmissionPolicy",
+				"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttributesClass",
+			}, o.Kind):
+			continue
+		}
+		if err := json.Compact(&out, o.raw); err != nil {
+			t.Fatal(err)
+		}
+		out.WriteByte('\n')
+	}
+	file := filepath.Join(root, "cmd", "liqo-control", "testdata", "upgrade", c.name+".jsonl")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
