@@ -74,9 +74,27 @@ func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Per
 		return nil
 	}
 	out := home.DeepCopy()
-	out.Status.Conditions = remote.Status.Conditions
+	out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, ofGrowth)
+	for _, c := range remote.Status.Conditions {
+		same := func(other corev1.PersistentVolumeClaimCondition) bool { return other.Type == c.Type }
+		if ofGrowth(c) && !slices.ContainsFunc(out.Status.Conditions, same) {
+			c.Reason, c.Message = cut(c.Reason), cut(c.Message)
+			out.Status.Conditions = append(out.Status.Conditions, c)
+		}
+	}
 	if has := remote.Status.Capacity[corev1.ResourceStorage]; has.Cmp(*home.Status.Capacity.Storage()) > 0 {
 		out.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: has}
 	}
 	return out
+}
+
+// ofGrowth reports whether a condition says how a volume grows, which only who has the volume knows. All other
+// conditions of a claim are set by controllers of its own cluster.
+func ofGrowth(c corev1.PersistentVolumeClaimCondition) bool {
+	switch c.Type {
+	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
+		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+		return true
+	}
+	return false
 }

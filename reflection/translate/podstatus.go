@@ -202,11 +202,11 @@ func notOffloaded(s *corev1.PodStatus) {
 	negate(s.Conditions, s.Reason)
 }
 
-// negate makes true conditions false, for a pod that does not run. That it has a node stays true.
+// negate makes the kubelet's true conditions false, for a pod that does not run. Those of other controllers stay:
+// only they know when a readiness gate closes.
 func negate(conditions []corev1.PodCondition, reason string) {
 	for i := range conditions {
-		c := &conditions[i]
-		if c.Status == corev1.ConditionTrue && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget {
+		if c := &conditions[i]; c.Status == corev1.ConditionTrue && ofKubelet(c.Type) {
 			c.Status, c.Reason = corev1.ConditionFalse, reason
 		}
 	}
@@ -333,18 +333,19 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	return all[0].IP, all
 }
 
-// mergeConditions takes the remote conditions and keeps those only home knows (readiness gates
-// set by home controllers). The moment of scheduling is home's, as long as the pod is scheduled
-// at the provider, too. Generations are counted apart in each cluster. Where there are
-// mostConditions, only those of kubelets are added.
+// mergeConditions takes the conditions that kubelets and schedulers of the provider report and keeps all others,
+// which controllers at home set: readiness gates and conditions of their own. The moment of scheduling is home's,
+// as long as the pod is scheduled at the provider, too. A disruption that home has announced is not taken back.
+// Generations are counted apart in each cluster.
 func mergeConditions(home, remote []corev1.PodCondition, generation int64) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range remote {
-		was := condition(home, c.Type)
-		if was == nil && !ofKubelet(c.Type) && max(len(home), len(out)) >= mostConditions {
+		if !ofKubelet(c.Type) && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget || condition(out, c.Type) != nil {
 			continue
 		}
-		if c.Type == corev1.PodScheduled && was != nil && was.Status == c.Status {
+		switch was := condition(home, c.Type); {
+		case was == nil:
+		case c.Type == corev1.PodScheduled && was.Status == c.Status, c.Type == corev1.DisruptionTarget && was.Status == corev1.ConditionTrue:
 			c = *was
 		}
 		if c.ObservedGeneration != 0 {
@@ -353,18 +354,20 @@ func mergeConditions(home, remote []corev1.PodCondition, generation int64) []cor
 		out = append(out, c)
 	}
 	for _, c := range home {
-		if condition(remote, c.Type) == nil && !ofKubelet(c.Type) {
+		if condition(out, c.Type) == nil && !ofKubelet(c.Type) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// ofKubelet says which conditions exist only as long as the kubelet reports them.
+// ofKubelet reports whether a condition exists only as long as the kubelet reports it. These are the types of
+// PodConditionByKubelet in pkg/kubelet/types of Kubernetes, without PodScheduled. A readiness gate of such a type is
+// the kubelet's on any node.
 func ofKubelet(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodReadyToStartContainers,
-		corev1.PodResizePending, corev1.PodResizeInProgress:
+		corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting:
 		return true
 	}
 	return false

@@ -19,8 +19,6 @@ const (
 	// largestStatus is how many bytes a status has that is shown, and largestContainer how many more for each
 	// container: the ends of this one and of the one before, and less than a message for all else.
 	largestStatus, largestContainer = 8 * longestText, 3 * longestText
-	// mostConditions is how many types of conditions a pod has: nine of Kubernetes and those of readiness gates.
-	mostConditions = 32
 )
 
 // said is what is shown of a remote status on a pod of that spec: of containers it has, without the ends of

@@ -4,7 +4,6 @@
 package translate_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,19 +65,4 @@ func TestAStatusLargerThanAnyIsNotShown(t *testing.T) {
 	}
 	large := pulledFrom(webPod(), corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", ImageID: strings.Repeat("x", 50<<10)}}})
 	alike(t, "status", webPod().Status, large.Status)
-}
-
-// TestConditionsAreNotAddedForEver: those a provider no longer speaks of stay, as home may have set them.
-func TestConditionsAreNotAddedForEver(t *testing.T) {
-	home := webPod()
-	for round := range 20 {
-		var says corev1.PodStatus
-		for i := range 10 {
-			says.Conditions = append(says.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(fmt.Sprintf("example.com/%d-%d", round, i))})
-		}
-		home = pulledFrom(home, says)
-	}
-	if got := len(home.Status.Conditions); got < 30 || got > 64 {
-		t.Errorf("%d conditions", got)
-	}
 }
