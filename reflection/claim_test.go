@@ -157,6 +157,76 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	w.granted(true, claims)
 }
 
+// podWith is a pod of home with one volume.
+func podWith(name string, volume corev1.Volume) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: homeNS},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, Volumes: []corev1.Volume{volume}},
+	}
+}
+
+func ofClaim(name string) corev1.Volume {
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+}
+
+func ownedBy(pod *corev1.Pod) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
+}
+
+// TestAttackClaimOfScaledStatefulSet: a StatefulSet whose persistentVolumeClaimRetentionPolicy.whenScaled is Delete is
+// scaled down and up. Its controller makes the pod the owner of the claim, which looks like the claim of a generic
+// ephemeral volume, so that the new replica would find the data of the deleted one.
+//
+// Outcome: the claim at the provider is deleted before the one of home is gone. Only a claim that was made for an
+// ephemeral volume of its pod is left to the provider.
+func TestAttackClaimOfScaledStatefulSet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var virtual offv1beta1.VirtualNode
+	w.must("read virtual node", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: node}, &virtual))
+	virtual.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}}
+	w.must("offer storage", w.home.Update(t.Context(), &virtual))
+	defer w.reflect()()
+
+	// As the StatefulSet controller does when it scales down, and then the garbage collector.
+	replica := podWith("db-1", ofClaim("data-db-1"))
+	w.create(w.home, replica)
+	home, remote := claim("data-db-1", ""), &corev1.PersistentVolumeClaim{}
+	w.create(w.home, home)
+	w.exists(w.remote, remote, remoteNS, home.Name)
+	w.exists(w.home, home, homeNS, home.Name, func() error { return equal(2, len(home.Finalizers)) })
+	owned := home.DeepCopy()
+	owned.OwnerReferences = ownedBy(replica)
+	w.must("give the claim to its pod", w.home.Patch(t.Context(), owned, client.MergeFrom(home)))
+	w.must("delete the pod", w.home.Delete(t.Context(), replica, client.GracePeriodSeconds(0)))
+	w.must("delete the claim", w.home.Delete(t.Context(), home))
+	w.unused(w.home, homeNS, home.Name)
+	w.exists(w.remote, remote, remoteNS, home.Name, func() error {
+		if remote.DeletionTimestamp == nil {
+			return errors.New("not deleted")
+		}
+		return nil
+	})
+	w.must("home is held", w.home.Get(t.Context(), client.ObjectKeyFromObject(home), home))
+	w.unused(w.remote, remoteNS, home.Name)
+	w.gone(w.home, home, homeNS, home.Name)
+
+	// A pod may own claims without having ephemeral volumes, as a driver of Spark does, also one of such a name.
+	ephemeral := podWith("web", corev1.Volume{Name: "cache", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim("", "").Spec},
+	}}})
+	for _, pod := range []*corev1.Pod{ephemeral, podWith("driver", ofClaim("driver-data"))} {
+		w.create(w.home, pod)
+		owned := claim(pod.Name+"-"+pod.Spec.Volumes[0].Name, "")
+		owned.OwnerReferences = ownedBy(pod)
+		w.create(w.home, owned)
+	}
+	w.exists(w.remote, remote, remoteNS, "driver-data")
+	if err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "web-cache"}, remote); !apierrors.IsNotFound(err) {
+		t.Errorf("the claim of an ephemeral volume is reflected (%v)", err)
+	}
+}
+
 // starting is an API server that starts: it refuses everything until it has read who may do what, which it has when
 // it is asked for the second time whether it is ready.
 type starting struct {

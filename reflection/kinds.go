@@ -199,7 +199,7 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 
 // namespaceKinds belong to a provider: whatever lies in the offloaded namespaces. One of its
 // virtual nodes reflects them.
-func namespaceKinds(o Options) []Kind {
+func namespaceKinds(o Options, home *Cluster) []Kind {
 	mine := marks(o)
 	kinds := []Kind{
 		{
@@ -225,6 +225,7 @@ func namespaceKinds(o Options) []Kind {
 		}, {
 			Name: "PersistentVolumeClaim", Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{}, Marks: mine,
 			Mine:      func(home client.Object) bool { return translate.ClaimElsewhere(home.(*corev1.PersistentVolumeClaim)) },
+			Gather:    gatherOwner(home),
 			Push:      Push(translate.Claim),
 			Pull:      Pull(translate.ClaimStatus),
 			Finalizer: api.ClaimFinalizer(o.Provider),
@@ -245,6 +246,23 @@ func namespaceKinds(o Options) []Kind {
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
+
+// gatherOwner leaves the claims of generic ephemeral volumes alone. It reads the pod that may have such a volume from
+// the API server: no cache holds all pods of a namespace. A claim whose pod is gone goes, too.
+func gatherOwner(home client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+		claim := as[*corev1.PersistentVolumeClaim](o.Home)
+		name := translate.OwnerPod(claim)
+		if name == "" {
+			return v, 0, nil
+		}
+		pod, err := get(ctx, home, types.NamespacedName{Namespace: claim.Namespace, Name: name}, &corev1.Pod{})
+		if err == nil && (pod == nil || translate.OfEphemeralVolume(claim, as[*corev1.Pod](pod))) {
+			err = errNotOurs
+		}
+		return v, 0, err
+	}
+}
 
 // endOfClaim gives a volume at the provider back as late as one at home: when no pod uses the claim
 // any more, and unless the volume is to be retained. One that a claim without our mark finds there is a former

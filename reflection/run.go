@@ -155,7 +155,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
-	c.Kinds = namespaceKinds(o)
+	c.Kinds = namespaceKinds(o, home)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),

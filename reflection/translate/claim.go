@@ -19,11 +19,28 @@ const (
 	annotationProvisioner  = "volume.kubernetes.io/storage-provisioner"
 )
 
-// ClaimElsewhere says whether the volume of a claim may be at a provider. Claims for the generic
-// ephemeral volumes of a pod are not: the pod brings its own along, which is made there from it.
+// ClaimElsewhere reports whether the volume of a claim may be at a provider.
 func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
-	owner := metav1.GetControllerOf(home)
-	return home.Annotations[annotationProvisioner] == api.StorageProvisioner && (owner == nil || owner.Kind != "Pod")
+	return home.Annotations[annotationProvisioner] == api.StorageProvisioner
+}
+
+// OwnerPod names the pod whose generic ephemeral volume a claim may be, as OfEphemeralVolume tells; empty if it is
+// none. A claim that has a volume at a provider is none, whatever owns it later: a StatefulSet with
+// persistentVolumeClaimRetentionPolicy gives it to the pod that it scales down.
+func OwnerPod(home *corev1.PersistentVolumeClaim) string {
+	held := slices.ContainsFunc(home.Finalizers, func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
+	if owner := metav1.GetControllerOf(home); owner != nil && owner.Kind == "Pod" && !held {
+		return owner.Name
+	}
+	return ""
+}
+
+// OfEphemeralVolume reports whether a claim was made for a generic ephemeral volume of a pod. The pod brings that
+// volume along: the provider makes a claim of its own from it.
+func OfEphemeralVolume(home *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	return metav1.IsControlledBy(home, pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Ephemeral != nil && pod.Name+"-"+v.Name == home.Name
+	})
 }
 
 // Claim pushes a claim for whose first pod the scheduler has chosen a virtual node of the provider.
