@@ -214,6 +214,10 @@ func (m *volumeMove) check() error {
 	if volume.Name != "" {
 		in.Volume = volume
 	}
+	m.Size = plan.Size(m.old, in.Volume)
+	if m.whole { // and the old volume may be gone
+		m.Size = *m.copied.Spec.Resources.Requests.Storage()
+	}
 	var err error
 	if in.Mapped, err = m.mapped(); err != nil {
 		return err

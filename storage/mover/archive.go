@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,6 +28,10 @@ const (
 	// xattrs begins what tar says of extended attributes; the other names are the system's.
 	xattrs     = "SCHILY.xattr."
 	userXattrs = "user."
+	// entryCost is how many bytes of the claim's size one entry counts beside its content, so that the size also
+	// bounds the number of inodes. It is what tar adds to a file at most (a header and padding, 512 bytes each), and
+	// the smallest bytes-per-inode ratio of mke2fs: no full volume is refused for it.
+	entryCost = 1 << 10
 )
 
 // writer writes the archive of a volume.
@@ -100,6 +105,9 @@ func (w *writer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 		header.Name += "/"
 	}
 	header.Format, header.Uname, header.Gname = tar.FormatPAX, "", ""
+	if info.Mode().IsRegular() {
+		header.Mode &^= setID
+	}
 	header.AccessTime, header.ChangeTime, header.ModTime = time.Time{}, time.Time{}, info.ModTime().Truncate(time.Second)
 	if name == "." || target != "" {
 		header.ModTime = time.Unix(0, 0) // the root's own changes with the marker, a link's cannot be set
@@ -160,9 +168,92 @@ func attributes(file *os.File) (map[string]string, error) {
 	return out, nil
 }
 
-// restore brings an archive into an empty volume, or into one that holds a part of an archive, and
-// has it on disk when it returns.
-func restore(volume string, from io.Reader) error {
+// setID are the setuid and setgid bits. Files lose them: the other cluster could plant a program that runs as root on
+// the node of this one.
+const setID = 0o6000
+
+// limit fails once more than size bytes are read.
+type limit struct {
+	io.Reader
+	size, left int64
+}
+
+func limited(from io.Reader, size int64) *limit { return &limit{from, size, size} }
+
+func (l *limit) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, errLarger(l.size)
+	}
+	return n, err
+}
+
+func errLarger(size int64) error {
+	return lasting{fmt.Errorf("the volume holds more than the %d bytes of its claim; let the claim grow or remove files, then move it again", size)}
+}
+
+// entries are those of an archive from another cluster, which may send anything. All of them together take left of
+// size bytes at most.
+type entries struct {
+	*tar.Reader
+	size, left int64
+}
+
+func read(from io.Reader, size int64) *entries { return &entries{tar.NewReader(from), size, size} }
+
+// next returns the next entry that may be made in a volume, or io.EOF. It refuses all others with an error that lasts.
+func (e *entries) next() (*tar.Header, error) {
+	header, err := e.Next()
+	if errors.Is(err, tar.ErrHeader) {
+		err = lasting{err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch header.Typeflag {
+	case tar.TypeReg:
+		header.Mode &^= setID
+	case tar.TypeDir, tar.TypeSymlink:
+	case tar.TypeLink:
+		if !filepath.IsLocal(header.Linkname) {
+			return nil, lasting{fmt.Errorf("%.100q is a link out of the volume", header.Name)}
+		}
+	default:
+		return nil, lasting{fmt.Errorf("unexpected type %q of an entry", header.Typeflag)}
+	}
+	e.left -= entryCost
+	for key, value := range header.PAXRecords {
+		e.left -= int64(len(key) + len(value))
+	}
+	switch {
+	case e.left < header.Size: // the holes of a sparse file included, which are written
+		return nil, errLarger(e.size)
+	case len(header.Name) > unix.PathMax:
+		return nil, lasting{fmt.Errorf("a name has %d bytes, more than %d", len(header.Name), unix.PathMax)}
+	case !filepath.IsLocal(path.Clean(header.Name)):
+		return nil, lasting{fmt.Errorf("%.100q is not in the volume", header.Name)}
+	}
+	e.left -= header.Size
+	return header, nil
+}
+
+// inspect reads an archive to its end, and what follows it. It fails if restore would refuse an entry.
+func inspect(from io.Reader, size int64) error {
+	for e := read(from, size); ; {
+		_, err := e.next()
+		if errors.Is(err, io.EOF) {
+			_, err = io.Copy(io.Discard, from)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// restore brings an archive of at most size bytes into an empty volume, or into one that holds a part of an archive,
+// and has it on disk when it returns.
+func restore(volume string, from io.Reader, size int64) error {
 	root, err := os.OpenRoot(volume)
 	if err != nil {
 		return fmt.Errorf("open volume: %w", err)
@@ -172,8 +263,8 @@ func restore(volume string, from io.Reader) error {
 		return err
 	}
 	var folders []*tar.Header
-	for archive := tar.NewReader(from); ; {
-		header, err := archive.Next()
+	for e := read(limited(from, size), size); ; {
+		header, err := e.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -183,14 +274,14 @@ func restore(volume string, from io.Reader) error {
 		if header.Typeflag == tar.TypeDir {
 			folders = append(folders, header)
 		}
-		if err := unpack(root, header, archive); err != nil {
-			return fmt.Errorf("write %s: %w", header.Name, err)
+		if err := unpack(root, header, e); err != nil {
+			return fmt.Errorf("write %q: %w", header.Name, err)
 		}
 	}
 	// What is made in a folder changes its time, and may not be allowed by its mode.
 	for _, header := range slices.Backward(folders) {
 		if err := finish(root, header); err != nil {
-			return fmt.Errorf("write %s: %w", header.Name, err)
+			return fmt.Errorf("write %q: %w", header.Name, err)
 		}
 	}
 	if err := synchronise(root); err != nil {
@@ -248,9 +339,6 @@ func unpack(root *os.Root, header *tar.Header, content io.Reader) error {
 		return root.Lchown(name, header.Uid, header.Gid)
 	case tar.TypeLink:
 		return root.Link(header.Linkname, name)
-	case tar.TypeReg:
-	default:
-		return fmt.Errorf("unexpected type %q", header.Typeflag)
 	}
 	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -33,19 +33,25 @@ const (
 	copyBegun = "copy.part"
 )
 
-// client moves between a server's volume and the copy in a folder.
+// client moves between a server's volume and the copy in a folder. The server may be in another cluster and answer
+// anything: it is not followed elsewhere, and never read without a limit.
 type client struct {
 	url, token, folder string
-	pause              time.Duration
-	say                io.Writer
-	http               *http.Client
+	// size is that of the claim, in bytes: a copy is not larger, nor are the files in it.
+	size  int64
+	pause time.Duration
+	say   io.Writer
+	http  *http.Client
 }
 
 func newClient(address, token, folder string, say io.Writer) *client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &client{
 		url: "http://" + address, token: token, folder: folder, pause: pause, say: say,
-		http: &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, ExpectContinueTimeout: headerTimeout}},
+		http: &http.Client{
+			Transport:     &http.Transport{DialContext: dialer.DialContext, ExpectContinueTimeout: headerTimeout, DisableCompression: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 }
 
@@ -82,18 +88,19 @@ func (c *client) pull(ctx context.Context) error {
 		return lasting{fmt.Errorf("make the copy: %w", err)}
 	}
 	sum, disk := sha256.New(), &firstError{to: file}
-	_, err = io.Copy(io.MultiWriter(disk, sum), c.telling(answer.Body, 0))
+	stream := limited(c.telling(answer.Body, 0), c.size)
+	err = inspect(io.TeeReader(stream, io.MultiWriter(disk, sum)), c.size)
 	if disk.err == nil && err == nil {
 		disk.err = file.Sync()
 	}
 	if disk.err = errors.Join(disk.err, file.Close()); disk.err != nil {
 		return lasting{fmt.Errorf("write the copy: %w", disk.err)}
 	}
-	if err != nil {
-		return fmt.Errorf("read the volume: %w", err)
-	}
 	if reason := answer.Trailer.Get(trailerError); reason != "" {
 		return lasting{errors.New(reason)}
+	}
+	if err != nil {
+		return fmt.Errorf("read the volume: %w", err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != answer.Trailer.Get(trailerDigest) {
 		return fmt.Errorf("read the volume: the digest is %s, not %s", got, answer.Trailer.Get(trailerDigest))
@@ -140,8 +147,8 @@ func (c *client) digest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(answer.Body)
-	_ = answer.Body.Close() // read
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 2*sha256.Size)) // in hex
+	_ = answer.Body.Close()                                             // read
 	return string(text), err
 }
 

@@ -24,6 +24,8 @@ func Command() *cobra.Command {
 	volume := ""
 	cmd.PersistentFlags().StringVar(&volume, "volume", "/volume", "where the volume is mounted")
 	s := &server{}
+	cmd.PersistentFlags().Int64Var(&s.size, "size", 0, "size of the claim in bytes: what is larger is not taken")
+	_ = cmd.MarkPersistentFlagRequired("size") // it is defined
 	address := ":8080"
 	serve := &cobra.Command{
 		Use: "serve", Short: "Give and take what is in the volume", Args: cobra.NoArgs,
@@ -35,17 +37,18 @@ func Command() *cobra.Command {
 	serve.Flags().StringVar(&s.tokenHash, "token-hash", "", "SHA-256 of the token clients have to know")
 	serve.Flags().StringVar(&address, "listen", address, "address to listen at")
 	cmd.AddCommand(serve,
-		clientCommand("pull", "Copy the volume of a server", &volume, (*client).pull),
-		clientCommand("push", "Bring the copy into the volume of a server", &volume, (*client).push))
+		clientCommand("pull", "Copy the volume of a server", &volume, &s.size, (*client).pull),
+		clientCommand("push", "Bring the copy into the volume of a server", &volume, &s.size, (*client).push))
 	return cmd
 }
 
 // clientCommand does something with the server at an address; the token is in $TOKEN.
-func clientCommand(name, short string, volume *string, do func(*client, context.Context) error) *cobra.Command {
+func clientCommand(name, short string, volume *string, size *int64, do func(*client, context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " <address>", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := newClient(args[0], os.Getenv("TOKEN"), *volume, cmd.OutOrStdout())
+			c.size = *size
 			err := c.again(cmd.Context(), func(ctx context.Context) error { return do(c, ctx) })
 			if err != nil {
 				_ = os.WriteFile(lastWords, []byte(err.Error()), 0o600) // outside a container there is none

@@ -22,7 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const token = "known to both"
+const (
+	token = "known to both"
+	// claimSize is enough for all that full makes.
+	claimSize = 2 << 20
+)
 
 // full is a volume with everything that can be copied.
 func full(t *testing.T) string {
@@ -67,11 +71,17 @@ func full(t *testing.T) string {
 
 func serving(t *testing.T, volume string, around func(http.Handler) http.Handler) *client {
 	t.Helper()
-	s := &server{volume: volume, tokenHash: hashOf(token)}
-	listening := httptest.NewServer(around(s.handler()))
+	s := &server{volume: volume, tokenHash: hashOf(token), size: claimSize}
+	return asking(t, around(s.handler()))
+}
+
+// asking is a client of a server.
+func asking(t *testing.T, server http.Handler) *client {
+	t.Helper()
+	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
 	c := newClient(strings.TrimPrefix(listening.URL, "http://"), token, "", io.Discard)
-	c.pause = time.Millisecond
+	c.size, c.pause = claimSize, time.Millisecond
 	return c
 }
 
@@ -176,6 +186,9 @@ func TestMove(t *testing.T) {
 		if err := pushing.again(t.Context(), pushing.push); err != nil {
 			t.Fatalf("seed %d: push: %v", seed, err)
 		}
+		if info, err := os.Stat(filepath.Join(to, "empty")); err != nil || info.Mode() != 0o755 {
+			t.Fatalf("seed %d: the mode is %v, %v", seed, info.Mode(), err)
+		}
 		// Neither is a pipe copied nor what a file system keeps for itself.
 		for _, made := range []error{unix.Mkfifo(filepath.Join(to, "pipe"), 0o600), os.Mkdir(filepath.Join(to, lostAndFound), 0o700)} {
 			if made != nil {
@@ -183,6 +196,9 @@ func TestMove(t *testing.T) {
 			}
 		}
 		if err := sameTime(from, to, lostAndFound); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(to, "empty"), fs.ModeSetuid|0o755); err != nil { // which files lose
 			t.Fatal(err)
 		}
 		if got := listing(t, to); got != want {

@@ -39,6 +39,8 @@ const (
 //	GET /ready    for the probe of the pod, without token
 type server struct {
 	volume, tokenHash string
+	// size is that of the claim, in bytes: what is taken is not larger.
+	size int64
 	// busy: what is asked for comes one after the other.
 	busy sync.Mutex
 }
@@ -111,7 +113,7 @@ func (s *server) digest(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *server) take(w http.ResponseWriter, r *http.Request) {
-	switch err := restore(s.volume, r.Body); {
+	switch err := restore(s.volume, r.Body, s.size); {
 	case errors.Is(err, errHolds):
 		http.Error(w, err.Error(), http.StatusConflict)
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -44,6 +45,8 @@ type Move struct {
 	Namespace, Name string
 	// Volumes is the namespace of the copy.
 	Volumes string
+	// Size is that of the claim: neither the copy nor the new volume takes more.
+	Size resource.Quantity
 	// Image of the mover role, and how its pods get it.
 	Image      string
 	PullPolicy corev1.PullPolicy
@@ -57,18 +60,24 @@ func (m Move) id() string {
 	return "move-" + hex.EncodeToString(sum[:8])
 }
 
+// Size is how much the volume of a claim may hold. A volume may be larger than the claim asks for, but only that of this
+// cluster is trusted to say so: a provider must not have this cluster make room for whatever it sends.
+func Size(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) resource.Quantity {
+	size, given := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
+	if volume != nil && volume.Labels[api.LabelRemoteClusterID] == "" && given.Cmp(size) > 0 {
+		return given
+	}
+	return size
+}
+
 // Copy is the claim that holds the copy: at home, of the same class, with room for all of the claim.
 func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if given := claim.Status.Capacity[corev1.ResourceStorage]; given.Cmp(size) > 0 {
-		size = given
-	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Volumes, Name: m.id()},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: claim.Spec.StorageClassName,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: m.Size}},
 		},
 	}
 }
@@ -160,7 +169,8 @@ func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			Containers: []corev1.Container{{
-				Name: "mover", Image: m.Image, ImagePullPolicy: m.PullPolicy, Args: append([]string{"mover"}, args...), Resources: m.Resources,
+				Name: "mover", Image: m.Image, ImagePullPolicy: m.PullPolicy, Resources: m.Resources,
+				Args:         append(append([]string{"mover"}, args...), fmt.Sprintf("--size=%d", m.Size.Value())),
 				VolumeMounts: []corev1.VolumeMount{{Name: "volume", MountPath: "/volume"}},
 				SecurityContext: &corev1.SecurityContext{
 					RunAsUser: new(int64(0)), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),

@@ -4,6 +4,8 @@
 package plan_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,9 +41,6 @@ func bound() *corev1.PersistentVolumeClaim {
 // TestAClaimIsMadeAgainAsItWas: what the user said of it is kept, what Kubernetes said of its volume is not.
 func TestAClaimIsMadeAgainAsItWas(t *testing.T) {
 	held := move.Copy(bound())
-	if got := held.Spec.Resources.Requests.Storage().String(); got != "2Gi" {
-		t.Errorf("the copy has %s, less than the volume", got)
-	}
 	if none, err := plan.Recorded(held); none != nil || err != nil {
 		t.Errorf("a copy that is not whole holds %v, %v", none, err)
 	}
@@ -61,6 +60,27 @@ func TestAClaimIsMadeAgainAsItWas(t *testing.T) {
 	for from, claim := range map[string]*corev1.PersistentVolumeClaim{"what was recorded": recorded, "the claim itself": bound()} {
 		if diff := cmp.Diff(want, plan.Anew(claim)); diff != "" {
 			t.Errorf("made again from %s (-want +got):\n%s", from, diff)
+		}
+	}
+}
+
+// TestAttackCapacityOfProvider: a provider reports that the volume of a claim is much larger than asked for, so that
+// the consumer makes room for whatever it sends.
+//
+// Outcome: the copy is as large as the claim asks for, and the pods that copy take no more. Only a volume of the
+// consumer's own cluster may be larger than its claim.
+func TestAttackCapacityOfProvider(t *testing.T) {
+	there := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
+	for want, volume := range map[string]*corev1.PersistentVolume{"1Gi": there, "2Gi": {}} {
+		m := move
+		m.Size = plan.Size(bound(), volume)
+		if got := m.Copy(bound()).Spec.Resources.Requests.Storage().String(); got != want {
+			t.Errorf("the copy has %s, not %s", got, want)
+		}
+		for _, pod := range []*corev1.Pod{m.Server("", ""), m.Client("pull", "", "")} {
+			if arg := fmt.Sprintf("--size=%d", m.Size.Value()); !slices.Contains(pod.Spec.Containers[0].Args, arg) {
+				t.Errorf("pod %s has the arguments %q without %s", pod.Name, pod.Spec.Containers[0].Args, arg)
+			}
 		}
 	}
 }
