@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,8 +19,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -645,6 +648,79 @@ func TestPeersCannot(t *testing.T) {
 			t.Errorf("a peer tries to %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
 		}
 	}
+}
+
+// TestAttackFinalizersInRemoteNamespace: a consumer puts finalizers on objects of its namespace at the provider, when it
+// makes them or later, so that the namespace never ends when it is taken back. Or it removes those that controllers of
+// the provider have set.
+//
+// Outcome: the provider refuses both for every kind that a consumer may write there, and says to leave the finalizers
+// as they are. What virtual kubelets write, and finalizers of the provider's own controllers, are accepted.
+func TestAttackFinalizersInRemoteNamespace(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
+	const says, theirs, ours = "leave metadata.finalizers", "example.com/mine", "service.kubernetes.io/load-balancer-cleanup"
+	meta := metav1.ObjectMeta{Namespace: "shop-rome", Name: "web"}
+	kinds := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta}, serviceAt(),
+		&corev1.Event{ObjectMeta: meta, InvolvedObject: corev1.ObjectReference{Namespace: meta.Namespace}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity.MustParse("1Gi")}},
+		}},
+		&networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+			Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}},
+		}}},
+		&offv1beta1.ShadowPod{ObjectMeta: meta, Spec: offv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}},
+		&offv1beta1.ShadowEndpointSlice{ObjectMeta: meta},
+	}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: "held", Finalizers: []string{theirs}}}
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := kubelet.Create(t.Context(), held.DeepCopy(), client.DryRunAll)
+		return strings.Contains(fmt.Sprint(err), says), err
+	})
+	finalizers := func(names ...string) string {
+		text, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": names}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, object := range kinds {
+		refused := func(what string, err error) {
+			t.Helper()
+			if !strings.Contains(fmt.Sprint(err), says) {
+				t.Errorf("%s of a %T: %v, want a refusal that says %q", what, object, err, says)
+			}
+		}
+		held := object.DeepCopyObject().(client.Object)
+		held.SetFinalizers([]string{theirs})
+		refused("a finalizer from the beginning", kubelet.Create(t.Context(), held))
+		if _, claim := object.(*corev1.PersistentVolumeClaim); !claim { // nothing removes it there
+			held.SetFinalizers([]string{"kubernetes.io/pvc-protection"})
+			refused("a finalizer of Kubernetes", kubelet.Create(t.Context(), held))
+		}
+		if err := errors.Join(kubelet.Create(t.Context(), object), merge(t, p.Client, object, finalizers(ours))); err != nil {
+			t.Fatalf("%T: %v", object, err)
+		}
+		refused("a further finalizer", merge(t, kubelet, object, finalizers(ours, theirs)))
+		refused("another finalizer", merge(t, kubelet, object, finalizers(theirs)))
+		refused("the end of a finalizer", merge(t, kubelet, object, finalizers()))
+		if err := merge(t, kubelet, object, `{"metadata": {"labels": {"a": "b"}}}`); err != nil {
+			t.Errorf("a virtual kubelet cannot change a %T: %v", object, err)
+		}
+		if err := kubelet.Delete(t.Context(), object); err != nil {
+			t.Errorf("a virtual kubelet cannot delete a %T: %v", object, err)
+		}
+	}
+	// A controller of the provider, which has rights of its own, sets its finalizer.
+	p.bind(t, meta.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "system:serviceaccount:kube-balancer:balancer")
+	balancer := p.as(t, "system:serviceaccount:kube-balancer:balancer", "system:serviceaccounts")
+	p.until(t, "a controller of the provider sets a finalizer", func() (bool, any) {
+		err := balancer.Create(t.Context(), held.DeepCopy(), client.DryRunAll)
+		return err == nil, err
+	})
 }
 
 // TestTokensOfVirtualKubelets are those of pods, and of no pod of Kubernetes or Liqo, unless their namespace is
