@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
@@ -46,6 +47,9 @@ func (e *env) generatePeeringUser(parent *cobra.Command) {
 				return errOwnUser
 			}
 			if err := c.noPeeringUser(s.ctx, string(o.peer)); err != nil {
+				return err
+			}
+			if err := c.unusedName(s.ctx, string(o.peer)); err != nil {
 				return err
 			}
 			s.warn(nowhere, "Note that this functionality is currently not supported in EKS clusters")
@@ -114,6 +118,18 @@ func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
 			consumer, c.env.name, consumer)
 	}
 	return err
+}
+
+// unusedName refuses a consumer whose ID is the user name of somebody else here: its Tenant would be refused, too.
+func (c *cluster) unusedName(ctx context.Context, consumer string) error {
+	found := &authv1beta1.ResourceSliceList{}
+	if _, err := c.all(ctx, found); err != nil {
+		return err
+	}
+	if other := (plan.Users{Slices: found.Items}).Holder(consumer); other != "" {
+		return fmt.Errorf("%s has the user name %q in this cluster; delete it or give the consumer another cluster ID", other, consumer)
+	}
+	return nil
 }
 
 // newPeeringUser makes a user with the rights of the peering roles and returns its kubeconfig. What a

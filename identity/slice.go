@@ -10,6 +10,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,6 +79,11 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1be
 	if in.Slices, _, err = copies(ctx, r, root.Namespace); err != nil {
 		return nil, err
 	}
+	if plan.NeedsUser(root) {
+		if in.Users, err = o.users(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	var held []byte
 	if root.Status.AuthParams != nil {
 		held = root.Status.AuthParams.SignedCRT
@@ -94,6 +100,33 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1be
 	}
 	in.APIServer, err = o.apiServer(ctx, r)
 	return in, err
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=list
+
+// users reads who has a user name in this cluster.
+func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
+	var namespaces corev1.NamespaceList
+	var tenants authv1beta1.TenantList
+	var all authv1beta1.ResourceSliceList
+	var bindings rbacv1.RoleBindingList
+	var clusterBindings rbacv1.ClusterRoleBindingList
+	for _, list := range []client.ObjectList{&namespaces, &tenants, &all, &bindings, &clusterBindings} {
+		if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+			return plan.Users{}, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	users := plan.Users{
+		ClusterIDs: []string{o.ClusterID}, Tenants: tenants.Items, Slices: all.Items,
+		RoleBindings: bindings.Items, ClusterRoleBindings: clusterBindings.Items,
+	}
+	for _, namespace := range namespaces.Items {
+		if namespace.Labels[api.LabelTenantNamespace] == api.True {
+			users.ClusterIDs = append(users.ClusterIDs, namespace.Labels[api.LabelRemoteClusterID])
+		}
+	}
+	return users, nil
 }
 
 // gatherAsked reads what the consumer decides on.

@@ -109,7 +109,7 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 }
 
 // gatherBindings reads what matters until a certificate is issued: from the API server, everybody's
-// bindings.
+// bindings and slices.
 func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Live.List(ctx, &bindings); err != nil {
@@ -119,7 +119,11 @@ func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) err
 	if err := r.Live.List(ctx, &clusterBindings); err != nil {
 		return fmt.Errorf("list cluster role bindings: %w", err)
 	}
-	in.RoleBindings, in.ClusterRoleBindings = bindings.Items, clusterBindings.Items
+	var all authv1beta1.ResourceSliceList
+	if err := r.Live.List(ctx, &all); err != nil {
+		return fmt.Errorf("list resource slices: %w", err)
+	}
+	in.RoleBindings, in.ClusterRoleBindings, in.AllSlices = bindings.Items, clusterBindings.Items, all.Items
 	return nil
 }
 

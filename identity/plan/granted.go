@@ -58,6 +58,8 @@ type GrantedSlice struct {
 	Tenant *authv1beta1.Tenant
 	// Slices are all of Root's namespace, Root among them.
 	Slices []authv1beta1.ResourceSlice
+	// Users are those who have a user name here, when Root has no credentials yet; later they do not matter.
+	Users Users
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
 	// StorageClasses are those of this cluster; empty when storage is not offered.
@@ -138,6 +140,11 @@ func (in GrantedSlice) authenticate() (ctl.Plan, error) {
 	if err := in.check(); err != nil {
 		return in.denied(ReasonInvalidCSR, err.Error()), err
 	}
+	if err := in.unique(); err != nil {
+		plan := in.denied(ReasonUserTaken, err.Error())
+		plan.After = takenInterval
+		return plan, err
+	}
 	if in.APIServer.Address == "" {
 		return in.status(ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil
 	}
@@ -153,6 +160,16 @@ func (in GrantedSlice) check() error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w; delete the ResourceSlice on the consumer and create it again", err)
+	}
+	return nil
+}
+
+// unique checks that nobody else has the user name of the slice, which a consumer chooses by the slice's
+// name and its own ID. A slice that has credentials keeps them.
+func (in GrantedSlice) unique() error {
+	user := api.ResourceSliceUserName(in.Root.Name, in.Tenant.Spec.ClusterID)
+	if other := in.Users.Holder(user); other != "" && NeedsUser(in.Root) {
+		return fmt.Errorf("%s has the user name %q of this slice already; create the slice under another name", other, user)
 	}
 	return nil
 }

@@ -96,6 +96,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 			Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 			Maps: story.Values[*offv1beta1.NamespaceMap](objects), Renews: story.Values[*authv1beta1.Renew](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
 			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
+			AllSlices: story.Values[*authv1beta1.ResourceSlice](objects),
 		}
 		in.Nonces = story.Values[*corev1.Secret](objects)
 		for _, binding := range story.Values[*rbacv1.RoleBinding](objects) {
@@ -130,6 +131,10 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.S
 			Root: root, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 			Signing:        story.First[*certificatesv1.CertificateSigningRequest](objects),
 			StorageClasses: story.Values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
+			Users: plan.Users{
+				ClusterIDs: []string{"rome"}, Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+				RoleBindings: story.Values[*rbacv1.RoleBinding](objects), ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects),
+			},
 		}}
 	}
 	in := &plan.AskedSlice{

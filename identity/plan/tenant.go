@@ -28,8 +28,9 @@ type TenantInput struct {
 	Tenants []authv1beta1.Tenant
 	// Nonces are the Secrets with the challenges made in Root's namespace.
 	Nonces []corev1.Secret
-	// RoleBindings and ClusterRoleBindings are all of the cluster, when Root has no
+	// AllSlices, RoleBindings and ClusterRoleBindings are all of the cluster, when Root has no
 	// certificate yet; later they do not matter.
+	AllSlices           []authv1beta1.ResourceSlice
 	RoleBindings        []rbacv1.RoleBinding
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 	// ControlPlaneBinding is the RoleBinding of that name in Root's namespace, nil for none.
@@ -128,8 +129,8 @@ func (in TenantInput) place() ctl.Verdict {
 // slices get certificates all the same, whose group is the consumer's ID.
 func (in TenantInput) tolerated() ctl.Plan {
 	if in.Root.Status.TenantNamespace == "" {
-		if v := in.unbound(); v.State != ctl.Ready {
-			return ctl.Plan{Verdict: v}
+		if refused := in.unbound(); refused.State != ctl.Ready {
+			return refused
 		}
 	}
 	return ctl.Plan{
@@ -175,8 +176,8 @@ func (in TenantInput) handshake() ctl.Plan {
 		return ctl.Block(ReasonInvalidCSR, "spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on the consumer")
 	}
 	if !in.issued() {
-		if v := in.prove(); v.State != ctl.Ready {
-			return ctl.Plan{Verdict: v}
+		if refused := in.prove(); refused.State != ctl.Ready {
+			return refused
 		}
 	}
 	if in.APIServer.Address == "" {
@@ -197,15 +198,15 @@ func Issued(t *authv1beta1.Tenant) bool { return TenantInput{Root: t}.issued() }
 
 // prove checks the signature, and that the ID is nobody else's here: it becomes a user and a
 // group name, and would inherit what was bound to them.
-func (in TenantInput) prove() ctl.Verdict {
+func (in TenantInput) prove() ctl.Plan {
 	if len(in.Nonces) == 0 {
-		return ctl.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID).Verdict
+		return ctl.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID)
 	}
 	if len(in.signed()) > 0 {
 		return in.unbound()
 	}
 	return ctl.Block(ReasonSignatureVerificationFailed,
-		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with 'liqoctl generate tenant' on the consumer").Verdict
+		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with 'liqoctl generate tenant' on the consumer")
 }
 
 // signed are the challenges that the Tenant answers: one at most, unless somebody made them alike.
@@ -225,24 +226,22 @@ func answers(t *authv1beta1.Tenant, nonce []byte) bool {
 	return err == nil && len(nonce) > 0 && Verify(public, nonce, t.Spec.Signature) == nil
 }
 
-// unbound checks that no binding of others names the consumer, but the one that a user makes by
-// hand for its control plane.
-func (in TenantInput) unbound() ctl.Verdict {
-	refuse := func(kind, name string) ctl.Verdict {
-		return ctl.Block(ReasonForeignBinding, "%s %s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
-			kind, name, in.Root.Spec.ClusterID).Verdict
+// unbound checks that nobody else has the consumer's name: no slice, and no subject of a binding of
+// others but the one that a user makes by hand for its control plane.
+func (in TenantInput) unbound() ctl.Plan {
+	id := in.Root.Spec.ClusterID
+	if other := (Users{Slices: in.AllSlices}).Holder(id); other != "" {
+		plan := ctl.Block(ReasonUserTaken, "%s has the user name %q and would share the rights of the consumer; delete it or rename the consumer",
+			other, id)
+		plan.After = takenInterval
+		return plan
 	}
-	for i := range in.ClusterRoleBindings {
-		if b := &in.ClusterRoleBindings[i]; !ours(b) && in.names(b.Subjects) {
-			return refuse("ClusterRoleBinding", b.Name)
-		}
+	bound := Users{RoleBindings: in.RoleBindings, ClusterRoleBindings: in.ClusterRoleBindings}
+	if b := bound.binding(in.names, in.byHand); b != "" {
+		return ctl.Block(ReasonForeignBinding, "%s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
+			b, id)
 	}
-	for i := range in.RoleBindings {
-		if b := &in.RoleBindings[i]; !ours(b) && !in.byHand(b) && in.names(b.Subjects) {
-			return refuse("RoleBinding", b.Namespace+"/"+b.Name)
-		}
-	}
-	return ctl.Verdict{}
+	return ctl.Plan{}
 }
 
 // byHand tells the binding of the declarative way to peer, which stands for ours.
@@ -252,13 +251,8 @@ func (in TenantInput) byHand(b *rbacv1.RoleBinding) bool {
 }
 
 // names tells whether a subject is the consumer's user or group.
-func (in TenantInput) names(subjects []rbacv1.Subject) bool {
-	for _, s := range subjects {
-		if (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) && s.Name == in.Root.Spec.ClusterID {
-			return true
-		}
-	}
-	return false
+func (in TenantInput) names(s rbacv1.Subject) bool {
+	return (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) && s.Name == in.Root.Spec.ClusterID
 }
 
 // grant issues the certificate and binds the roles.
