@@ -25,6 +25,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -306,8 +307,12 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 			bad := condition.Type == authv1beta1.ResourceSliceReplicated
 			switch condition.Status {
 			case authv1beta1.ResourceSliceAccepted:
-				accepted++
-				bad = condition.Reason == authv1beta1.ReasonSliceCordoned && info.Action == consuming
+				if identityplan.Outdated(&s, condition) {
+					bad, condition.Message = true, "the changed request is not answered; "+condition.Message
+				} else {
+					accepted++
+					bad = condition.Reason == authv1beta1.ReasonSliceCordoned && info.Action == consuming
+				}
 			case authv1beta1.ResourceSliceDenied:
 				denied++
 				bad = true

@@ -21,6 +21,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/identity/plan"
 )
 
 // peerOptions are the flags of peer.
@@ -207,7 +208,8 @@ func (w *wish) keep(ctx context.Context) error {
 	return nil
 }
 
-// answer waits for the provider's word on one question.
+// answer waits for the provider's word on one question about the present request. A provider that has
+// cordoned the slice grants no change, which counts as denied: its answer to the former request stays.
 func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceConditionType) (authv1beta1.ResourceSliceCondition, error) {
 	object, answer := w.object.DeepCopy(), authv1beta1.ResourceSliceCondition{}
 	err := w.consumer.await(ctx, object, func() bool {
@@ -216,7 +218,14 @@ func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceCon
 				answer = c
 			}
 		}
-		return answer.Status != ""
+		if !plan.Outdated(object, answer) {
+			return answer.Status != ""
+		}
+		cordoned := answer.Reason == authv1beta1.ReasonSliceCordoned
+		if cordoned {
+			answer.Status = authv1beta1.ResourceSliceDenied
+		}
+		return cordoned
 	})
 	return answer, err
 }

@@ -115,7 +115,12 @@ func TestHandshake(t *testing.T) {
 	rome.until(t, "the slice is answered", copied, func() bool {
 		return copied.Status.AuthParams != nil && len(copied.Status.Conditions) == 2
 	})
-	milan.says(t, slice, func() { slice.Status = copied.Status })
+	milan.says(t, slice, func() {
+		slice.Status = *copied.Status.DeepCopy()
+		for i := range slice.Status.Conditions {
+			slice.Status.Conditions[i].ObservedGeneration = slice.Generation // as replication counts
+		}
+	})
 	node := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: atMilan, Name: "big"}}
 	milan.until(t, "the virtual node is there", node, func() bool { return node.Spec.ResourceQuota.Hard.Cpu().String() == "20" })
 	milan.says(t, node, func() {

@@ -58,7 +58,29 @@ func (in AskedSlice) plan() ctl.Plan {
 		plan.Fill = filled
 		return plan
 	}
-	return in.refused(in.use())
+	return in.refused(in.outdated(in.use()))
+}
+
+// outdated reports of a plan that the provider has not answered the slice's present request. What it granted
+// for an earlier one stays in use meanwhile, so that no pod is disturbed.
+func (in AskedSlice) outdated(plan ctl.Plan) ctl.Plan {
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+		if c := answer(in.Root, t); Outdated(in.Root, c) {
+			return reporting(plan, ctl.Wait(ReasonProviderPending, "the provider has not answered the changed request about %s; its answer to the former one stays: %s",
+				t, c.Message).Verdict)
+		}
+	}
+	return plan
+}
+
+// reporting lets a plan report a verdict in place of its own. What it prunes stays the same.
+func reporting(plan ctl.Plan, v ctl.Verdict) ctl.Plan {
+	if plan.State == ctl.Ready {
+		plan.Lacks = v
+	} else {
+		plan.Verdict = v
+	}
+	return plan
 }
 
 // refused tells of a plan that the provider refuses the slice, whatever it answered before.
@@ -67,13 +89,7 @@ func (in AskedSlice) refused(plan ctl.Plan) ctl.Plan {
 	if c.Status != authv1beta1.ResourceSliceFalse {
 		return plan
 	}
-	told := ctl.Wait(c.Reason, "%s", c.Message).Verdict
-	if plan.State == ctl.Ready {
-		plan.Lacks = told
-	} else {
-		plan.Verdict = told
-	}
-	return plan
+	return reporting(plan, ctl.Wait(c.Reason, "%s", c.Message).Verdict)
 }
 
 // release keeps the identity until the virtual node has let go of what runs at the provider.

@@ -10,12 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/story"
 )
 
 // copied is a consumer's slice at rome, as it is before the first answer.
@@ -170,4 +173,90 @@ func decoded(t *testing.T, text string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// TestAttackFormerAnswer: a consumer changes a slice that its provider accepted. The provider does not
+// answer the change, or a consumer asks for what is refused and shows the former answer as if it were about that.
+//
+// Outcome: the slice is not Ready on either side, and its condition says that the answer is about the former
+// request. The virtual node and the Quota keep the amounts that were granted, so no pod is disturbed.
+func TestAttackFormerAnswer(t *testing.T) {
+	held := decoded(t, known{}.certificate("milan", api.ResourceSliceUserName("big", "milan"), "milan", 10, 30))
+	request := must(plan.NewRequest(key("milan"), plan.SliceSubject("big", "milan")))
+	cpu := func(amount string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(amount)} }
+	slice := func(answered int64) *authv1beta1.ResourceSlice {
+		root := &authv1beta1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "big", Generation: 3},
+			Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: "milan", ProviderClusterID: "rome", CSR: request, Resources: cpu("20")},
+			Status: authv1beta1.ResourceSliceStatus{
+				Resources: cpu("4"), AuthParams: &authv1beta1.AuthParams{APIServer: atRome.Address, SignedCRT: held},
+			},
+		}
+		for _, c := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+			root.Status.Conditions = append(root.Status.Conditions, authv1beta1.ResourceSliceCondition{
+				Type: c, Status: authv1beta1.ResourceSliceAccepted, Message: "accepted", ObservedGeneration: answered,
+			})
+		}
+		return root
+	}
+	t.Run("consumer", func(t *testing.T) {
+		for answered, want := range map[int64]string{0: "", 2: plan.ReasonProviderPending, 3: ""} {
+			root := slice(answered)
+			p := atConsumer(root)
+			node := story.First[*offv1beta1.VirtualNode](p.Objects)
+			if p.State != ctl.Ready || p.Lacks.Reason != want || node == nil || node.Spec.ResourceQuota.Hard.Cpu().String() != "4" {
+				t.Errorf("answer to generation %d: %s %s lacks %q, node %v", answered, p.Reason, p.Message, p.Lacks.Reason, node)
+			}
+		}
+		root := slice(2)
+		root.Status.Conditions[1].Status = authv1beta1.ResourceSliceDenied
+		if p := atConsumer(root); p.Reason != plan.ReasonProviderPending {
+			t.Errorf("a change of what was denied is %s: %s", p.Reason, p.Message)
+		}
+	})
+	t.Run("consumer with a new key", func(t *testing.T) {
+		root := slice(0) // a provider that names no generation
+		root.Status.AuthParams.SignedCRT = decoded(t, known{}.certificate("turin", api.ResourceSliceUserName("big", "milan"), "milan", 10, 30))
+		if p := atConsumer(root); p.Lacks.Reason != plan.ReasonProviderPending {
+			t.Errorf("a certificate for the former key counts as the answer: %s %s", p.Lacks.Reason, p.Lacks.Message)
+		}
+	})
+	t.Run("provider", func(t *testing.T) {
+		for name, change := range map[string]func(*plan.GrantedSlice){
+			"negative":      func(in *plan.GrantedSlice) { in.Root.Spec.Resources = cpu("-1") },
+			"cordoned":      func(in *plan.GrantedSlice) { in.Root.Annotations[api.AnnotationCordon] = api.True },
+			"class is off":  func(in *plan.GrantedSlice) { in.Offer.DefaultClass = false },
+			"another class": func(in *plan.GrantedSlice) { in.Root.Spec.Class = "gold" },
+		} {
+			root := slice(2)
+			root.Namespace, root.Labels = "liqo-tenant-milan", map[string]string{api.LabelReplicated: api.True}
+			root.Annotations = map[string]string{api.AnnotationFeatures: api.FeatureStandardConditions}
+			in := plan.GrantedSlice{Root: root, Tenant: admitted("milan"), Offer: plan.Offer{DefaultClass: true}, APIServer: atRome, Now: now}
+			change(&in)
+			p := plan.Slice(plan.SliceInput{Granted: &in})
+			quota := story.First[*offv1beta1.Quota](p.Objects)
+			if p.State != ctl.Ready || p.Lacks.State == ctl.Ready || quota == nil || quota.Spec.Resources.Cpu().String() != "4" {
+				t.Errorf("%s: %s %s lacks %v, quota %v", name, p.Reason, p.Message, p.Lacks, quota)
+			}
+			for _, c := range p.Status.(*authv1beta1.ResourceSlice).Status.Conditions {
+				if c.Type == authv1beta1.ResourceSliceResources && (c.ObservedGeneration != 2 || c.Message == "ResourceSlice resources accepted") {
+					t.Errorf("%s: condition for generation %d: %s", name, c.ObservedGeneration, c.Message)
+				}
+			}
+		}
+	})
+}
+
+// atConsumer is what milan makes of rome's answer to a slice that has a virtual node.
+func atConsumer(root *authv1beta1.ResourceSlice) ctl.Plan {
+	root.Namespace = "liqo-tenant-rome"
+	root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}
+	root.Annotations = map[string]string{api.AnnotationCreateVirtualNode: api.True}
+	return plan.Slice(plan.SliceInput{Asked: &plan.AskedSlice{
+		Root: root, ClusterID: "milan", NamespacePeer: "rome", PrivateKey: known{}.private("milan"), RemoteNamespace: "liqo-tenant-milan",
+		Identity: &authv1beta1.Identity{Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig"}}},
+		VirtualNode: &offv1beta1.VirtualNode{Status: offv1beta1.VirtualNodeStatus{Conditions: []offv1beta1.VirtualNodeCondition{
+			{Type: ctl.ConditionReady, Status: "True"},
+		}}},
+	}})
 }

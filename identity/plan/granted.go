@@ -14,6 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,13 +101,17 @@ func (in GrantedSlice) plan() ctl.Plan {
 // lacks is what keeps the slice from serving, by the same rule as at the consumer: both questions are
 // to be accepted. The answer of another class is its controller's, and stands in Root.
 func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) ctl.Verdict {
+	answered = answered.DeepCopy()
+	answered.Spec, answered.Generation = in.Root.Spec, in.Root.Generation
 	if !defaultClass(in.Root) {
-		answered = answered.DeepCopy()
 		answered.Status.Conditions = append(answered.Status.Conditions, answer(in.Root, authv1beta1.ResourceSliceResources))
 	}
 	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
 		switch c := answer(answered, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
+			if Outdated(answered, c) {
+				return ctl.Wait(ReasonProviderPending, "the changed request about %s has no answer; that to the former one stays: %s", t, c.Message).Verdict
+			}
 		case authv1beta1.ResourceSliceDenied:
 			return ctl.Wait(cmp.Or(c.Reason, sliceResourcesDenied), "%s", c.Message).Verdict
 		default:
@@ -237,7 +242,7 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	}
 	in.grant(answer)
 	if reason != "" {
-		answer.Resources = root.Status.Resources
+		in.keep(answer, message)
 	}
 	plan.Objects = append(plan.Objects, in.quota(answer.Resources))
 }
@@ -255,6 +260,17 @@ func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
 	}
 	answer.Conditions = append(answer.Conditions, in.condition(authv1beta1.ResourceSliceResources,
 		authv1beta1.ResourceSliceAccepted, reason, message))
+}
+
+// keep leaves what was granted for an earlier request as it is: the condition is not about the present one,
+// and says why that is refused.
+func (in GrantedSlice) keep(given *authv1beta1.ResourceSliceStatus, refusal string) {
+	given.Resources = in.Root.Status.Resources
+	c := &given.Conditions[len(given.Conditions)-1]
+	c.ObservedGeneration = answer(in.Root, c.Type).ObservedGeneration
+	if !in.cordoned() && !equality.Semantic.DeepEqual(in.amounts(), given.Resources) {
+		c.Message = "what was granted stays, the change is refused: " + refusal
+	}
 }
 
 // refusal says why nothing new is granted; empty when it is.
@@ -350,11 +366,15 @@ func (in GrantedSlice) markCordon() client.Object {
 	return filled
 }
 
-// condition is an answer; its time changes only with its status.
+// condition is an answer to the present request; its time changes only with its status. The schema of other
+// consumers has no generation in it.
 func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType, status authv1beta1.ResourceSliceConditionStatus, reason, message string) authv1beta1.ResourceSliceCondition {
 	c := authv1beta1.ResourceSliceCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(in.Now)}
 	if old := answer(in.Root, t); old.Status == status {
 		c.LastTransitionTime = old.LastTransitionTime
+	}
+	if Stands(in.Root) {
+		c.ObservedGeneration = in.Root.Generation
 	}
 	return c
 }

@@ -43,6 +43,17 @@ func answer(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionTy
 	return authv1beta1.ResourceSliceCondition{}
 }
 
+// Outdated reports whether an answer is about an earlier request than the slice's spec: by the generation
+// it names, and of an accepted authentication by the certificate. Providers that name no generation leave 0.
+func Outdated(s *authv1beta1.ResourceSlice, c authv1beta1.ResourceSliceCondition) bool {
+	if c.ObservedGeneration != 0 && c.ObservedGeneration < s.Generation {
+		return true
+	}
+	given := s.Status.AuthParams
+	return c.Type == authv1beta1.ResourceSliceAuthentication && c.Status == authv1beta1.ResourceSliceAccepted &&
+		given != nil && len(given.SignedCRT) > 0 && HeldFor(given.SignedCRT, s.Spec.CSR) == nil
+}
+
 // accepted tells whether the provider has accepted that side of the slice.
 func accepted(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionType) bool {
 	return answer(s, t).Status == authv1beta1.ResourceSliceAccepted

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,7 +65,7 @@ func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) *authv
 	out := home.DeepCopy()
 	if remote != nil && slices.ContainsFunc(remote.Status.Conditions, isAnswer) {
 		remote.Status.DeepCopyInto(&out.Status)
-		out.Status.Conditions = answered(home.Status.Conditions, remote.Status.Conditions)
+		out.Status.Conditions = answered(home, remote)
 	}
 	out.Status.Conditions = v.replicated(out.Status.Conditions)
 	return out
@@ -76,21 +77,53 @@ var answers = []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSlice
 func isAnswer(c authv1beta1.ResourceSliceCondition) bool { return slices.Contains(answers, c.Type) }
 
 // answered lays the peer's answers over the conditions of a slice. The others are what this cluster says.
-func answered(home, remote []authv1beta1.ResourceSliceCondition) []authv1beta1.ResourceSliceCondition {
-	out := slices.Clone(home)
+func answered(home, remote *authv1beta1.ResourceSlice) []authv1beta1.ResourceSliceCondition {
+	out := slices.Clone(home.Status.Conditions)
 	for _, answer := range answers {
 		is := func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == answer }
-		at, from := slices.IndexFunc(out, is), slices.IndexFunc(remote, is)
-		switch {
-		case from < 0:
+		at, from := slices.IndexFunc(out, is), slices.IndexFunc(remote.Status.Conditions, is)
+		if from < 0 {
 			out = slices.DeleteFunc(out, is)
-		case at < 0:
-			out = append(out, remote[from])
-		default:
-			out[at] = remote[from]
+			continue
+		}
+		given := remote.Status.Conditions[from]
+		given.ObservedGeneration = observed(home, remote, given)
+		if at < 0 {
+			out = append(out, given)
+		} else {
+			out[at] = given
 		}
 	}
 	return out
+}
+
+// observed is the generation of home that the peer's answer is about. Generations of the two objects are
+// counted apart: an answer is about home's present one if the copy has home's spec and the answer is about
+// the copy's present one; else it is about an earlier one.
+func observed(home, remote *authv1beta1.ResourceSlice, given authv1beta1.ResourceSliceCondition) int64 {
+	current := given.ObservedGeneration == remote.Generation
+	if given.ObservedGeneration == 0 { // a peer that names none
+		current = !grantsOther(remote, given)
+	}
+	if current && equality.Semantic.DeepEqual(home.Spec, remote.Spec) {
+		return home.Generation
+	}
+	return home.Generation - 1
+}
+
+// grantsOther reports whether other amounts were granted than the copy asks for. A provider grants those of
+// the default class as asked, so it has not seen the change; of another class its controller decides.
+func grantsOther(remote *authv1beta1.ResourceSlice, given authv1beta1.ResourceSliceCondition) bool {
+	if given.Type != authv1beta1.ResourceSliceResources || given.Status != authv1beta1.ResourceSliceAccepted ||
+		remote.Spec.Class != "" && remote.Spec.Class != api.DefaultResourceSliceClass {
+		return false
+	}
+	for name, asked := range remote.Spec.Resources {
+		if granted, ok := remote.Status.Resources[name]; !ok || granted.Cmp(asked) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // replicated says in the conditions of a slice that the peer refuses it, or no longer says so.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -105,5 +107,44 @@ func TestCopyOfASliceAnnouncesWhatItsConsumerKnows(t *testing.T) {
 	made.Annotations = nil
 	if again := translate.ResourceSlice(home, made, view); again.Annotations != nil {
 		t.Errorf("annotations are written again: %v", again.Annotations)
+	}
+}
+
+// TestAttackAnswerToAnotherRequest: a consumer changes a slice, and its provider shows an answer that it gave to
+// the former request: before it has the change, before it has read it, or without saying which it means.
+//
+// Outcome: the answer comes back as one to an earlier generation than the slice's, so that it is not taken for
+// the answer to the change. An answer of a provider that names no generation counts once the amounts are as asked.
+func TestAttackAnswerToAnotherRequest(t *testing.T) {
+	asks := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
+	for _, test := range []struct {
+		name                     string
+		asked, copied, granted   string
+		class                    string
+		copyGeneration, answered int64
+		want                     int64
+	}{
+		{name: "answered", asked: "20", copied: "20", granted: "20", copyGeneration: 2, answered: 2, want: 5},
+		{name: "answered in another unit", asked: "20", copied: "20000m", granted: "20", copyGeneration: 2, answered: 2, want: 5},
+		{name: "answered with less", asked: "20", copied: "20", granted: "4", copyGeneration: 2, answered: 2, want: 5},
+		{name: "not copied", asked: "20", copied: "4", granted: "4", copyGeneration: 1, answered: 1, want: 4},
+		{name: "not read", asked: "20", copied: "20", granted: "4", copyGeneration: 2, answered: 1, want: 4},
+		{name: "not said", asked: "20", copied: "20", granted: "4", copyGeneration: 2, want: 4},
+		{name: "not said but as asked", asked: "20", copied: "20", granted: "20", copyGeneration: 2, want: 5},
+		{name: "not said of another class", asked: "20", copied: "20", granted: "4", class: "gold", copyGeneration: 2, want: 5},
+		{name: "not copied of another class", asked: "20", copied: "4", granted: "4", class: "gold", copyGeneration: 1, want: 4},
+	} {
+		home, remote := &authv1beta1.ResourceSlice{}, &authv1beta1.ResourceSlice{}
+		home.Generation, remote.Generation = 5, test.copyGeneration
+		home.Spec = authv1beta1.ResourceSliceSpec{Class: test.class, Resources: asks(test.asked)}
+		remote.Spec = authv1beta1.ResourceSliceSpec{Class: test.class, Resources: asks(test.copied)}
+		remote.Status.Resources = asks(test.granted)
+		remote.Status.Conditions = []authv1beta1.ResourceSliceCondition{{
+			Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, ObservedGeneration: test.answered,
+		}}
+		got := translate.ResourceSliceStatus(home, remote, translate.View{})
+		if is := got.Status.Conditions[0].ObservedGeneration; is != test.want {
+			t.Errorf("%s: the answer is about generation %d, want %d", test.name, is, test.want)
+		}
 	}
 }

@@ -61,8 +61,8 @@ type ResourceSliceCondition struct {
 	// Message is text for people.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// ObservedGeneration is the generation of the spec that a standard condition (Ready, Reconciling,
-	// Stalled) is about; 0 in others.
+	// ObservedGeneration is the generation of the spec that the condition is about. An answer with a lower one
+	// is about an earlier request; 0 in one that does not say.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
