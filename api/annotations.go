@@ -11,6 +11,9 @@ const (
 	// AnnotationInBand ("true") on the control plane's Identity says that its proxy is the provider's
 	// own, behind the tunnel: its address follows the provider's external range as this cluster sees it.
 	AnnotationInBand = "liqo.io/in-band"
+	// AnnotationApprovedAPIServer on an Identity is an endpoint that its provider names and that this cluster
+	// may call: the URL of the API server, followed by " via " and the URL of the proxy if there is one.
+	AnnotationApprovedAPIServer = "liqo.io/approved-api-server"
 	// AnnotationCreateVirtualNode on a ResourceSlice makes a VirtualNode for it, unless "false".
 	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
 	// AnnotationCordon ("true") cordons a ResourceSlice at the provider.

@@ -26,6 +26,8 @@ func (o Options) identities() ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.IdentityList{})},
 			{Kind: &netv1beta1.Configuration{}, Map: identitiesOfPeer},
+			{Kind: &authv1beta1.Identity{}, Map: ofControlPlane},
+			{Kind: &corev1.Secret{}, Map: ofControlPlane},
 		},
 		Gather: o.gatherIdentity,
 		Plan:   plan.Identity,
@@ -52,6 +54,12 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 	if in.ControlPlane, err = found(ctx, r, name, &authv1beta1.Identity{}); err != nil {
 		return in, err
 	}
+	if in.Kubeconfig, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.KubeconfigSecretName(root.Name)}, &corev1.Secret{}); err != nil {
+		return in, err
+	}
+	if in.ControlPlaneSecrets, err = controlPlaneSecrets(ctx, r, root.Namespace); err != nil {
+		return in, err
+	}
 	var seen netv1beta1.ConfigurationList
 	if err := r.List(ctx, &seen, client.MatchingLabels{api.LabelRemoteClusterID: root.Spec.ClusterID}); err != nil {
 		return in, fmt.Errorf("list configurations: %w", err)
@@ -63,6 +71,19 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.
 func identitiesOfPeer(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	return roots(ctx, r, &authv1beta1.IdentityList{}, client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
+}
+
+// ofControlPlane maps the control plane's Identity and kubeconfig to the Identities of slices beside it: they
+// lead where it does.
+func ofControlPlane(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	control := obj.GetLabels()[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane)
+	if i, ok := obj.(*authv1beta1.Identity); ok {
+		control = i.Spec.Type == authv1beta1.IdentityControlPlane
+	}
+	if !control {
+		return nil
+	}
+	return roots(ctx, r, &authv1beta1.IdentityList{}, client.InNamespace(obj.GetNamespace()))
 }
 
 // renews hands fresh control-plane credentials to consumers.

@@ -173,18 +173,24 @@ func ownVirtualNode(ctx context.Context, r ctl.Reader, root *authv1beta1.Resourc
 
 // remoteNamespace is the tenant namespace at the provider, as the control plane's kubeconfig
 // Secret of a namespace says; empty while there is none.
-func remoteNamespace(ctx context.Context, r ctl.Reader, namespace string) (string, error) {
-	var secrets corev1.SecretList
-	if err := r.List(ctx, &secrets, client.InNamespace(namespace),
-		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}); err != nil {
-		return "", fmt.Errorf("list identity secrets in %s: %w", namespace, err)
-	}
-	for _, secret := range secrets.Items {
+func remoteNamespace(ctx context.Context, r client.Reader, namespace string) (string, error) {
+	secrets, err := controlPlaneSecrets(ctx, r, namespace)
+	for _, secret := range secrets {
 		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" {
 			return remote, nil
 		}
 	}
-	return "", nil
+	return "", err
+}
+
+// controlPlaneSecrets reads the Secrets with a kubeconfig of the control plane in a tenant namespace.
+func controlPlaneSecrets(ctx context.Context, r client.Reader, namespace string) ([]corev1.Secret, error) {
+	var secrets corev1.SecretList
+	if err := r.List(ctx, &secrets, client.InNamespace(namespace),
+		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}); err != nil {
+		return nil, fmt.Errorf("list identity secrets in %s: %w", namespace, err)
+	}
+	return secrets.Items, nil
 }
 
 // namesakes maps a slice to those of the same name: when it goes, the next one may stand.

@@ -260,3 +260,90 @@ func atConsumer(root *authv1beta1.ResourceSlice) ctl.Plan {
 		}}},
 	}})
 }
+
+// TestAttackAddressOfAnother: a provider renews credentials, or answers a slice, with the URL of another API
+// server or proxy: of the consumer's cloud metadata service or of a host in its own network, which the
+// consumer's controller and virtual kubelets would call.
+//
+// Outcome: kubeconfigs keep the address the peering was made with and take the certificate alone; a new slice
+// gets no kubeconfig. A condition names the address and how to approve it, which a user does by an annotation
+// or by authenticating again.
+func TestAttackAddressOfAnother(t *testing.T) {
+	at := func(server, proxy string, from int) *authv1beta1.AuthParams {
+		return &authv1beta1.AuthParams{
+			APIServer: server, ProxyURL: proxy, CA: []byte("CA of " + server),
+			SignedCRT: decoded(t, known{}.certificate("milan", "milan", api.ControlPlaneOrganization, from, 30)),
+		}
+	}
+	identity := func(kind authv1beta1.IdentityType, name string, p *authv1beta1.AuthParams) *authv1beta1.Identity {
+		return &authv1beta1.Identity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name},
+			Spec:       authv1beta1.IdentitySpec{ClusterID: "rome", Type: kind, AuthParams: p},
+		}
+	}
+	control := identity(authv1beta1.IdentityControlPlane, "controlplane-rome", at("https://rome:6443", "http://proxy:8118", 1))
+	decide := func(root *authv1beta1.Identity, more plan.IdentityInput) (ctl.Plan, string) {
+		more.Root, more.ClusterID, more.PrivateKey = root, "milan", known{}.private("milan")
+		p := plan.Identity(more)
+		if s := story.First[*corev1.Secret](p.Objects); s != nil {
+			return p, string(s.Data[api.KubeconfigField])
+		}
+		return p, ""
+	}
+	_, made := decide(control, plan.IdentityInput{ControlPlane: control})
+	byHand := corev1.Secret{Data: map[string][]byte{api.KubeconfigField: []byte(made)}}
+
+	for _, evil := range [][2]string{
+		{"https://169.254.169.254:443", "http://proxy:8118"},
+		{"https://rome:6443", "http://10.0.0.1:80"},
+		{"https://rome:6443", ""}, // rome as this cluster resolves it
+		{"https://rome:22", "http://proxy:8118"},
+		{"https://$(reboot)", ""},
+	} {
+		named := at(evil[0], evil[1], 10)
+		t.Run(evil[0]+" via "+evil[1], func(t *testing.T) {
+			refused := func(v ctl.Verdict) {
+				t.Helper()
+				if v.Reason != plan.ReasonAddressNotApproved || !strings.Contains(v.Message, evil[0]) ||
+					strings.Contains(v.Message, "kubectl") && strings.Contains(v.Message, "$") {
+					t.Errorf("%s: %s", v.Reason, v.Message)
+				}
+			}
+			p, config := decide(control, plan.IdentityInput{ControlPlane: control, Renew: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: named}}})
+			filled := p.Fill.(*authv1beta1.Identity).Spec.AuthParams
+			if refused(p.Lacks); filled.APIServer != "https://rome:6443" || filled.ProxyURL != "http://proxy:8118" ||
+				string(filled.CA) != "CA of https://rome:6443" || string(filled.SignedCRT) != string(named.SignedCRT) || config != made {
+				t.Errorf("renewed to %s via %s", filled.APIServer, filled.ProxyURL)
+			}
+			slice := identity(authv1beta1.IdentityResourceSlice, "resourceslice-big", named)
+			for way, in := range map[string]plan.IdentityInput{
+				"authenticated": {ControlPlane: control, ControlPlaneSecrets: []corev1.Secret{byHand}},
+				"by hand":       {ControlPlaneSecrets: []corev1.Secret{byHand}},
+				"from nowhere":  {},
+			} {
+				p, config := decide(slice, in)
+				if refused(p.Verdict); config != "" {
+					t.Errorf("%s: a new slice has a kubeconfig: %s", way, config)
+				}
+				in.Kubeconfig = &byHand
+				p, config = decide(slice, in)
+				if refused(p.Lacks); !strings.Contains(config, "server: https://rome:6443\n") || !strings.Contains(config, "proxy-url: http://proxy:8118\n") ||
+					!strings.Contains(config, base64.StdEncoding.EncodeToString(named.SignedCRT)) {
+					t.Errorf("%s: kubeconfig of a slice: %s", way, config)
+				}
+			}
+			slice.Annotations = map[string]string{api.AnnotationApprovedAPIServer: strings.TrimSuffix(evil[0]+" via "+evil[1], " via ")}
+			if p, config := decide(slice, plan.IdentityInput{ControlPlane: control}); p.State != ctl.Ready || p.Lacks.State != ctl.Ready || !strings.Contains(config, "server: "+evil[0]+"\n") {
+				t.Errorf("approved: %s %s, kubeconfig %s", p.Reason, p.Message, config)
+			}
+		})
+	}
+	t.Run("the same", func(t *testing.T) {
+		slice := identity(authv1beta1.IdentityResourceSlice, "resourceslice-big", at("https://rome:6443", "http://proxy:8118", 10))
+		for _, in := range []plan.IdentityInput{{ControlPlane: control}, {ControlPlaneSecrets: []corev1.Secret{byHand}}, {Kubeconfig: &byHand}} {
+			if p, config := decide(slice, in); p.State != ctl.Ready || p.Lacks.State != ctl.Ready || config == "" {
+				t.Errorf("%s %s, lacks %s", p.Reason, p.Message, p.Lacks.Message)
+			}
+		}
+	})
+}

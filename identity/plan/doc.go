@@ -42,6 +42,8 @@ const (
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonForeignBinding: remove the binding, or give the consumer another cluster ID.
 	ReasonForeignBinding = "ForeignBinding"
+	// ReasonAddressNotApproved: the provider names another API server; the message says how to approve it.
+	ReasonAddressNotApproved = "AddressNotApproved"
 	// ReasonUserTaken: somebody else has the user name; choose another name for the slice or the cluster.
 	ReasonUserTaken = "UserTaken"
 	// ReasonDraining: what the tenant holds is being removed.

@@ -29,6 +29,11 @@ type IdentityInput struct {
 	// ControlPlane is the control plane's Identity for the same provider, nil for none: it says
 	// whether the provider is reached in band.
 	ControlPlane *authv1beta1.Identity
+	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider: that of
+	// ControlPlane, or one that was made by hand.
+	ControlPlaneSecrets []corev1.Secret
+	// Kubeconfig is the Secret of Root as it is now, nil for none.
+	Kubeconfig *corev1.Secret
 	// Configurations tell how this cluster sees the provider's ranges; only read in band.
 	Configurations []netv1beta1.Configuration
 }
@@ -60,15 +65,19 @@ func Identity(in IdentityInput) ctl.Plan {
 	case own == nil:
 		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key; generate a Tenant here and an Identity from it on the provider")
 	}
-	config, err := in.kubeconfig(params)
+	leading, unapproved := in.leading(params)
+	if leading == nil {
+		return ctl.Plan{Verdict: unapproved}
+	}
+	config, err := in.kubeconfig(leading)
 	if err != nil {
 		return ctl.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
 	}
-	plan := ctl.Plan{Objects: []client.Object{in.secret(config)}, Status: &authv1beta1.Identity{
+	plan := ctl.Plan{Lacks: unapproved, Objects: []client.Object{in.secret(config)}, Status: &authv1beta1.Identity{
 		Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(root.Name)}},
 	}}
 	if root.Spec.Type == authv1beta1.IdentityControlPlane {
-		plan.Fill = in.renewed(key, own)
+		plan.Fill, plan.Lacks = in.renewed(key, own)
 		return in.withRenew(plan, key)
 	}
 	return plan
@@ -89,7 +98,7 @@ func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certific
 func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams) ([]byte, error) {
 	return Kubeconfig{
 		Cluster: in.Root.Spec.ClusterID, User: in.Root.Name, Namespace: in.Root.Spec.Namespace,
-		Server: p.APIServer, Proxy: in.proxy(), CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
+		Server: p.APIServer, Proxy: in.proxy(p.ProxyURL), CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
 	}.Encode()
 }
 
@@ -112,18 +121,24 @@ func (in IdentityInput) secret(config []byte) *corev1.Secret {
 
 // renewed is Root with the credentials from its mailbox, nil when they are not newer. The one
 // whose certificate was issued later wins, so neither an old mailbox nor an old manifest goes back, and a
-// provider that was built anew may give shorter ones than before.
-func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) client.Object {
+// provider that was built anew may give shorter ones than before. Of an endpoint that is not approved only
+// the certificate is taken, and the verdict says so.
+func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (client.Object, ctl.Verdict) {
 	if in.Renew == nil {
-		return nil
+		return nil, ctl.Verdict{}
 	}
-	fresh := certificateFor(in.Renew.Status.AuthParams, key)
+	given := in.Renew.Status.AuthParams
+	fresh := certificateFor(given, key)
 	if fresh == nil || fresh.NotBefore.Before(own.NotBefore) {
-		return nil
+		return nil, ctl.Verdict{}
 	}
 	filled := in.Root.DeepCopy()
-	filled.Spec.AuthParams = in.Renew.Status.AuthParams.DeepCopy()
-	return filled
+	if !in.approves(endpointOf(given)) {
+		filled.Spec.AuthParams.SignedCRT = given.SignedCRT
+		return filled, in.unapproved(given)
+	}
+	filled.Spec.AuthParams = given.DeepCopy()
+	return filled, ctl.Verdict{}
 }
 
 // withRenew adds the mailbox.

@@ -19,8 +19,7 @@ import (
 //	spec.authParams.proxyURL   external range seen now   proxy
 //	http://10.71.0.2:8118      10.81.0.0/16              http://10.81.0.2:8118
 //	http://10.71.0.2:8118      not known                 http://10.71.0.2:8118
-func (in IdentityInput) proxy() string {
-	given := in.Root.Spec.AuthParams.ProxyURL
+func (in IdentityInput) proxy(given string) string {
 	if !inBand(in.Root) && !inBand(in.ControlPlane) {
 		return given
 	}

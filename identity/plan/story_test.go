@@ -110,6 +110,13 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: story.First[*authv1beta1.Renew](objects),
 			Configurations: story.Values[*netv1beta1.Configuration](objects),
 		}
+		for _, secret := range story.Values[*corev1.Secret](objects) {
+			if secret.Name == api.KubeconfigSecretName(root.Name) {
+				in.Kubeconfig = &secret
+			} else {
+				in.ControlPlaneSecrets = append(in.ControlPlaneSecrets, secret)
+			}
+		}
 		for _, other := range story.Values[*authv1beta1.Identity](objects) {
 			if other.Name == api.ControlPlaneIdentityName(root.Spec.ClusterID) {
 				in.ControlPlane = &other
