@@ -831,3 +831,100 @@ func (p provider) until(t *testing.T, claim string, look func() (holds bool, see
 		}
 	}
 }
+
+// TestAttackServiceOfAGateway: a peering user sets annotations and labels on the Service of its GatewayServer, by which a
+// load balancer attaches certificates or gives it an address of somebody else. It also asks for such an address
+// directly, and for a gateway template outside of Liqo's namespace.
+//
+// Outcome: the API server refuses the GatewayServer, and names the chart value by which a provider allows a key or an
+// address. What an administrator has set stays, and the peering user may change the rest of such a GatewayServer.
+func TestAttackServiceOfAGateway(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	peering := p.as(t, identities()[2].user)
+	const certificate, pool = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert", "metallb.io/address-pool"
+	annotated := func(s *netv1beta1.GatewayServer) {
+		s.Spec.ServiceAnnotations = map[string]string{certificate: "arn:mine"}
+	}
+	elsewhere := &corev1.ObjectReference{Name: "privileged", Namespace: "kube-system"}
+	server := func(change func(*netv1beta1.GatewayServer)) *netv1beta1.GatewayServer {
+		s := gatewayOf("rome")
+		s.Spec.Endpoint = &netv1beta1.Endpoint{Port: 51840, ServiceType: corev1.ServiceTypeLoadBalancer}
+		s.Spec.ServerTemplateRef = &corev1.ObjectReference{Name: "wireguard-server", Namespace: "liqo"} // as liqoctl names it
+		change(s)
+		return s
+	}
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := peering.Create(t.Context(), server(annotated), client.DryRunAll)
+		return strings.Contains(fmt.Sprint(err), "networking.peerServices.keys"), err
+	})
+	honest := server(func(*netv1beta1.GatewayServer) {})
+	if err := peering.Create(t.Context(), honest, client.DryRunAll); err != nil {
+		t.Errorf("an honest peering user is refused: %v", err)
+	}
+	provided := server(func(s *netv1beta1.GatewayServer) {
+		annotated(s)
+		s.Spec.Endpoint.LoadBalancerIP, s.Spec.ServerTemplateRef = "203.0.113.7", elsewhere
+	})
+	p.create(t, provided)
+	update := func(change func(*netv1beta1.GatewayServer)) func() error {
+		return func() error {
+			s := provided.DeepCopy()
+			change(s)
+			return peering.Update(t.Context(), s, client.DryRunAll)
+		}
+	}
+	if err := update(func(s *netv1beta1.GatewayServer) { s.Spec.MTU = 1400 })(); err != nil {
+		t.Errorf("a peering user cannot change what is its own: %v", err)
+	}
+	create := func(object client.Object) func() error {
+		return func() error { return peering.Create(t.Context(), object, client.DryRunAll) }
+	}
+	dialer := &netv1beta1.GatewayClient{ObjectMeta: gatewayOf("rome").ObjectMeta, Spec: netv1beta1.GatewayClientSpec{ClientTemplateRef: elsewhere}}
+	for _, attempt := range []struct {
+		name, says string
+		try        func() error
+	}{
+		{"labels that choose an address pool", "networking.peerServices.keys", create(server(func(s *netv1beta1.GatewayServer) { s.Spec.ServiceLabels = map[string]string{pool: "public"} }))},
+		{"a further annotation later", "networking.peerServices.keys", update(func(s *netv1beta1.GatewayServer) { s.Spec.ServiceAnnotations[pool] = "public" })},
+		{"another value of an annotation", "networking.peerServices.keys", update(func(s *netv1beta1.GatewayServer) { s.Spec.ServiceAnnotations[certificate] = "arn:other" })},
+		{"an address of the load balancer", "networking.peerServices.loadBalancerIPs", create(server(func(s *netv1beta1.GatewayServer) { s.Spec.Endpoint.LoadBalancerIP = "203.0.113.7" }))},
+		{"another address later", "networking.peerServices.loadBalancerIPs", update(func(s *netv1beta1.GatewayServer) { s.Spec.Endpoint.LoadBalancerIP = "203.0.113.8" })},
+		{"a template of another namespace", "may only use templates in namespace liqo", create(server(func(s *netv1beta1.GatewayServer) { s.Spec.ServerTemplateRef = elsewhere }))},
+		{"another template later", "may only use templates in namespace liqo", update(func(s *netv1beta1.GatewayServer) {
+			s.Spec.ServerTemplateRef = &corev1.ObjectReference{Name: "other", Namespace: "kube-system"}
+		})},
+		{"a client's template of another namespace", "may only use templates in namespace liqo", create(dialer)},
+	} {
+		if err := attempt.try(); !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), attempt.says) {
+			t.Errorf("a peering user asks for %s: %v, want a refusal that says %q", attempt.name, err, attempt.says)
+		}
+	}
+
+	rendered, err := render(t, strings.Replace(bases[0], "networking: {", "networking: {peerServices: {keys: [service.beta.kubernetes.io/], loadBalancerIPs: [203.0.113.9]}, ", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(rendered["liqo/templates/peer-policies.yaml"], "\n---\n") {
+		policy := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &policy.Object); err != nil {
+			t.Fatal(err)
+		}
+		if policy.GetKind() == "ValidatingAdmissionPolicy" && policy.GetName() == "liqo-peer-networks" {
+			spec, _ := json.Marshal(map[string]any{"spec": policy.Object["spec"]})
+			if err := p.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, spec)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.Delete(t.Context(), provided); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "a provider allows keys and addresses", func() (bool, any) {
+		err := create(server(func(s *netv1beta1.GatewayServer) {
+			annotated(s)
+			s.Spec.Endpoint.LoadBalancerIP = "203.0.113.9"
+		}))()
+		return err == nil, err
+	})
+}
