@@ -6,6 +6,7 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // Secrets of the handshake and their keys.
@@ -105,7 +106,11 @@ func ClusterWideBindingName(clusterRole, consumerClusterID string) string {
 // VirtualNodeBindingName names the ClusterRoleBinding of a virtual kubelet in this cluster.
 func VirtualNodeBindingName(virtualNode string) string { return "liqo-node-" + virtualNode }
 
-// GatewayBindingName names the ClusterRoleBinding of a gateway.
+// GatewayBindingName names the ClusterRoleBinding of a gateway. A dash in the gateway's name could as well be the
+// namespace's: gateway b-c in namespace a is not gateway c in namespace a-b. No namespace has a colon.
 func GatewayBindingName(namespace, gateway string) string {
+	if strings.Contains(gateway, "-") {
+		return "liqo-gateway-" + namespace + ":" + gateway
+	}
 	return "liqo-gateway-" + namespace + "-" + gateway
 }

@@ -60,7 +60,9 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 	samePeer := ctl.SameLabel(all, api.LabelRemoteClusterID)
 	return []ctl.Watch{
 		{Kind: &netv1beta1.GatewayServer{}, Map: samePeer},
+		{Kind: &netv1beta1.GatewayServer{}, Map: ctl.SameName},
 		{Kind: &netv1beta1.GatewayClient{}, Map: samePeer},
+		{Kind: &netv1beta1.GatewayClient{}, Map: ctl.SameName},
 		{Kind: &netv1beta1.Configuration{}, Map: samePeer},
 		{Kind: &netv1beta1.PublicKey{}, Map: samePeer},
 		{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(ctl.All(all))},
@@ -70,13 +72,11 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 // gatewayInput reads what both sides need; before is what the gateway says it was rendered to last.
 func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference, before *corev1.ObjectReference) (plan.GatewayInput, error) {
 	var (
-		servers        netv1beta1.GatewayServerList
-		clients        netv1beta1.GatewayClientList
 		configurations netv1beta1.ConfigurationList
 		keys           netv1beta1.PublicKeyList
 		networks       ipamv1alpha1.NetworkList
 	)
-	for _, l := range []client.ObjectList{&servers, &clients, &configurations, &keys} {
+	for _, l := range []client.ObjectList{&configurations, &keys} {
 		if err := list(ctx, r, l, ofPeer(root)); err != nil {
 			return plan.GatewayInput{}, err
 		}
@@ -85,10 +85,12 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		return plan.GatewayInput{}, err
 	}
 	in := plan.GatewayInput{
-		Servers: servers.Items, Clients: clients.Items, Configurations: configurations.Items,
-		PublicKeys: keys.Items, Networks: networks.Items, LiqoNamespace: o.LiqoNamespace,
+		Configurations: configurations.Items, PublicKeys: keys.Items, Networks: networks.Items, LiqoNamespace: o.LiqoNamespace,
 	}
 	var err error
+	if in.Servers, in.Clients, err = rivals(ctx, r, root); err != nil {
+		return in, err
+	}
 	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
 		return in, err
 	}
@@ -128,6 +130,31 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		}
 	}
 	return in, err
+}
+
+// rivals are the gateways for the same peer, and those with the same name, which may be for another one.
+func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1beta1.GatewayServer, []netv1beta1.GatewayClient, error) {
+	var servers netv1beta1.GatewayServerList
+	var clients netv1beta1.GatewayClientList
+	for _, l := range []client.ObjectList{&servers, &clients} {
+		if err := list(ctx, r, l, ofPeer(root)); err != nil {
+			return nil, nil, err
+		}
+	}
+	var server netv1beta1.GatewayServer
+	found, err := get(ctx, r, root.GetNamespace(), root.GetName(), &server)
+	if found {
+		servers.Items = append(servers.Items, server)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var dialer netv1beta1.GatewayClient
+	found, err = get(ctx, r, root.GetNamespace(), root.GetName(), &dialer)
+	if found {
+		clients.Items = append(clients.Items, dialer)
+	}
+	return servers.Items, clients.Items, err
 }
 
 // renderedLast is the object a gateway says it was rendered to last; nil when there is none, or it may not be read.

@@ -37,7 +37,8 @@ type GatewayInput struct {
 	Rendered *unstructured.Unstructured
 	// Former is an object of another kind made from the template before, as it is; nil when absent.
 	Former *unstructured.Unstructured
-	// Servers and Clients are the gateways for the peer; others do not count.
+	// Servers and Clients are the gateways for the peer and the one of the other kind that has the gateway's name;
+	// others do not count.
 	Servers []netv1beta1.GatewayServer
 	Clients []netv1beta1.GatewayClient
 	// Configurations and PublicKeys are those of the peer; others do not count.
@@ -256,7 +257,9 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	if g.peer() == "" {
 		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
 	}
-	if rival := g.rival(); rival != "" {
+	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
+		return ctl.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival), nil
+	} else if rival != "" {
 		return ctl.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
 	}
 	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
@@ -332,25 +335,26 @@ func (g gateway) period(kind schema.GroupVersionKind) time.Duration {
 	return foreignPeriod
 }
 
-// rival is the older gateway for the same peer, as "Kind namespace/name".
-func (g gateway) rival() string {
+// rival is the older gateway for the same peer or with the same name, as "Kind namespace/name", and whether it is for
+// the same peer; empty when there is none.
+func (g gateway) rival() (name string, ofPeer bool) {
 	for i := range g.Servers {
 		if s := &g.Servers[i]; g.loses(s, "GatewayServer") {
-			return "GatewayServer " + s.Namespace + "/" + s.Name
+			return "GatewayServer " + s.Namespace + "/" + s.Name, samePeer(s, g.root)
 		}
 	}
 	for i := range g.Clients {
 		if c := &g.Clients[i]; g.loses(c, "GatewayClient") {
-			return "GatewayClient " + c.Namespace + "/" + c.Name
+			return "GatewayClient " + c.Namespace + "/" + c.Name, samePeer(c, g.root)
 		}
 	}
-	return ""
+	return "", false
 }
 
-// loses reports whether other serves the same peer and came first; of a server and a client with
-// the same name and age the server did.
+// loses reports whether other serves the same peer or has the same name, and came first; of a server and
+// a client with the same name and age the server did.
 func (g gateway) loses(other client.Object, kind string) bool {
-	if !samePeer(other, g.root) || kind == g.kind && same(other, g.root) {
+	if itself := kind == g.kind && same(other, g.root); itself || !samePeer(other, g.root) && !same(other, g.root) {
 		return false
 	}
 	return older(other, g.root) || !older(g.root, other) && kind == "GatewayServer"

@@ -266,7 +266,7 @@ func TestTheOldestCounts(t *testing.T) {
 		t.Errorf("the oldest is %v", got)
 	}
 	for i := range list {
-		rival := gateway{GatewayInput: GatewayInput{Clients: list}, root: &list[i], kind: "GatewayClient"}.rival()
+		rival, _ := gateway{GatewayInput: GatewayInput{Clients: list}, root: &list[i], kind: "GatewayClient"}.rival()
 		if counts := rival == ""; counts != (list[i].Name == got.Name) {
 			t.Errorf("%s counts: %t", list[i].Name, counts)
 		}
