@@ -6,6 +6,7 @@ package network_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network"
 )
 
 const sameNames = `
@@ -81,4 +83,67 @@ func TestAttackNamesOfGateways(t *testing.T) {
 	eventually(t, func() error {
 		return c.Get(t.Context(), key, &netv1beta1.WgGatewayClient{}) // the name is free
 	})
+}
+
+const protectedPods = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-tenant-milan}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: rome-1}
+spec: {podCIDRs: [10.10.1.0/24], podCIDR: 10.10.1.0/24}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: proxy, namespace: liqo}
+spec: {nodeName: rome-1, containers: [{name: proxy, image: none}]}
+status: {phase: Running, podIP: 10.10.1.2, podIPs: [{ip: 10.10.1.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gw, namespace: liqo-tenant-milan, labels: {liqo.io/managed: "true", networking.liqo.io/component: gateway}}
+spec: {nodeName: rome-1, containers: [{name: gateway, image: none}]}
+status: {phase: Running, podIP: 10.10.1.3, podIPs: [{ip: 10.10.1.3}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec: {nodeName: rome-1, containers: [{name: web, image: none}]}
+status: {phase: Running, podIP: 10.10.1.4, podIPs: [{ip: 10.10.1.4}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: coredns, namespace: kube-system}
+spec: {nodeName: rome-1, containers: [{name: coredns, image: none}]}
+status: {phase: Running, podIP: 10.10.1.5, podIPs: [{ip: 10.10.1.5}]}
+`
+
+// TestAttackPodsThatMove: a peer opens connections to a pod of kube-system that came after the gateway, or has come to
+// another address.
+//
+// Outcome: the node's InternalNode, which gateways read, follows what is made and deleted, and names the addresses of
+// protected pods and no others.
+func TestAttackPodsThatMove(t *testing.T) {
+	t.Parallel()
+	c := startWith(t, network.Options{ClusterID: "rome", LiqoNamespace: "liqo", ProtectedNamespaces: []string{"kube-system"}})
+	objects := slices.Concat(parsed(t, installed)[1:], parsed(t, protectedPods))
+	for _, obj := range objects {
+		create(t, c, obj)
+	}
+	protects := func(want ...string) {
+		t.Helper()
+		eventually(t, func() error {
+			var node netv1beta1.InternalNode
+			return errors.Join(c.Get(t.Context(), client.ObjectKey{Name: "rome-1"}, &node), equal(want, node.Spec.ProtectedIPs))
+		})
+	}
+	protects("10.10.1.2", "10.10.1.3", "10.10.1.5")
+	coredns := objects[len(objects)-1]
+	must(t, c.Delete(t.Context(), coredns.DeepCopy(), client.GracePeriodSeconds(0)))
+	protects("10.10.1.2", "10.10.1.3")
+	moved := parsed(t, strings.ReplaceAll(protectedPods, "10.10.1.5", "10.10.1.6"))
+	create(t, c, moved[len(moved)-1])
+	protects("10.10.1.2", "10.10.1.3", "10.10.1.6")
 }

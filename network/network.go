@@ -46,6 +46,8 @@ type Options struct {
 	Pools []netip.Prefix
 	// APIServerEndpoints: peers reach the API server at its endpoints, not by its Service.
 	APIServerEndpoints bool
+	// ProtectedNamespaces are those whose pods no peer reaches, beside LiqoNamespace.
+	ProtectedNamespaces []string
 	// GatewayImage replaces the images of templates written for gateways of three containers;
 	// empty keeps the template's.
 	GatewayImage string

@@ -31,11 +31,11 @@ func (o Options) internalNode() ctl.Registrar {
 		Heeds: otherNode,
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
-			{Kind: &corev1.Pod{}, Map: nodesOfPod, Concerns: podMoved},
+			{Kind: &corev1.Pod{}, Map: o.nodesOfPod, Concerns: podMoved},
 			o.onUninstall(nodes),
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
-			in := plan.NodeInput{Root: root, LiqoNamespace: o.LiqoNamespace}
+			in := plan.NodeInput{Root: root, LiqoNamespace: o.LiqoNamespace, ProtectedNamespaces: o.ProtectedNamespaces}
 			var networks ipamv1alpha1.NetworkList
 			if err := list(ctx, r, &networks, client.UnsafeDisableDeepCopy); err != nil {
 				return in, err

@@ -64,9 +64,9 @@ func offloadedPods(ctx context.Context, r client.Reader, _ client.Object) []reco
 	return requests
 }
 
-// nodesOfPod leads from a pod to the nodes whose ranges it may change. Where CNIs keep to the
-// ranges of nodes, and that is nearly everywhere, it leads nowhere.
-func nodesOfPod(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+// nodesOfPod leads from a pod to the nodes whose ranges or protected addresses it may change. Where CNIs
+// keep to the ranges of nodes, and that is nearly everywhere, most pods lead nowhere.
+func (o Options) nodesOfPod(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName == "" {
 		return nil
@@ -80,7 +80,8 @@ func nodesOfPod(ctx context.Context, r client.Reader, obj client.Object) []recon
 		}
 	}
 	var requests []reconcile.Request
-	for _, name := range plan.NodesOfPod(pod, nodes.Items, known.Items) {
+	protected := plan.IsProtected(pod, o.LiqoNamespace, o.ProtectedNamespaces)
+	for _, name := range plan.NodesOfPod(pod, protected, nodes.Items, known.Items) {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 	return requests

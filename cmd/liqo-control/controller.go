@@ -76,6 +76,7 @@ type controllerFlags struct {
 	enforceResources, nodeFailure    bool
 	denyDirectConnections            bool
 	apiServerEndpoints               bool
+	protectedNamespaces              []string
 	reflectIPs                       bool
 	podCIDRs                         []string
 	runtimeClass, realStorageClass   string
@@ -120,6 +121,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two liveness checks of a peer's API server; 0 disables")
 	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
 	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways")
+	fs.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem}, "namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
 	fs.StringVar(&f.gatewayImage, "gateway-image", "", "image of gateways whose template is written for several containers; empty keeps the template's")
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease, "time after which another replica follows one that fell silent; 2 s or more")
@@ -340,6 +342,7 @@ func lasting(check healthz.Checker) healthz.Checker {
 func (f *controllerFlags) network(pools []netip.Prefix) network.Options {
 	return network.Options{
 		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints, GatewayImage: f.gatewayImage,
+		ProtectedNamespaces: f.protectedNamespaces,
 	}
 }
 

@@ -30,7 +30,10 @@ type GatewayStateInput struct {
 	Remote []Remap
 	// Exposed are the IP objects of this cluster.
 	Exposed []Exposed
-	Tunnel  TunnelInput
+	// Protected are pods of this cluster to which the peer opens no connection. They open connections to its pods, and
+	// are reached as targets of IP objects.
+	Protected []netip.Addr
+	Tunnel    TunnelInput
 	// Port of the overlay, UDP.
 	Port int
 	// Tracks is set when rules of users speak of connections between pods.
@@ -297,7 +300,8 @@ func (in GatewayStateInput) views() []netip.Prefix {
 //
 // It keeps traffic between pods out of connection tracking, unless a user needs that: another gateway
 // can take it over in the middle, and it fills no table. Pods that are targets of IP
-// objects answer under their external address, so what they send is tracked. The overlay's frames
+// objects answer under their external address, so what they send is tracked, and so is what protected
+// pods send and get: the peer may answer them, but opens no connection to them. The overlay's frames
 // go first: they often come in segments, forty where the packet within is one.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
@@ -313,7 +317,7 @@ func (in GatewayStateInput) fromPeer() chain {
 		if !some || !any {
 			continue
 		}
-		var targets []netip.Addr
+		targets := in.protected()
 		for _, e := range in.exposedOf(f) {
 			if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(e.Target) }) {
 				targets = append(targets, e.Target)
@@ -323,10 +327,19 @@ func (in GatewayStateInput) fromPeer() chain {
 			from += " " + but
 		}
 		c.add(fmt.Sprintf("iifname %q %s %s notrack accept", api.OverlayInterface, from, peer))
+		if but, ok := f.match("daddr !=", hosts(in.protected())); ok {
+			to += " " + but
+		}
 		arriving = append(arriving, to+" notrack")
 	}
 	c.add(fmt.Sprintf("iifname != %q accept", in.device()))
 	c.add(arriving...)
+	for _, f := range families() {
+		// Before DNAT: what goes to an IP object has another address here, and passes.
+		if protected, ok := f.match("daddr", hosts(in.protected())); ok {
+			c.add(protected + " tcp flags syn / syn,ack drop")
+		}
+	}
 	for _, f := range families() {
 		same := in.peers()
 		for _, r := range in.remote(f) {
@@ -499,7 +512,9 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 }
 
 // forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
-// their addresses lie among the pods'. Before that, TCP segments are clamped to the longest packet for the tunnel, in
+// their addresses lie among the pods', and no protected pods. Those get what belongs to their own connections: of TCP
+// everything, as from-peer lets pass nothing that opens one, so that another gateway can take over; of the rest what
+// connection tracking knows. Before that, TCP segments are clamped to the longest packet for the tunnel, in
 // both directions and with a number: "rt mtu" would take the overlay's MTU for answers, which is larger.
 func (in GatewayStateInput) forward(longest int) chain {
 	tunnel, ovl := in.device(), api.OverlayInterface
@@ -514,13 +529,26 @@ func (in GatewayStateInput) forward(longest int) chain {
 		if !ok {
 			continue
 		}
-		if but, some := f.match("daddr !=", hosts(in.nodesAmongPods())); some {
+		if but, some := f.match("daddr !=", hosts(append(in.nodesAmongPods(), in.protected()...))); some {
 			pods += " " + but
 		}
 		c.add(fmt.Sprintf("iifname %q oifname %q %s accept", tunnel, ovl, pods))
+		if protected, some := f.match("daddr", hosts(in.protected())); some {
+			c.add(fmt.Sprintf("iifname %q oifname %q %s meta l4proto tcp accept", tunnel, ovl, protected))
+		}
 	}
 	c.add("ct state established,related accept", fmt.Sprintf("iifname %q ct status dnat accept", tunnel))
 	return c
+}
+
+// protected are the protected addresses in the pods' CIDRs: what lies elsewhere is not reached anyhow.
+func (in GatewayStateInput) protected() (out []netip.Addr) {
+	for _, a := range in.Protected {
+		if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // nodesAmongPods are addresses of nodes that lie in the pods' CIDRs.

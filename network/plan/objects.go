@@ -57,6 +57,11 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		in.Nodes = append(in.Nodes, Member{
 			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs),
 		})
+		for _, text := range n.Spec.ProtectedIPs {
+			if a := parseAddr(text); a.IsValid() {
+				in.Protected = append(in.Protected, a)
+			}
+		}
 	}
 	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool {
 		peers, limited := ip.Annotations[api.AnnotationPeers]

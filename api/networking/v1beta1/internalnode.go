@@ -18,6 +18,13 @@ type InternalNodeSpec struct {
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR"
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// ProtectedIPs are the addresses of pods on this node to which no peer may open a connection: those of Liqo and of
+	// the namespaces that the chart names.
+	// +optional
+	// +kubebuilder:validation:MaxItems=4096
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="must be an IP address"
+	ProtectedIPs []string `json:"protectedIPs,omitempty"`
 }
 
 // InternalNodeInterface is the overlay device of a node seen from both ends.

@@ -110,7 +110,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
 		return WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: wg})
 	case *corev1.Node:
-		return InternalNode(NodeInput{Root: root, Networks: networks, Overlay: gateways.Overlay, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", Uninstalling: uninstalling})
+		return InternalNode(NodeInput{Root: root, Networks: networks, Overlay: gateways.Overlay, Pods: of[corev1.Pod](all), LiqoNamespace: "liqo", ProtectedNamespaces: []string{"kube-system"}, Uninstalling: uninstalling})
 	case *corev1.Pod:
 		return PodIP(PodIPInput{LiqoNamespace: "liqo", Provider: root.Spec.NodeName, Root: root, IP: find(ips, root.Namespace, root.Name), Configurations: gateways.Configurations})
 	case *netv1beta1.Connection:

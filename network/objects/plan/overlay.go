@@ -131,12 +131,14 @@ type NodeInput struct {
 	LiqoNamespace string
 	// Pods are all of the cluster; those of the node are enough when its ranges do not hold for them.
 	Pods []corev1.Pod
+	// ProtectedNamespaces are those whose pods no peer reaches, beside LiqoNamespace.
+	ProtectedNamespaces []string
 	// Uninstalling takes the InternalNodes away.
 	Uninstalling bool
 }
 
-// InternalNode plans a node's place in the overlay: its address there, which it keeps, and the
-// CIDRs of its pods. Virtual nodes have none.
+// InternalNode plans a node's place in the overlay: its address there, which it keeps, the
+// CIDRs of its pods, and those of them that gateways keep out of the reach of peers. Virtual nodes have none.
 func InternalNode(in NodeInput) ctl.Plan {
 	node := in.Root
 	if node.DeletionTimestamp != nil || in.Uninstalling || node.Labels[api.LabelType] == api.TypeVirtualNode {
@@ -156,7 +158,7 @@ func InternalNode(in NodeInput) ctl.Plan {
 	return ctl.Plan{Objects: []client.Object{&netv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 		Spec: netv1beta1.InternalNodeSpec{
-			PodCIDRs: podRanges(node, in.Pods),
+			PodCIDRs: podRanges(node, in.Pods), ProtectedIPs: in.protectedIPs(),
 			Interface: netv1beta1.InternalNodeInterface{
 				Gateway: netv1beta1.InternalNodeGatewayInterface{Name: api.OverlayInterface},
 				Node:    netv1beta1.InternalNodeNodeInterface{IP: addr.String()},

@@ -149,16 +149,39 @@ func Holds(node *corev1.Node, own []corev1.Pod) bool {
 	return slices.Equal(podRanges(node, own), nodeRanges(node))
 }
 
-// NodesOfPod are the nodes whose podRanges a change of the pod may change: its own if the pod lies
-// outside the node's ranges, or those do not hold already; and others in whose ranges it lies.
-func NodesOfPod(pod *corev1.Pod, nodes []corev1.Node, known []netv1beta1.InternalNode) []string {
+// IsProtected reports whether no peer may open a connection to a pod: it is in Liqo's namespace or in one of those
+// that the chart names, or it is a gateway or virtual kubelet, which are in the namespaces of tenants.
+func IsProtected(pod *corev1.Pod, liqoNamespace string, namespaces []string) bool {
+	return pod.Namespace == liqoNamespace || slices.Contains(namespaces, pod.Namespace) ||
+		pod.Labels[api.LabelNetworkingComponent] == api.GatewayComponent || pod.Labels[api.LabelOffloadingComponent] == api.VirtualKubeletComponent
+}
+
+// protectedIPs are the addresses of the protected pods on the node.
+func (in NodeInput) protectedIPs() []string {
+	var addrs []netip.Addr
+	for i := range in.Pods {
+		if p := &in.Pods[i]; p.Spec.NodeName == in.Root.Name && IsProtected(p, in.LiqoNamespace, in.ProtectedNamespaces) {
+			addrs = append(addrs, podAddresses(p)...)
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	var out []string
+	for _, a := range slices.Compact(addrs) {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+// NodesOfPod are the nodes whose podRanges or protectedIPs a change of the pod may change: its own if the pod is
+// protected or lies outside the node's ranges, or those do not hold already; and others in whose ranges it lies.
+func NodesOfPod(pod *corev1.Pod, protected bool, nodes []corev1.Node, known []netv1beta1.InternalNode) []string {
 	addrs := podAddresses(pod)
 	var names []string
 	for i := range nodes {
 		node := &nodes[i]
 		here, ranges := node.Name == pod.Spec.NodeName, nodeRanges(node)
 		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return within(ranges, a) != here })
-		if odd || here && slices.ContainsFunc(known, func(n netv1beta1.InternalNode) bool {
+		if odd || here && protected || here && slices.ContainsFunc(known, func(n netv1beta1.InternalNode) bool {
 			return n.Name == node.Name && !slices.Equal(n.Spec.PodCIDRs, ranges)
 		}) {
 			names = append(names, node.Name)

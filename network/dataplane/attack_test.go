@@ -1,0 +1,152 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package dataplane_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/liqo-go/liqo/network/space"
+)
+
+// TestAttackProtectedPods: pods of a peer open connections to pods of Liqo and of kube-system by the addresses of these
+// pods. They also send a stray ACK first, so that the gateway takes the SYN that follows for a part of a connection.
+//
+// Outcome: the gateway drops what opens a connection, and pings. It still carries connections that protected pods open to the peer, also
+// when another gateway takes over in the middle, and those to IP objects with a protected pod behind them.
+func TestAttackProtectedPods(t *testing.T) {
+	for claim, tracks := range map[string]bool{"not tracked": false, "tracked": true} { // as rules of users ask for it
+		t.Run(claim, func(t *testing.T) {
+			_, a, b := peered(t)
+			const open = "10.10.1.9"
+			a.Pod.IP("addr add " + open + "/24 dev eth0")
+			a.Pod.Serve(open + ":80")
+			a.expose(exposed("10.70.0.2", "10.96.0.1", false), exposed("10.70.0.4", "10.10.1.2", false))
+			a.gateways[0].in.Protected, a.gateways[0].in.Tracks = []netip.Addr{netip.MustParseAddr("10.10.1.2")}, tracks
+			a.settle(t)
+
+			b.Pod.Tells("10.10.1.5", "10.72.1.2:80")
+			b.opensNothing(t, 0)
+			for _, network := range []string{"tcp", "udp"} {
+				for claim, to := range map[string]string{"another pod": "10.72.1.9:80", "an IP object": "10.74.0.4:80"} {
+					if _, err := b.Pod.Asks(network, "10.10.1.2", to, 0); err != nil {
+						t.Errorf("%s is not reached over %s: %v", claim, network, err)
+					}
+				}
+				if _, err := a.Pod.Asks(network, "10.10.1.2", "10.71.1.2:80", 0); err != nil {
+					t.Errorf("a protected pod reaches no pod of the peer over %s: %v", network, err)
+				}
+			}
+			if _, err := b.Pod.Asks("tcp", "10.10.1.2", "10.74.0.2:443", 0); err != nil {
+				t.Errorf("a Service made an IP object, with a protected pod behind it, is not reached: %v", err)
+			}
+			if a.Pod.Hears("10.71.1.5") {
+				t.Error("a protected pod is reached over udp")
+			}
+			if out, err := b.Pod.Try("", "ping", "-c1", "-W1", "-I", "10.10.1.2", "10.72.1.2"); err == nil {
+				t.Errorf("a protected pod is pinged: %s", out)
+			}
+			a.Pod.Run("", "ping", "-c1", "-W5", "-I", "10.10.1.2", "10.71.1.2")
+
+			b.strayACK(t, "10.72.1.2", 40000)
+			b.opensNothing(t, 40000)
+			a.outlives(t, b)
+		})
+	}
+}
+
+// opensNothing fails when the pod gets a connection from one of its ports, 0 for any, to the protected pod. What is
+// dropped is not answered: a second is longer than all that is answered takes.
+func (c *cluster) opensNothing(t *testing.T, port int) {
+	t.Helper()
+	dialer := net.Dialer{Timeout: time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.10.1.2"), Port: port}}
+	c.Pod.Do(func() {
+		if conn, err := dialer.Dial("tcp", "10.72.1.2:80"); err == nil {
+			conn.Close()
+			t.Errorf("a protected pod is reached over tcp from port %d", port)
+		}
+	})
+}
+
+// strayACK sends an ACK of no connection from a port of the pod to port 80 of another pod, and waits for the RST.
+func (c *cluster) strayACK(t *testing.T, to string, port uint16) {
+	t.Helper()
+	source, destination := netip.MustParseAddr("10.10.1.2").As4(), netip.MustParseAddr(to).As4()
+	segment := make([]byte, 20) // RFC 9293 §3.1
+	binary.BigEndian.PutUint16(segment, port)
+	binary.BigEndian.PutUint16(segment[2:], 80)
+	segment[12], segment[13] = 5<<4, 0x10 // 5 words of header, ACK
+	pseudo := append(append(source[:], destination[:]...), 0, unix.IPPROTO_TCP, 0, byte(len(segment)))
+	sum := uint32(0)
+	for bytes := append(pseudo, segment...); len(bytes) > 0; bytes = bytes[2:] {
+		sum += uint32(binary.BigEndian.Uint16(bytes))
+	}
+	sum = sum&0xffff + sum>>16
+	binary.BigEndian.PutUint16(segment[16:], ^uint16(sum&0xffff+sum>>16))
+	c.Pod.Do(func() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: source}); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendto(fd, segment, 0, &unix.SockaddrInet4{Addr: destination}); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
+			t.Fatal(err)
+		}
+		unix.Recvfrom(fd, make([]byte, 100), 0)
+	})
+}
+
+// outlives checks that the peer goes on sending in a connection of the protected pod which the gateway has forgotten.
+func (c *cluster) outlives(t *testing.T, peer *cluster) {
+	t.Helper()
+	var l net.Listener
+	var err error
+	peer.Pod.Do(func() { l, err = net.Listen("tcp", "10.10.1.2:81") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.10.1.2")}}
+	var ours net.Conn
+	c.Pod.Do(func() { ours, err = dialer.Dial("tcp", "10.71.1.2:81") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	c.Gateway.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	space.Eventually(t, "the peer's word", func() error {
+		if _, err := theirs.Write([]byte("word")); err != nil {
+			return err
+		}
+		ours.SetReadDeadline(time.Now().Add(3 * time.Second))
+		if _, err := io.ReadFull(ours, make([]byte, 4)); err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		return nil
+	})
+}
