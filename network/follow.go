@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -306,25 +305,9 @@ func (f *follower) start(ctx context.Context, secret *corev1.Secret, p *followed
 	return nil
 }
 
-// answerLimit is in bytes. The parameters of a peering are some KB; whoever answers without end is asked again, and
-// what was read of it is dropped.
-const answerLimit = 4 << 20
-
-// bounded ends what a peer answers after answerLimit: it would be kept in this process, which serves all peers.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.RoundTripper.RoundTrip(req)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, answerLimit)
-	}
-	return resp, err
-}
-
 // open makes what a provider is read and written by. Nothing is asked of it yet.
 func (f *follower) open(p *followed) error {
 	config := p.server.Config()
-	config.Transport = bounded{config.Transport}
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("make transport to %s: %w", config.Host, err)

@@ -7,7 +7,8 @@
 // Clients made from Peer.Config go on working: the next request uses the new credentials,
 // running watches end in their own time. Data flows from the Secret (Follow, or Update by
 // whoever watches Secrets already) into Peer. The package knows nothing of what is said to the
-// peer. Whether a peer lives is heard in what comes over open connections (Peer.Heard).
+// peer. Whether a peer lives is heard in what comes over open connections (Peer.Heard). Every response is bounded,
+// because a peer may send one without end (bounds).
 //
 // Start reading at Peer.
 package remote
@@ -27,6 +28,7 @@ import (
 type Peer struct {
 	current atomic.Pointer[access]
 	ear     *ear // nil: nobody listens
+	bounded bounded
 }
 
 // access is one state of the Secret.
@@ -39,13 +41,13 @@ type access struct {
 
 // New makes a peer from a kubeconfig. Errors are permanent until the kubeconfig changes.
 func New(kubeconfig []byte) (*Peer, error) {
-	return made(&Peer{}, kubeconfig)
+	return made(&Peer{bounded: bounded{bounds: ordinary}}, kubeconfig)
 }
 
 // Listen is New for who asks Heard. Such a peer has connections of its own; others to the same server as the
 // same user share theirs.
 func Listen(kubeconfig []byte) (*Peer, error) {
-	return made(&Peer{ear: &ear{more: make(chan struct{}, 1)}}, kubeconfig)
+	return made(&Peer{ear: &ear{more: make(chan struct{}, 1)}, bounded: bounded{bounds: ordinary}}, kubeconfig)
 }
 
 func made(p *Peer, kubeconfig []byte) (*Peer, error) {
@@ -106,21 +108,23 @@ func transportFor(cfg *rest.Config, e *ear) (http.RoundTripper, error) {
 
 // Config makes clients whose requests always use the newest credentials and address. It holds
 // no credentials itself: connections that are upgraded (exec, port-forward) need Credentials.
+// Warnings of the peer are dropped: they would fill the log of this process.
 func (p *Peer) Config() *rest.Config {
-	return &rest.Config{Host: p.current.Load().server.String(), Transport: p, QPS: -1}
+	return &rest.Config{Host: p.current.Load().server.String(), Transport: p, QPS: -1, WarningHandlerWithContext: rest.NoWarnings{}}
 }
 
-// Credentials are the address and credentials of this moment.
+// Credentials are the address and credentials of this moment. Responses to clients made from them are not
+// bounded: they are for streams, which must be copied and not kept.
 func (p *Peer) Credentials() *rest.Config { return rest.CopyConfig(p.current.Load().config) }
 
-// RoundTrip sends a request to where the peer is now, as who we are now.
+// RoundTrip sends a request to where the peer is now, as who we are now. Its response is bounded.
 func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 	now := p.current.Load()
 	if req.URL.Host != now.server.Host || req.URL.Scheme != now.server.Scheme {
 		req = req.Clone(req.Context())
 		req.URL.Scheme, req.URL.Host, req.Host = now.server.Scheme, now.server.Host, ""
 	}
-	return now.transport.RoundTrip(req)
+	return p.bounded.roundTrip(now.transport, now.server.Path, req)
 }
 
 // fixedProxy leads every request through one proxy.

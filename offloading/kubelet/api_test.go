@@ -6,6 +6,7 @@ package kubelet_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -100,10 +101,16 @@ func (provider) PortForward(_ context.Context, _ string, _ types.UID, port int32
 	return nil
 }
 
+// endlessLog is a number of lines whose log has no end.
+const endlessLog = "999999"
+
 func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch parts[0] {
 	case "containerLogs":
+		for r.FormValue("tailLines") == endlessLog && r.Context().Err() == nil {
+			_, _ = w.Write(make([]byte, 32<<10)) // until the context ends
+		}
 		fmt.Fprintf(w, "logs of %s, %s", strings.Join(parts[1:], "/"), r.URL.RawQuery)
 		if r.FormValue("follow") == "true" {
 			fmt.Fprintln(w)
@@ -331,6 +338,42 @@ func TestNode(t *testing.T) {
 	t.Run("port-forward", func(t *testing.T) { forwards(t, admin) })
 	t.Run("goes", func(t *testing.T) { goes(t, c, node) })
 	t.Run("breaks", func(t *testing.T) { breaks(t, admin, way) })
+}
+
+// TestAttackEndlessLog: a provider's API server answers a request for logs without end.
+//
+// Outcome: the virtual kubelet passes the log on through a buffer and keeps nothing of it, and closes the connection
+// to the provider when the user's request ends.
+func TestAttackEndlessLog(t *testing.T) {
+	t.Parallel()
+	server, _, address, way := start(t)
+	admin := rest.CopyConfig(server.Config)
+	admin.Host, admin.TLSClientConfig.CAData, admin.TLSClientConfig.Insecure = address, nil, true
+	c, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log *http.Response
+	until(t, "the log", func(context.Context) error {
+		if log, err = c.Get(address + "/containerLogs/demo/web/c?tailLines=" + endlessLog); err == nil && log.StatusCode != http.StatusOK {
+			err = errors.Join(errors.New(log.Status), log.Body.Close())
+		}
+		return err
+	})
+	if _, err := io.CopyN(io.Discard, log.Body, 16<<20); err != nil { // four times what is kept of other responses
+		t.Errorf("read the log: %v", err)
+	}
+	if err := log.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	until(t, "the end of the log", func(context.Context) error {
+		before := way.passed.Load()
+		time.Sleep(100 * time.Millisecond)
+		if more := way.passed.Load() - before; more > 1<<20 {
+			return fmt.Errorf("%d bytes more came from the provider", more)
+		}
+		return nil
+	})
 }
 
 func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1.ConditionStatus) func(context.Context) error) {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type wire struct {
 	mu       sync.Mutex
 	open     []net.Conn
 	flow     sync.RWMutex // held by who freezes
+	passed   atomic.Int64 // bytes, both ways
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -72,6 +74,7 @@ type through struct {
 func (t through) Write(b []byte) (int, error) {
 	t.wire.flow.RLock()
 	defer t.wire.flow.RUnlock()
+	t.wire.passed.Add(int64(len(b)))
 	return t.to.Write(b)
 }
 

@@ -1,0 +1,301 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// bounds limit what the responses of one peer may take of this process, which may serve other peers, too. Sizes are
+// in bytes, after decompression, with decodedSize for each object of an array.
+//
+//	response             size                               time
+//	page of a list       list                               time
+//	watch                event, each; cache, with its list  unlimited
+//	anything else        other                              time
+//
+// A cache whose list and events exceed the bound fails, backs off and lists again, which drops what the peer no
+// longer has.
+type bounds struct {
+	list, cache, event, other int64
+	time                      time.Duration
+}
+
+// ordinary are the bounds of every peer. etcd takes objects of 1.5 MiB by default. 10,000 ShadowPods of a namespace
+// are about 90 MB, and as many Pods 100 MB.
+var ordinary = bounds{list: 64 << 20, cache: 192 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
+
+const (
+	// decodedSize is what an object takes at least once it is decoded, whatever it took as text: "{}" may become a
+	// Container of 700 bytes or a Pod of 1.3 KB, an EnvVar has 40.
+	decodedSize = 256
+	// pageSize is how many objects a page has of a list that is too large for one response; client-go's number.
+	pageSize = "500"
+)
+
+// bounded sends requests to one peer and bounds the responses.
+type bounded struct {
+	bounds
+	mu     sync.Mutex
+	caches map[string]*content // by path and selectors
+}
+
+// content is what a peer has sent for one cache.
+type content struct {
+	size  atomic.Int64 // since the cache was listed last
+	paged atomic.Bool  // a response was too large: ask for pages
+}
+
+// roundTrip sends a request by transport; base is the path at which the peer's API begins.
+func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
+	r := &response{bounds: &b.bounds, host: req.URL.Host, parent: req.Context()}
+	if req.Method == http.MethodGet && isCollection(strings.TrimPrefix(req.URL.Path, strings.TrimSuffix(base, "/"))) {
+		r.content = b.content(req.URL.Path, query)
+		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
+			r.content.size.Store(0)
+		}
+	}
+	watches = watches && r.content != nil
+	if watches {
+		r.ctx, r.cancel = context.WithCancel(r.parent)
+	} else {
+		r.late = fmt.Errorf("response of API server %s takes longer than %v", r.host, b.time)
+		r.ctx, r.cancel = context.WithTimeoutCause(r.parent, b.time, r.late)
+	}
+	req = req.WithContext(r.ctx)
+	if !watches && r.content != nil && r.content.paged.Load() {
+		req.URL = inPages(req.URL, query)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		r.cancel()
+		return nil, r.explain(err)
+	}
+	r.begin(resp, watches)
+	return resp, nil
+}
+
+// inPages asks for pages where a cache asks for all: it names a resource version, follows pages, and gets them only
+// from etcd, which serves the newest version. Other readers take the first page for all, so theirs stay as they are.
+func inPages(address *url.URL, query url.Values) *url.URL {
+	if !query.Has("resourceVersion") {
+		return address
+	}
+	query.Del("resourceVersion")
+	query.Del("resourceVersionMatch")
+	query.Set("limit", pageSize)
+	out := *address
+	out.RawQuery = query.Encode()
+	return &out
+}
+
+// content is that of the cache a request reads for.
+func (b *bounded) content(path string, query url.Values) *content {
+	key := strings.Join([]string{path, query.Get("labelSelector"), query.Get("fieldSelector")}, "\n")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.caches == nil {
+		b.caches = map[string]*content{}
+	}
+	if b.caches[key] == nil {
+		b.caches[key] = &content{}
+	}
+	return b.caches[key]
+}
+
+// isCollection reports whether a path below the API's base is that of a collection: /api/v1/pods,
+// /apis/apps/v1/namespaces/shop/deployments.
+func isCollection(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	default:
+		return false
+	}
+	return len(parts) == 1 || len(parts) == 3 && parts[0] == "namespaces"
+}
+
+// response is the body of a response, within its bounds. After an error it stays at its end.
+type response struct {
+	io.ReadCloser
+	*bounds
+	host    string
+	kind    string // for messages
+	bound   int64  // of the whole body or, in a watch, of each event
+	content *content
+	meter   meter
+	err     error
+
+	parent, ctx context.Context // of the caller, and of the request
+	cancel      context.CancelFunc
+	late        error // nil without a time limit
+}
+
+// begin takes the place of the body of resp.
+func (r *response) begin(resp *http.Response, watches bool) {
+	r.kind, r.bound = "response", r.other
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch mediaType {
+	case runtime.ContentTypeJSON, "":
+		r.meter.json = true
+	case runtime.ContentTypeProtobuf:
+	default: // is not decoded: YAML, which nobody asked for, takes many times its size
+		resp.Header.Set("Content-Type", "text/plain")
+	}
+	switch {
+	case r.content == nil || resp.StatusCode != http.StatusOK:
+	case watches:
+		r.kind, r.bound = "watch event", r.event
+		r.meter.events, r.meter.protobuf = true, mediaType == runtime.ContentTypeProtobuf
+	default:
+		r.kind, r.bound = "list", r.list
+	}
+	r.ReadCloser, resp.Body = resp.Body, r
+}
+
+// Read fails once a bound is exceeded, and returns nothing of what exceeds it.
+func (r *response) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.ReadCloser.Read(p)
+	if r.err = r.count(p[:n]); r.err != nil {
+		return 0, r.err
+	}
+	if err != nil {
+		r.err = r.explain(err)
+	}
+	return n, r.err
+}
+
+func (r *response) count(p []byte) error {
+	before := r.meter.all
+	r.meter.read(p)
+	if r.meter.largest > r.bound {
+		if r.content != nil {
+			r.content.paged.Store(true)
+		}
+		return fmt.Errorf("%s of API server %s exceeds %s", r.kind, r.host, inBinary(r.bound))
+	}
+	if r.content != nil && r.content.size.Add(r.meter.all-before) > r.cache {
+		return fmt.Errorf("list and watch events of API server %s exceed %s", r.host, inBinary(r.cache))
+	}
+	return nil
+}
+
+// explain names the time limit as the reason when it has ended the request.
+func (r *response) explain(err error) error {
+	if r.late != nil && r.parent.Err() == nil && context.Cause(r.ctx) == r.late {
+		return r.late
+	}
+	return err
+}
+
+// Close ends the request.
+func (r *response) Close() error {
+	defer r.cancel()
+	return r.ReadCloser.Close()
+}
+
+func inBinary(bytes int64) string {
+	return resource.NewQuantity(bytes, resource.BinarySI).String() + "B"
+}
+
+// meter measures a body while it is read.
+type meter struct {
+	all     int64 // the size of all that was read
+	open    int64 // the size of the event that has begun or, of other bodies, of all
+	largest int64 // the largest open was
+
+	events, json, protobuf bool // what the body holds; all false: bytes
+
+	depth                    int  // of JSON objects and arrays
+	quoted, escaped, element bool // in a JSON string, after a backslash, where an element of an array may begin
+	length                   []byte
+	left                     int64 // bytes until the event in protobuf ends
+}
+
+func (m *meter) add(size int64) {
+	m.all, m.open = m.all+size, m.open+size
+	m.largest = max(m.largest, m.open)
+}
+
+func (m *meter) read(p []byte) {
+	switch {
+	case m.json:
+		for _, c := range p {
+			m.readJSON(c)
+		}
+	case m.protobuf:
+		m.readProtobuf(p)
+	default:
+		m.add(int64(len(p)))
+	}
+}
+
+// readJSON finds the end of an event by its braces: a newline may come between any two tokens. Where the text is not
+// JSON its decoder stops at the same byte.
+func (m *meter) readJSON(c byte) {
+	m.add(1)
+	switch {
+	case m.escaped:
+		m.escaped = false
+	case m.quoted:
+		m.escaped, m.quoted = c == '\\', c != '"'
+	case c == '"':
+		m.quoted, m.element = true, false
+	case c == '{' || c == '[':
+		if m.depth++; m.element {
+			m.add(decodedSize)
+		}
+		m.element = c == '['
+	case c == '}' || c == ']':
+		if m.depth--; m.depth == 0 && m.events {
+			m.end()
+		}
+	case c == ',':
+		m.element = true
+	}
+}
+
+// readProtobuf reads events that begin with their length, 4 bytes in network order.
+func (m *meter) readProtobuf(p []byte) {
+	for len(p) > 0 {
+		if m.left > 0 {
+			n := min(m.left, int64(len(p)))
+			m.left, p = m.left-n, p[n:]
+			continue
+		}
+		m.length, p = append(m.length, p[0]), p[1:]
+		if len(m.length) == 4 {
+			m.left = int64(binary.BigEndian.Uint32(m.length))
+			m.add(m.left)
+			m.end()
+			m.length = m.length[:0]
+		}
+	}
+}
+
+// end closes an event, which is an object to decode.
+func (m *meter) end() {
+	m.all, m.open = m.all+decodedSize, 0
+}

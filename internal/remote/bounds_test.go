@@ -1,0 +1,392 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// serverOf is a peer's API server that answers with handler.
+func serverOf(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server
+}
+
+// clientOf is a client of the peer, as the controllers have one.
+func clientOf(t *testing.T, server *httptest.Server, b bounds) *kubernetes.Clientset {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+		"users": [{"name": "u", "user": {"token": "t"}}], "clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %q}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca))
+	peer, err := made(&Peer{bounded: bounded{bounds: b}}, kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(peer.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients
+}
+
+// endlessly is what a server sends that is not stopped, in bytes.
+const endlessly = 256 << 20
+
+// endless writes piece until the client has enough, and counts.
+func endless(w io.Writer, piece string, sent *atomic.Int64) {
+	piece = strings.Repeat(piece, 1+(64<<10)/len(piece))
+	for {
+		n, err := io.WriteString(w, piece)
+		sent.Add(int64(n))
+		if err != nil || sent.Load() > endlessly {
+			return
+		}
+	}
+}
+
+const (
+	jsonType     = kruntime.ContentTypeJSON
+	protobufType = kruntime.ContentTypeProtobuf
+)
+
+// hostile is how a server answers a request, and what its client says then.
+type hostile struct {
+	what    string
+	typ     string
+	headers func(http.Header)
+	body    func(w io.Writer, sent *atomic.Int64)
+	ask     func(*testing.T, *kubernetes.Clientset) error
+	want    string
+}
+
+// soon is a context for a request that must fail soon.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func list(t *testing.T, c *kubernetes.Clientset) error {
+	_, err := c.CoreV1().Pods("shop").List(soon(t), metav1.ListOptions{})
+	return err
+}
+
+func get(t *testing.T, c *kubernetes.Clientset) error {
+	_, err := c.CoreV1().Pods("shop").Get(soon(t), "web", metav1.GetOptions{})
+	return err
+}
+
+// watchOne returns the error that ends a watch.
+func watchOne(t *testing.T, c *kubernetes.Clientset) error {
+	w, err := c.CoreV1().Pods("shop").Watch(soon(t), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if status, ok := e.Object.(*metav1.Status); ok {
+			return fmt.Errorf("%s", status.Message)
+		}
+	}
+	return io.EOF
+}
+
+// TestAttackEndlessResponse: a provider's API server answers without end: with a list, an object, an error, one event
+// of a watch, text that compresses well, objects that are small only as text, or headers.
+//
+// Outcome: the request fails once its bound is exceeded, with a message that names the API server and the bound, and
+// the connection is closed. The memory of the consumer's controller stays within a multiple of the bound.
+func TestAttackEndlessResponse(t *testing.T) {
+	begun := `{"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "`
+	text := func(begin, piece string) func(io.Writer, *atomic.Int64) {
+		return func(w io.Writer, sent *atomic.Int64) { _, _ = io.WriteString(w, begin); endless(w, piece, sent) }
+	}
+	for _, h := range []hostile{
+		{what: "list", typ: jsonType, body: text(begun, "x"), ask: list, want: "list of API server HOST exceeds 64MiB"},
+		{what: "object", typ: jsonType, body: text(begun, "x"), ask: get, want: "response of API server HOST exceeds 4MiB"},
+		{what: "object in protobuf", typ: protobufType, body: text("k8s\x00", "x"), ask: get, want: "response of API server HOST exceeds 4MiB"},
+		{what: "many objects", typ: jsonType, body: func(w io.Writer, _ *atomic.Int64) {
+			_, _ = io.WriteString(w, begun+`"}, "items": [{}`+strings.Repeat(",{}", 400_000)+"]}")
+		}, ask: list, want: "list of API server HOST exceeds 64MiB"},
+		{what: "YAML", typ: "application/yaml", body: text("kind: PodList\nitems:\n", "- {}\n"), ask: list, want: "list of API server HOST exceeds 64MiB"},
+		{what: "event", typ: jsonType, body: text(`{"type": "ADDED", "object": {"kind": "`, "x"), ask: watchOne, want: "watch event of API server HOST exceeds 2MiB"},
+		{what: "event of many lines", typ: jsonType, body: text(`{"type": "ADDED", "object": {"metadata": {"finalizers": ["x"`, ",\n\"}\""), ask: watchOne, want: "watch event of API server HOST exceeds 2MiB"},
+		{what: "spaces between events", typ: jsonType, body: text(`{"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1"}}`, "\n"), ask: watchOne, want: "watch event of API server HOST exceeds 2MiB"},
+		{what: "event in protobuf", typ: protobufType, body: text("\x00\xff\xff\xff", "x"), ask: watchOne, want: "watch event of API server HOST exceeds 2MiB"},
+		{what: "event in an encoding nobody asked for", typ: "text/html", body: text("", "x"), ask: watchOne, want: "no stream serializers"},
+		{what: "compressed list", typ: jsonType, headers: func(h http.Header) { h.Set("Content-Encoding", "gzip") }, body: func(w io.Writer, sent *atomic.Int64) {
+			bomb, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			text(begun, "x")(bomb, sent)
+		}, ask: list, want: "list of API server HOST exceeds 64MiB"},
+		{what: "headers", typ: jsonType, headers: func(h http.Header) {
+			for i := range 16 << 10 {
+				h.Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<10))
+			}
+		}, body: text("{}", " "), ask: get, want: "PROTOCOL_ERROR"},
+	} {
+		t.Run(h.what, func(t *testing.T) {
+			var sent atomic.Int64
+			server := serverOf(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", h.typ)
+				if h.headers != nil {
+					h.headers(w.Header())
+				}
+				h.body(w, &sent)
+			})
+			err := within(t, 512<<20, func() error { return h.ask(t, clientOf(t, server, ordinary)) })
+			want := strings.ReplaceAll(h.want, "HOST", server.Listener.Addr().String())
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+			if sent.Load() > endlessly {
+				t.Errorf("%d bytes were read", sent.Load())
+			}
+		})
+	}
+}
+
+// within fails the test when do takes more memory at once.
+func within(t *testing.T, limit uint64, do func() error) error {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	err := do()
+	runtime.ReadMemStats(&after)
+	if after.Sys > before.Sys+limit {
+		t.Errorf("memory grew from %d to %d bytes", before.Sys, after.Sys)
+	}
+	return err
+}
+
+// TestAttackSlowResponse: a provider's API server sends a list byte by byte and never comes to its end.
+//
+// Outcome: the request fails after 30 seconds, with a message that names the API server, and is tried again later.
+func TestAttackSlowResponse(t *testing.T) {
+	t.Parallel()
+	server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, " ")
+			w.(http.Flusher).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	b := ordinary
+	b.time = 200 * time.Millisecond
+	clients := clientOf(t, server, b)
+	want := fmt.Sprintf("response of API server %s takes longer than 200ms", server.Listener.Addr())
+	for what, ask := range map[string]func(*testing.T, *kubernetes.Clientset) error{"list": list, "object": get} {
+		if err := ask(t, clients); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", what, err, want)
+		}
+	}
+	w, err := clients.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	select {
+	case e := <-w.ResultChan():
+		t.Errorf("a watch without events ends with %v", e)
+	case <-time.After(2 * b.time):
+	}
+}
+
+// informer fills a cache of pods as controllers do.
+func informer(t *testing.T, clients *kubernetes.Clientset, watchList bool) cache.SharedIndexInformer {
+	t.Helper()
+	lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "pods", "shop", fields.Everything())
+	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, semantics(watchList)), &corev1.Pod{}, 0, nil)
+	go i.RunWithContext(t.Context())
+	return i
+}
+
+// semantics says whether a client gets the first state by a watch.
+type semantics bool
+
+func (s semantics) IsWatchListSemanticsUnSupported() bool { return !bool(s) }
+
+// holds waits until the cache holds so many pods.
+func holds(t *testing.T, i cache.SharedIndexInformer, pods int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !i.HasSynced() || len(i.GetStore().ListKeys()) != pods; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("cache holds %d pods (synced: %v), want %d", len(i.GetStore().ListKeys()), i.HasSynced(), pods)
+		}
+	}
+}
+
+func podText(i int) string {
+	return fmt.Sprintf(`{"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "shop", "name": "web-%d", "resourceVersion": "7", "annotations": {"x": %q}}}`,
+		i, strings.Repeat("x", 700))
+}
+
+// TestAttackEndlessObjects: a provider's API server adds objects without end, each of ordinary size: on further pages
+// of a list, as first events of a watch, or in a watch that goes on.
+//
+// Outcome: the cache fails once its list and events exceed their bound together, backs off and lists again, which
+// drops what exceeded. When the provider answers as it should, the cache is complete again. Caches of other providers
+// are not affected.
+func TestAttackEndlessObjects(t *testing.T) {
+	t.Parallel()
+	b := ordinary
+	b.list, b.cache, b.event = 1<<20, 2<<20, 1<<16
+	const limit = 4 << 10 // more pods than b.cache has room for
+	bookmark := `{"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}`
+	added := func(w io.Writer, from int) {
+		for i := range limit {
+			if _, err := fmt.Fprintf(w, `{"type": "ADDED", "object": %s}`, podText(from+i)); err != nil {
+				return
+			}
+		}
+	}
+	for _, way := range []string{"pages", "first events", "events"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			var attacks, pods atomic.Int64
+			var honest atomic.Bool
+			server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", jsonType)
+				watches, first := r.FormValue("watch") != "", r.FormValue("sendInitialEvents") != ""
+				hostile := !honest.Load()
+				switch {
+				case !watches && hostile && way == "pages":
+					from := pods.Add(1000) - 1000
+					if from == 0 {
+						attacks.Add(1)
+					}
+					fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": "more"}, "items": [%s`, podText(int(from)))
+					for i := from + 1; i < from+1000; i++ {
+						fmt.Fprint(w, ",", podText(int(i)))
+					}
+					fmt.Fprint(w, "]}")
+					return
+				case !watches:
+					fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, podText(0))
+					return
+				case first && hostile && way == "first events":
+					attacks.Add(1)
+					added(w, 0)
+				case first:
+					fmt.Fprintf(w, `{"type": "ADDED", "object": %s}%s`, podText(0), bookmark)
+				}
+				w.(http.Flusher).Flush()
+				if hostile && way == "events" {
+					attacks.Add(1)
+					added(w, 1)
+				}
+				<-r.Context().Done()
+			})
+			i := informer(t, clientOf(t, server, b), way != "pages")
+			for end := time.Now().Add(time.Minute); attacks.Load() == 0; time.Sleep(5 * time.Millisecond) {
+				if n := len(i.GetStore().ListKeys()); n >= limit || time.Now().After(end) {
+					t.Fatalf("cache holds %d pods after %d attacks", n, attacks.Load())
+				}
+			}
+			other := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", jsonType)
+				fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, podText(0))
+			})
+			if err := list(t, clientOf(t, other, b)); err != nil {
+				t.Errorf("another provider: %v", err)
+			}
+			honest.Store(true)
+			holds(t, i, 1)
+		})
+	}
+}
+
+// TestLargeListsComeInPages: a list that is too large for one response is asked for again in pages.
+func TestLargeListsComeInPages(t *testing.T) {
+	t.Parallel()
+	const pods = 3000
+	b := ordinary
+	b.list, b.cache = 1<<20, 8<<20
+	server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		from, to, more := 0, pods, ""
+		if limit, _ := strconv.Atoi(r.FormValue("limit")); limit > 0 && r.FormValue("resourceVersion") != "0" { // as kube-apiserver
+			from, _ = strconv.Atoi(r.FormValue("continue"))
+			if to = from + limit; to < pods {
+				more = strconv.Itoa(to)
+			}
+		}
+		if r.FormValue("watch") != "" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": %q}, "items": [%s`, more, podText(from))
+		for i := from + 1; i < min(to, pods); i++ {
+			fmt.Fprint(w, ",", podText(i))
+		}
+		fmt.Fprint(w, "]}")
+	})
+	holds(t, informer(t, clientOf(t, server, b), false), pods)
+}
+
+// TestEventsOfAnySize: where an event ends is found whatever is in it, and however it is cut into reads.
+func TestEventsOfAnySize(t *testing.T) {
+	t.Parallel()
+	event := `{"type": "ADDED", "object": {"a": "\\\"}{", "b": [1, "[", {"c": "\\"}, []], "d": {}}}` + "\n"
+	length := binary.BigEndian.AppendUint32(nil, uint32(len(event)))
+	for name, c := range map[string]struct {
+		meter meter
+		body  string
+		event int64 // the size of each
+	}{
+		"json":     {meter{events: true, json: true}, event, int64(len(event)) + 3*decodedSize},
+		"protobuf": {meter{events: true, protobuf: true}, string(length) + event, int64(len(event)) + decodedSize},
+	} {
+		for cut := 1; cut < 9; cut++ {
+			m, body := c.meter, []byte(strings.Repeat(c.body, 4))
+			for part := range slices.Chunk(body, cut) {
+				m.read(part)
+			}
+			if m.all != 4*c.event || m.largest > c.event || m.open > 1 {
+				t.Errorf("%s in reads of %d: %d bytes, the largest event %d, %d left; want events of %d", name, cut, m.all, m.largest, m.open, c.event)
+			}
+		}
+	}
+}
+
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/api/v1/pods": true, "/api/v1/namespaces/shop/pods": true, "/apis/apps/v1/namespaces/shop/deployments": true, "/api/v1/namespaces": true,
+		"/api/v1/namespaces/shop": false, "/api/v1/namespaces/shop/pods/web": false, "/api/v1/namespaces/shop/pods/web/log": false,
+		"/apis/apps/v1": false, "/apis": false, "/api/v1": false, "/livez": false, "/": false, "": false, "/api/v1/nodes/x": false,
+	} {
+		if got := isCollection(path); got != want {
+			t.Errorf("%q: %v", path, got)
+		}
+	}
+}
