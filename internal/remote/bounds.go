@@ -4,8 +4,10 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -16,7 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -85,10 +89,26 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		r.cancel()
+		if watches && r.parent.Err() == nil && query.Get("sendInitialEvents") != "true" {
+			return expired(req, err), nil
+		}
 		return nil, r.explain(err)
 	}
 	r.begin(resp, watches)
 	return resp, nil
+}
+
+// expired answers a watch that could not be resumed, so that its cache lists anew. client-go resumes it at the same
+// resource version as soon as the API server answers again. By then its etcd may have been restored from a backup: once
+// the version is reached again, the watch would go on in another history without a word.
+func expired(req *http.Request, err error) *http.Response {
+	status := apierrors.NewResourceExpired(fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)).Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, _ := json.Marshal(status) // cannot fail
+	return &http.Response{
+		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Request: req,
+		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)),
+	}
 }
 
 // inPages asks for pages where a cache asks for all: it names a resource version, follows pages, and gets them only

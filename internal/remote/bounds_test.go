@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -27,6 +28,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 )
 
 // serverOf is a peer's API server that answers with handler.
@@ -40,7 +42,7 @@ func serverOf(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 }
 
 // clientOf is a client of the peer, as the controllers have one.
-func clientOf(t *testing.T, server *httptest.Server, b bounds) *kubernetes.Clientset {
+func clientOf(t *testing.T, server *httptest.Server, b bounds, wrap ...transport.WrapperFunc) *kubernetes.Clientset {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	kubeconfig := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -49,7 +51,9 @@ func clientOf(t *testing.T, server *httptest.Server, b bounds) *kubernetes.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := kubernetes.NewForConfig(peer.Config())
+	config := peer.Config()
+	config.WrapTransport = transport.Wrappers(wrap...)
+	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,12 +241,20 @@ func (s semantics) IsWatchListSemanticsUnSupported() bool { return !bool(s) }
 // holds waits until the cache holds so many pods.
 func holds(t *testing.T, i cache.SharedIndexInformer, pods int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !i.HasSynced() || len(i.GetStore().ListKeys()) != pods; time.Sleep(5 * time.Millisecond) {
+	wait(t, fmt.Sprintf("%d pods in the cache", pods), func() bool { return i.HasSynced() && len(i.GetStore().ListKeys()) == pods })
+}
+
+func wait(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("cache holds %d pods (synced: %v), want %d", len(i.GetStore().ListKeys()), i.HasSynced(), pods)
+			t.Fatalf("waited for %s in vain", what)
 		}
 	}
 }
+
+// bookmark ends the first events of a watch.
+const bookmark = `{"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}`
 
 func podText(i int) string {
 	return fmt.Sprintf(`{"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "shop", "name": "web-%d", "resourceVersion": "7", "annotations": {"x": %q}}}`,
@@ -260,7 +272,6 @@ func TestAttackEndlessObjects(t *testing.T) {
 	b := ordinary
 	b.list, b.cache, b.event = 1<<20, 2<<20, 1<<16
 	const limit = 4 << 10 // more pods than b.cache has room for
-	bookmark := `{"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}`
 	added := func(w io.Writer, from int) {
 		for i := range limit {
 			if _, err := fmt.Fprintf(w, `{"type": "ADDED", "object": %s}`, podText(from+i)); err != nil {
@@ -320,6 +331,75 @@ func TestAttackEndlessObjects(t *testing.T) {
 			}
 			honest.Store(true)
 			holds(t, i, 1)
+		})
+	}
+}
+
+// counting counts requests that the peer did not answer.
+type counting struct {
+	http.RoundTripper
+	unanswered *atomic.Int64
+}
+
+func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(req)
+	if err != nil || resp.StatusCode == http.StatusGone {
+		c.unanswered.Add(1)
+	}
+	return resp, err
+}
+
+// TestAttackRestoredEtcd: a provider's administrator stops its API server and restores its etcd from a backup. When
+// the API server answers again, the new history has already reached the resource version of the consumer's watches.
+//
+// Outcome: the consumer's caches do not resume their watches, but list anew: they drop what the provider no longer
+// has, and hold what the backup had.
+func TestAttackRestoredEtcd(t *testing.T) {
+	t.Parallel()
+	// history is an API server whose only pod is changed once; it resumes watches at any version, as kube-apiserver
+	// does with those of another history that it has reached.
+	history := func(pod int) http.HandlerFunc {
+		text := podText(pod)
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			switch {
+			case r.FormValue("watch") == "":
+				fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, text)
+				return
+			case r.FormValue("sendInitialEvents") != "":
+				fmt.Fprintf(w, `{"type": "ADDED", "object": %s}%s`, text, bookmark)
+			}
+			if pod == 0 {
+				fmt.Fprintf(w, `{"type": "MODIFIED", "object": %s}`, strings.ReplaceAll(text, `"7"`, `"8"`))
+			}
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}
+	for way, watchList := range map[string]bool{"list": false, "first events": true} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			server := serverOf(t, history(0))
+			var unanswered atomic.Int64
+			i := informer(t, clientOf(t, server, ordinary, func(rt http.RoundTripper) http.RoundTripper { return counting{rt, &unanswered} }), watchList)
+			wait(t, "the changed pod", func() bool {
+				pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
+				return ok && pod.(*corev1.Pod).ResourceVersion == "8"
+			})
+			address := server.Listener.Addr().String()
+			_ = server.Listener.Close() // new connections are refused
+			server.CloseClientConnections()
+			wait(t, "a watch that fails", func() bool { return unanswered.Load() > 0 })
+			listener, err := net.Listen("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored := httptest.NewUnstartedServer(history(1))
+			_ = restored.Listener.Close()
+			restored.Listener, restored.EnableHTTP2 = listener, true
+			restored.StartTLS()
+			t.Cleanup(func() { restored.CloseClientConnections(); restored.Close() })
+			wait(t, "the pod of the backup", func() bool { return slices.Equal(i.GetStore().ListKeys(), []string{"shop/web-1"}) })
 		})
 	}
 }
