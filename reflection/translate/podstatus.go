@@ -309,6 +309,7 @@ func sized(has, asked *corev1.PodSpec) bool {
 
 // podIPs are where home reaches the pod. Where the provider's ranges are known, an address outside of them is
 // left out: Services lead clients at home to what stands here, and a provider must not choose where that is.
+// Loopback, link-local and other addresses that are not routed are never those of a remote pod.
 // While they are not known yet, a pod keeps what it has.
 func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	switch {
@@ -322,7 +323,7 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	var all []corev1.PodIP
 	for _, ip := range in.PodIPs {
 		addr, err := netip.ParseAddr(ip.IP)
-		if err != nil || len(v.PeerPods) > 0 && !slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) }) {
+		if err != nil || !addr.Unmap().IsGlobalUnicast() || len(v.PeerPods) > 0 && !slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) }) {
 			continue
 		}
 		all = append(all, corev1.PodIP{IP: Addr(v.PeerPods, addr).String()})
