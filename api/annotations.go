@@ -72,6 +72,9 @@ const (
 	AnnotationForceRemoteNodePort = "liqo.io/force-remote-node-port"
 	// AnnotationUseDirectConnections ("true") lets pods at two providers talk directly.
 	AnnotationUseDirectConnections = "liqo.io/use-direct-connections"
+	// AnnotationDenyDirectConnections ("true") on the Configuration of a peer keeps other peers from naming its pods
+	// as endpoints: they are not reached directly.
+	AnnotationDenyDirectConnections = "liqo.io/deny-direct-connections"
 	// AnnotationAntiAffinityPreset is soft, hard or propagate.
 	AnnotationAntiAffinityPreset = "liqo.io/anti-affinity-preset"
 	// AnnotationAntiAffinityLabels lists the label keys of the selector, comma separated.

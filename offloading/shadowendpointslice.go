@@ -6,6 +6,8 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
@@ -27,6 +30,8 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create;update
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // shadowEndpointSlice makes the endpoint slices consumers ask for.
 func shadowEndpointSlice(o Options) ctl.Registrar {
@@ -37,6 +42,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
+			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Concerns: otherAddresses},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
@@ -65,8 +71,48 @@ func gatherShadowEndpointSlice(
 			in.Configurations[id] = c
 		}
 	}
-	in.Down, err = peerDown(ctx, r, in.Origin)
+	if in.Down, err = peerDown(ctx, r, in.Origin); err != nil {
+		return in, err
+	}
+	fc, err := ctl.Optional(ctx, r, types.NamespacedName{Name: in.Origin}, &corev1beta1.ForeignCluster{})
+	if err != nil {
+		return in, err
+	}
+	in.Networked = fc != nil && fc.Status.Modules != nil && fc.Status.Modules.Networking.Enabled
+	in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace)
 	return in, err
+}
+
+// otherAddresses reports whether a Node has other addresses after an update.
+func otherAddresses(before, after client.Object) bool {
+	return !slices.Equal(before.(*corev1.Node).Status.Addresses, after.(*corev1.Node).Status.Addresses)
+}
+
+// ownAddresses are those of this cluster's nodes, and the range of its Services.
+func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) ([]netip.Prefix, error) {
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var own []netip.Prefix
+	for _, node := range nodes.Items {
+		for _, each := range node.Status.Addresses {
+			if address, err := netip.ParseAddr(each.Address); err == nil {
+				own = append(own, netip.PrefixFrom(address, address.BitLen()))
+			}
+		}
+	}
+	var networks ipamv1alpha1.NetworkList
+	if err := r.List(ctx, &networks, client.InNamespace(liqoNamespace)); err != nil {
+		return nil, fmt.Errorf("list networks: %w", err)
+	}
+	for _, network := range networks.Items {
+		services, err := netip.ParsePrefix(string(network.Spec.CIDR))
+		if err == nil && (network.Labels[api.LabelNetworkType] == api.NetworkTypeServiceCIDR || network.Name == api.NetworkServiceCIDR) {
+			own = append(own, services)
+		}
+	}
+	return own, nil
 }
 
 // peerDown reports whether this cluster sees the peer failing: its tunnel is not connected, or its

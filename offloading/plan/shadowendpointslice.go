@@ -30,14 +30,25 @@ type ShadowEndpointSliceInput struct {
 	Down bool
 	// DenyDirect says that addresses of third clusters are never reached directly.
 	DenyDirect bool
+	// Networked says that the network module is enabled towards the consumer.
+	Networked bool
+	// Own are the addresses of this cluster's nodes and Services.
+	Own []netip.Prefix
 }
 
 // ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
 // cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
-// network to the consumer addresses stay as they are.
+// network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
+// lead Services to its nodes and Services.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
+	if in.Networked && !in.configured() {
+		return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
+	}
 	views := map[string]view{}
 	for id, c := range in.Configurations {
+		if id != in.Origin && c.Annotations[api.AnnotationDenyDirectConnections] == api.True {
+			continue
+		}
 		v := viewOf(c)
 		if id == in.Origin && len(v.from) == 0 {
 			return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
@@ -68,6 +79,11 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 			e.Addresses = consumers
 		}
 		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
+		if i := slices.IndexFunc(e.Addresses, in.refuses); !in.configured() && i >= 0 {
+			out.Lacks = ctl.Block("AddressRefused", "address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left out; "+
+				"enable the network module for %s if the address is of a pod there", e.Addresses[i], in.Origin).Verdict
+			continue
+		}
 		if len(e.Addresses) == 0 {
 			if in.announced(consumers) {
 				out.Lacks = mappingVerdict(in.Origin)
@@ -80,6 +96,22 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
 	return out
+}
+
+// configured reports whether the networks of the consumer are known.
+func (in ShadowEndpointSliceInput) configured() bool {
+	_, ok := in.Configurations[in.Origin]
+	return ok
+}
+
+// refuses reports whether an address leads to this cluster itself or is not routed.
+func (in ShadowEndpointSliceInput) refuses(text string) bool {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return false // a host name
+	}
+	address = address.Unmap()
+	return !address.IsGlobalUnicast() || slices.ContainsFunc(in.Own, func(own netip.Prefix) bool { return own.Contains(address) })
 }
 
 // mappingVerdict says that addresses of the consumer are not seen from here yet.
