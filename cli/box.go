@@ -9,13 +9,17 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // lines are the lines of a box.
 type lines []string
 
-// text adds a line, indented by depth.
-func (l *lines) text(depth int, text string) { *l = append(*l, strings.Repeat("    ", depth)+text) }
+// text adds a line, indented by depth. Peers write parts of it.
+func (l *lines) text(depth int, text string) {
+	*l = append(*l, strings.Repeat("    ", depth)+api.Printable(text))
+}
 
 // add adds a key and its value.
 func (l *lines) add(depth int, key, value string) { l.text(depth, key+": "+value) }
@@ -44,6 +48,7 @@ func (l *lines) addList(depth int, key string, items []string) {
 
 // box draws a frame with a title around the lines.
 func box(title string, content lines) string {
+	title = api.Printable(title)
 	width := utf8.RuneCountInString(title) + 2
 	for _, line := range content {
 		width = max(width, utf8.RuneCountInString(line))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // side is the cluster a line speaks of.
@@ -80,7 +82,7 @@ func (p *printer) warn(at side, format string, args ...any) {
 
 func (p *printer) erro(at side, err error) { p.line(labelErro, at, oneLine(err.Error())) }
 
-// line prints one status line.
+// line prints one status line. Peers write parts of the text.
 func (p *printer) line(as label, at side, text string) {
 	p.quiet()
 	p.mu.Lock()
@@ -89,7 +91,7 @@ func (p *printer) line(as label, at side, text string) {
 	if p.tty {
 		shown = fmt.Sprintf("\033[%dm%s\033[0m", as.colour(), as)
 	}
-	fmt.Fprintf(p.w, " %s   %s%s\n", shown, at, text)
+	fmt.Fprintf(p.w, " %s   %s%s\n", shown, at, api.Printable(text))
 }
 
 // oneLine makes one line of a text of several.
@@ -137,7 +139,7 @@ func (p *printer) spin(stop chan struct{}, at side, text func() string) {
 			p.mu.Unlock()
 			return
 		}
-		fmt.Fprintf(p.w, "%s%s %c %3ds  %s%s%s", clearLine, noWrap, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], int(time.Since(started).Seconds()), at, text(), wrap)
+		fmt.Fprintf(p.w, "%s%s %c %3ds  %s%s%s", clearLine, noWrap, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], int(time.Since(started).Seconds()), at, api.Printable(text()), wrap)
 		p.mu.Unlock()
 		select {
 		case <-stop:

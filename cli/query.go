@@ -4,16 +4,18 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/liqo-go/liqo/api"
 )
 
-// printQuery prints the part of data at a dotted path: a scalar as it is, an object as YAML or in
-// the format asked for.
+// printQuery prints the part of data at a dotted path: a scalar as a line, an object as YAML or in
+// the format asked for. With a format, nothing is escaped.
 func (e *env) printQuery(data any, path, format string) error {
-	if format == "" {
+	exact := format != ""
+	if !exact {
 		format = "yaml"
 	} else if err := checkFormat(format); err != nil {
 		return err
@@ -28,7 +30,11 @@ func (e *env) printQuery(data any, path, format string) error {
 		return nil
 	default:
 		if path != "" {
-			fmt.Fprintln(e.Out, part)
+			line := fmt.Sprint(part)
+			if !exact {
+				line = api.Printable(line)
+			}
+			fmt.Fprintln(e.Out, line)
 			return nil
 		}
 	}
@@ -46,12 +52,12 @@ func (e *env) printQuery(data any, path, format string) error {
 
 // query follows a dotted path through the JSON form of data; letter case does not matter.
 func query(data any, path string) (any, error) {
-	text, err := yaml.Marshal(data)
+	text, err := json.Marshal(data)
 	if err != nil {
 		return nil, fmt.Errorf("encode the data: %w", err)
 	}
 	var at any
-	if err := yaml.Unmarshal(text, &at); err != nil {
+	if err := json.Unmarshal(text, &at); err != nil {
 		return nil, fmt.Errorf("decode the data: %w", err)
 	}
 	if path == "" {

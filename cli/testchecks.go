@@ -223,7 +223,7 @@ func table(w io.Writer, results []result) error {
 				latencies = append(latencies, r.latency)
 			}
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%d/%d\t%s\n", key.kind, key.from, key.to, ok, len(all[key]), median(latencies))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%d/%d\t%s\n", key.kind, api.Printable(key.from), api.Printable(key.to), ok, len(all[key]), median(latencies))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)

@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -186,15 +188,24 @@ func (q quantities) list() (corev1.ResourceList, error) {
 
 // encode is the text of data in the format of an output flag: "json", or YAML for anything else.
 func encode(data any, format string) (string, error) {
-	text, err := yaml.Marshal(data)
-	if format == "json" {
-		text, err = json.MarshalIndent(data, "", "  ")
+	text, err := json.MarshalIndent(data, "", "  ")
+	if err == nil && format == "yaml" {
+		text, err = yaml.JSONToYAML(refusedByYAML.ReplaceAllFunc(text, jsonEscape))
+	} else {
 		text = append(text, '\n')
 	}
 	if err != nil {
 		return "", fmt.Errorf("encode the output: %w", err)
 	}
 	return string(text), nil
+}
+
+// refusedByYAML are the characters that JSON text may hold in strings and YAML text may not.
+var refusedByYAML = regexp.MustCompile(`[\x7f-\x{9f}\x{feff}\x{fffe}\x{ffff}]`)
+
+func jsonEscape(char []byte) []byte {
+	r, _ := utf8.DecodeRune(char)
+	return fmt.Appendf(nil, `\u%04x`, r)
 }
 
 // addQuantityFlags adds the flags for amounts with their defaults.

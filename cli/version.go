@@ -41,7 +41,7 @@ func (e *env) versionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.Out, "Server version: %s\n", version)
+			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(version))
 			return nil
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")

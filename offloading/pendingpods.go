@@ -58,7 +58,7 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 		return fmt.Errorf("add informer of pending pods: %w", err)
 	}
 	r := pendingReconciler{
-		pendingPods: p, pending: pending, client: mgr.GetClient(), reader: readerOf(mgr), recorder: mgr.GetEventRecorder("liqo-offloading"),
+		pendingPods: p, pending: pending, client: mgr.GetClient(), reader: readerOf(mgr), recorder: ctl.Recorder(mgr, "liqo-offloading"),
 	}
 	return errors.Join(r.registerEarlier(mgr), r.registerUnplaced(mgr))
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
@@ -98,6 +100,8 @@ func (r recorders) of(s *runtime.Scheme) func(source string) EventFunc {
 		from := corev1.EventSource{Component: source}
 		news, warnings := r.news.NewRecorder(s, from), r.warnings.NewRecorder(s, from)
 		return func(object runtime.Object, level, reason, message string) {
+			// Peers write parts of it.
+			message = api.Printable(message)
 			if level == corev1.EventTypeNormal && reason != reasonDisabled { // which explains what a user misses
 				news.Event(object, level, reason, message)
 			} else {

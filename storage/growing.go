@@ -38,7 +38,7 @@ type growing struct {
 
 // Register adds the reconciler to mgr.
 func (g growing) Register(mgr manager.Manager) error {
-	g.client, g.events = mgr.GetClient(), mgr.GetEventRecorder("liqo-growing-volume")
+	g.client, g.events = mgr.GetClient(), ctl.Recorder(mgr, "liqo-growing-volume")
 	return builder.ControllerManagedBy(mgr).Named("growing-volume").WithOptions(ctl.Options()).
 		For(&corev1.PersistentVolumeClaim{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(g.concerned)).

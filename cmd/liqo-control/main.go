@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/deploy/cleanup"
@@ -21,7 +20,7 @@ import (
 )
 
 func main() {
-	logger := klog.NewKlogr()
+	logger := role.Log(os.Stderr)
 	log.SetLogger(logger)
 	ctx, stop := signal.NotifyContext(log.IntoContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()

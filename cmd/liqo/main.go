@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/internal/echo"
 	"github.com/liqo-go/liqo/internal/role"
@@ -27,11 +26,12 @@ import (
 )
 
 func main() {
+	logger := role.Log(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go threads.Keep(ctx)
 	if err := root().ExecuteContext(ctx); err != nil {
-		klog.Background().Error(err, "stopped")
+		logger.Error(err, "stopped")
 		os.Exit(1)
 	}
 }

@@ -203,6 +203,7 @@ func (in GrantedSlice) issue() ctl.Plan {
 
 // denied refuses the authentication, and keeps what was handed out before.
 func (in GrantedSlice) denied(reason, message string) ctl.Plan {
+	message = api.Printable(message) // the consumer writes parts of it
 	plan := ctl.Block(reason, "%s", message)
 	plan.Status = &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{
 		AuthParams: in.Root.Status.AuthParams,

@@ -153,7 +153,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		Controller: c,
 		client:     mgr.GetClient(),
 		reader:     Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
-		recorder:   mgr.GetEventRecorder("liqo-" + c.Name),
+		recorder:   Recorder(mgr, "liqo-"+c.Name),
 		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
 		verdicts:   map[types.NamespacedName]Verdict{},

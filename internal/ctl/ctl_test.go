@@ -6,6 +6,7 @@ package ctl_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -22,12 +23,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -299,4 +302,42 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	if !refused.Load() {
 		t.Error("nothing was refused")
 	}
+}
+
+// TestAttackEvent: the peer's condition or the error of its API server, which a controller repeats in
+// its verdict, holds escape sequences, line breaks and more bytes than an event or a condition may have.
+//
+// Outcome: the event and the condition are written, with the text escaped and cut at 1 KiB.
+func TestAttackEvent(t *testing.T) {
+	t.Parallel()
+	hostile := "milan says: \x1b[2J\u202e\nReady" + strings.Repeat("\u200b", 1<<19)
+	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper { return rt },
+		ctl.Controller[*ipamv1alpha1.Network, *ipamv1alpha1.Network]{
+			Name: "wishes",
+			Gather: func(_ context.Context, _ ctl.Reader, root *ipamv1alpha1.Network) (*ipamv1alpha1.Network, error) {
+				return root, nil
+			},
+			Plan: func(*ipamv1alpha1.Network) ctl.Plan { return ctl.Block("Wrong", "%s; change the wish", hostile) },
+		})
+	wish(t, c, nil)
+	want := api.Printable(hostile + "; change the wish")
+	eventually(t, want, func() string {
+		var list eventsv1.EventList
+		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil || len(list.Items) == 0 {
+			return fmt.Sprint("no event: ", err)
+		}
+		return list.Items[0].Note
+	})
+	eventually(t, want, func() string {
+		var root ipamv1alpha1.Network
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "root"}, &root); err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range root.Status.Conditions {
+			if condition.Type == ctl.ConditionStalled {
+				return condition.Message
+			}
+		}
+		return "no condition"
+	})
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/apply"
 )
 
@@ -416,6 +417,7 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	case failure != nil && !apierrors.IsConflict(failure):
 		v = Verdict{Waiting, "ApplyFailed", Steady(failure)}
 	}
+	v.Message = api.Printable(v.Message) // a peer's condition or an error of its API server may be in it
 	l.mu.Lock()
 	last, known := l.verdicts[key]
 	if failed := v.State == Waiting && failure != nil; !failed || last.State != Blocked {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,9 +31,9 @@ var differing = []struct {
 	{regexp.MustCompile(`LastStreamID=\d+, `), ""},
 }
 
-// Steady is what an error says, without what differs though the cause is the same.
+// Steady is what an error says in one line, without what differs though the cause is the same.
 func Steady(err error) string {
-	text := err.Error()
+	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of several errors, joined
 	for _, d := range differing {
 		text = d.what.ReplaceAllString(text, d.by)
 	}

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -282,7 +283,9 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 
 // change makes changes, and waits until the kernel has told of them: the next look at it sees them.
 func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
-	klog.FromContext(ctx).Info("Changing the network", "changes", c.String())
+	for line := range strings.Lines(c.String()) { // a record each: line breaks in values are escaped
+		klog.FromContext(ctx).Info("Changing the network", "change", strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "  "))
+	}
 	d.counts.changes.Add(1)
 	if err := d.plane.Apply(ctx, c); err != nil {
 		return err

@@ -146,7 +146,7 @@ func (in VirtualNodeInput) cannot(p ctl.Plan) ctl.Plan {
 	}
 	status := virtualNodeStatus(in, s)
 	for i := range status.Status.Conditions {
-		status.Status.Conditions[i].Reason, status.Status.Conditions[i].Message = p.Reason, p.Message
+		status.Status.Conditions[i].Reason, status.Status.Conditions[i].Message = p.Reason, api.Printable(p.Message)
 	}
 	p.Status = status
 	return p

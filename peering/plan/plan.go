@@ -179,7 +179,7 @@ func (in Input) apiServerStatus() []corev1beta1.Condition {
 	}
 	return []corev1beta1.Condition{{
 		Type: corev1beta1.APIServerStatusCondition, Status: corev1beta1.ConditionError,
-		Reason: "APIServerNotReady", Message: in.Probe.Message,
+		Reason: "APIServerNotReady", Message: api.Printable(in.Probe.Message),
 	}}
 }
 

@@ -351,7 +351,7 @@ func (r *replicator) dead(ctx context.Context, id string) bool {
 
 // events writes events with the manager's recorder.
 func (r *replicator) events(source string) reflection.EventFunc {
-	recorder := r.mgr.GetEventRecorder(source)
+	recorder := ctl.Recorder(r.mgr, source)
 	return func(obj runtime.Object, level, reason, message string) {
 		recorder.Eventf(obj, nil, level, reason, "Replicate", "%s", message)
 	}

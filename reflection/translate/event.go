@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // largestEvent is how many bytes an event has that is shown. Those of Kubernetes have about one thousand; an API
@@ -18,13 +20,10 @@ const largestEvent = 8 << 10
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
-// longestMessage is how many bytes the message of an event with an eventTime may have; a scheduler uses them all
-// (NoteLengthLimit in pkg/apis/core/validation of Kubernetes).
-const longestMessage = 1024
-
 // Event shows what the provider says about a reflected object on the home object. It flows from
 // the provider to home, so here the View is the provider's: origin is the provider's event, shown
-// the one at home. What is shown on one object is not moved to the next of its name.
+// the one at home. What is shown on one object is not moved to the next of its name. The provider's
+// text is escaped, and cut to what the API server takes of an event with an eventTime.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent || !reflects(origin.Annotations, v.AllowList) {
 		return nil
@@ -39,13 +38,11 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 		out.InvolvedObject = *v.Involved
 		out.InvolvedObject.FieldPath = in.InvolvedObject.FieldPath
 	}
-	if most := longestMessage - len(remoteSuffix); !in.EventTime.IsZero() && len(in.Message) > most {
-		in.Message = strings.ToValidUTF8(in.Message[:most], "") // without half a rune
-	}
-	out.Reason, out.Message, out.Type = in.Reason, in.Message+remoteSuffix, in.Type
-	out.Source, out.ReportingController, out.ReportingInstance = in.Source, in.ReportingController, in.ReportingInstance
+	out.Reason, out.Message, out.Type = api.Printable(in.Reason), api.Printable(strings.TrimSpace(in.Message)+remoteSuffix), api.Printable(in.Type)
+	out.Source = corev1.EventSource{Component: api.Printable(in.Source.Component), Host: api.Printable(in.Source.Host)}
+	out.ReportingController, out.ReportingInstance = api.Printable(in.ReportingController), api.Printable(in.ReportingInstance)
 	out.FirstTimestamp, out.LastTimestamp, out.Count = in.FirstTimestamp, in.LastTimestamp, in.Count
-	out.EventTime, out.Series, out.Action = in.EventTime, in.Series, in.Action
+	out.EventTime, out.Series, out.Action = in.EventTime, in.Series, api.Printable(in.Action)
 	return out
 }
 

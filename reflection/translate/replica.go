@@ -87,6 +87,7 @@ func answered(home, remote *authv1beta1.ResourceSlice) []authv1beta1.ResourceSli
 			continue
 		}
 		given := remote.Status.Conditions[from]
+		given.Reason, given.Message = api.Printable(given.Reason), api.Printable(given.Message)
 		given.ObservedGeneration = observed(home, remote, given)
 		if at < 0 {
 			out = append(out, given)
@@ -207,6 +208,9 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	switch {
 	case remote != nil:
 		remote.Status.DeepCopyInto(&out.Status)
+		for i := range out.Status.Conditions {
+			out.Status.Conditions[i].Message = api.Printable(out.Status.Conditions[i].Message)
+		}
 	case v.Refusal != nil:
 		out.Status.Conditions = home.DeepCopy().Status.Conditions
 		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
@@ -226,12 +230,12 @@ func (v View) stalled() metav1.Condition {
 	}
 }
 
-// refusal is what the user is told of it.
+// refusal is what the user is told of it. The peer's API server writes a part of it.
 func (v View) refusal() string {
 	if v.Refusal.Reason == ReasonNameTaken {
-		return fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this cluster's: %s; its administrator can delete it",
-			v.Provider, v.Refusal.Message)
+		return api.Printable(fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this cluster's: %s; its administrator can delete it",
+			v.Provider, v.Refusal.Message))
 	}
-	return fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
-		v.Provider, v.Refusal.Message, v.Consumer)
+	return api.Printable(fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
+		v.Provider, v.Refusal.Message, v.Consumer))
 }
