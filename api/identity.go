@@ -50,6 +50,9 @@ const (
 	ControlPlaneOrganization = "liqo.io"
 )
 
+// PeersPriorityLevel is the PriorityLevelConfiguration of the requests of all peers, part of the chart.
+const PeersPriorityLevel = "liqo-peers"
+
 // Roles and bindings.
 const (
 	ClusterRoleRemoteControlPlane              = "liqo-remote-controlplane"
@@ -102,6 +105,9 @@ func PeeringUserTenantBindingName(consumerClusterID string) string {
 func ClusterWideBindingName(clusterRole, consumerClusterID string) string {
 	return "liqo-binding-" + clusterRole + "-" + consumerClusterID
 }
+
+// TenantFlowSchemaName names the FlowSchema of a consumer's requests.
+func TenantFlowSchemaName(consumerClusterID string) string { return "liqo-tenant-" + consumerClusterID }
 
 // VirtualNodeBindingName names the ClusterRoleBinding of a virtual kubelet in this cluster.
 func VirtualNodeBindingName(virtualNode string) string { return "liqo-node-" + virtualNode }

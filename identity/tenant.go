@@ -11,6 +11,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,14 +22,15 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// tenants admits consumers. The finalizer is there for the ClusterRoleBinding, which no owner
-// reference can collect.
+// tenants admits consumers. The finalizer is there for the ClusterRoleBinding and the FlowSchema, which
+// no owner reference can collect.
 func (o Options) tenants() ctl.Registrar {
 	sameNamespace := ctl.SameNamespace(&authv1beta1.TenantList{})
 	return ctl.Controller[*authv1beta1.Tenant, plan.TenantInput]{
 		Name: "tenant",
 		Owns: []client.Object{
-			&rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
+			&rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}, &flowcontrolv1.FlowSchema{},
+			&certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
 		},
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.TenantList{})},
@@ -56,6 +58,7 @@ func (o Options) tenants() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
+// +kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
 
 // never: only that an object is there matters.

@@ -9,6 +9,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +47,8 @@ type TenantInput struct {
 	Now       time.Time
 }
 
-// Tenant plans what a consumer is granted here: its role bindings and its signed certificate.
+// Tenant plans what a consumer is granted here: its role bindings, its share of the API server and its
+// signed certificate.
 // A tenant that waits or is blocked keeps what it has. A drained tenant keeps its certificate
 // but loses its bindings and everything it replicated here; a deleted one keeps nothing.
 func Tenant(in TenantInput) ctl.Plan {
@@ -135,7 +137,7 @@ func (in TenantInput) tolerated() ctl.Plan {
 	}
 	return ctl.Plan{
 		Status:  &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}},
-		Objects: []client.Object{in.clusterBinding()},
+		Objects: []client.Object{in.clusterBinding(), in.flowSchema()},
 	}
 }
 
@@ -273,7 +275,7 @@ func (in TenantInput) grant() ctl.Plan {
 	plan.Status = &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
 		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(got.certificate, root.Spec.ProxyURL),
 	}}
-	plan.Objects = append(plan.Objects, in.controlPlaneBinding(), in.clusterBinding())
+	plan.Objects = append(plan.Objects, in.controlPlaneBinding(), in.clusterBinding(), in.flowSchema())
 	return plan
 }
 
@@ -294,6 +296,54 @@ func (in TenantInput) clusterBinding() *rbacv1.ClusterRoleBinding {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: id}},
 	}
+}
+
+// flowPrecedence is below those of Kubernetes' own FlowSchemas for nodes, leaders and kube-system, of
+// at most 900, and above those for ServiceAccounts and for everybody, of 9000 and 9900.
+const flowPrecedence = 1000
+
+// flowSchema puts the consumer's requests into the priority level of peers: those of its control plane,
+// of its slices and of who is bound by hand. A drained consumer keeps it, as it keeps its certificates.
+// Without a distinguisher all of them are one flow: a consumer has no larger share with more slices.
+func (in TenantInput) flowSchema() *flowcontrolv1.FlowSchema {
+	id, all := in.Root.Spec.ClusterID, []string{"*"}
+	subjects := []flowcontrolv1.Subject{
+		{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: id}},
+		{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: id}},
+	}
+	for i := range in.RoleBindings {
+		if b := &in.RoleBindings[i]; !ours(b) && in.byHand(b) {
+			subjects = append(subjects, in.flowSubjects(b.Subjects)...)
+		}
+	}
+	return &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: api.TenantFlowSchemaName(id), Labels: bindingLabels(id)},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: api.PeersPriorityLevel},
+			MatchingPrecedence:         flowPrecedence,
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects:         subjects,
+				ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
+			}},
+		},
+	}
+}
+
+// flowSubjects are the other users and ServiceAccounts among subjects of a binding. A group that is bound
+// may have members that are no peers.
+func (in TenantInput) flowSubjects(subjects []rbacv1.Subject) []flowcontrolv1.Subject {
+	var out []flowcontrolv1.Subject
+	for _, s := range subjects {
+		switch {
+		case s.Kind == rbacv1.UserKind && s.Name != in.Root.Spec.ClusterID:
+			out = append(out, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: s.Name}})
+		case s.Kind == rbacv1.ServiceAccountKind:
+			out = append(out, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindServiceAccount,
+				ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: s.Namespace, Name: s.Name}})
+		}
+	}
+	return out
 }
 
 func bindingLabels(id string) map[string]string {
