@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,5 +125,75 @@ func TestAttackIngressClass(t *testing.T) {
 	}
 	if err := of(nil, ""); err != nil {
 		t.Errorf("without a class: %v", err)
+	}
+}
+
+// TestAttackNamespaceOfADearName: a consumer asks for a namespace called like one that an administrator, or a tool of
+// the provider, is about to use, and waits for keys to be put into it.
+//
+// Outcome: in namespaces of consumers only Kubernetes, Liqo, accounts of the namespace, the consumer and those listed in
+// the chart create pods, Secrets, accounts, roles, claims and workloads. The refusal says whose the namespace is.
+func TestAttackNamespaceOfADearName(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	objects := map[string]client.Object{
+		"secrets": &corev1.Secret{}, "serviceaccounts": &corev1.ServiceAccount{}, "roles": &rbacv1.Role{},
+		"rolebindings": &rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		"pods":         &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}},
+		"persistentvolumeclaims": &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: quantity.MustParse("1Gi")}},
+		}},
+		"deployments": &appsv1.Deployment{Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			},
+		}},
+		"jobs": &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		}}},
+		"configmaps": &corev1.ConfigMap{},
+	}
+	p.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everybody"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+	})
+	create := func(as client.Client, namespace, kind string) error {
+		object := objects[kind].DeepCopyObject().(client.Object)
+		object.SetNamespace(namespace)
+		object.SetName("x")
+		return as.Create(t.Context(), object, client.DryRunAll)
+	}
+	admin := p.as(t, "somebody", "system:masters")
+	const says = "namespace shop-rome was made for the consumer rome"
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := create(admin, "shop-rome", "secrets")
+		return strings.Contains(fmt.Sprint(err), says), err
+	})
+	account := func(namespace string) client.Client {
+		return p.as(t, "system:serviceaccount:"+namespace+":a", "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+	}
+	refused := map[string]client.Client{"an administrator": admin, "a tool": account("cert-manager"), "another consumer": p.as(t, "oslo-0123", "oslo")}
+	granted := map[string]client.Client{
+		"the consumer": p.as(t, identities()[1].user, identities()[1].groups...), "Liqo": account("liqo"), "kube-system": account("kube-system"),
+		"the namespace": account("shop-rome"), "the controller manager": p.as(t, "system:kube-controller-manager"),
+		"the API server": p.as(t, "system:apiserver", "system:masters"), "a node": p.as(t, "system:node:n1", "system:nodes"),
+		"a managed control plane": p.as(t, "aksService", "system:masters"),
+	}
+	for kind := range objects {
+		for who, as := range refused {
+			if err := create(as, "shop-rome", kind); (kind == "configmaps") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%s of %s: %v", kind, who, err)
+			}
+			if err := create(as, "liqo", kind); err != nil {
+				t.Errorf("%s of %s elsewhere: %v", kind, who, err)
+			}
+		}
+		for who, as := range granted {
+			if err := create(as, "shop-rome", kind); err != nil && !strings.Contains(err.Error(), "liqo-peer-secrets") {
+				t.Errorf("%s of %s: %v", kind, who, err)
+			}
+		}
 	}
 }

@@ -30,6 +30,9 @@ type Options struct {
 	EnforceResources bool
 	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
 	PodSecurity string
+	// Namespaces are the names that consumers may have; StorageNamespace is reserved.
+	Namespaces       plan.NamePatterns
+	StorageNamespace string
 	// GuestPods is what pods of consumers may have beyond what any workload needs.
 	GuestPods plan.GuestPods
 	// DenyDirectConnections says that addresses of third clusters are never reached directly.

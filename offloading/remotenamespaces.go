@@ -9,11 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
@@ -21,6 +21,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote,verbs=bind
 
@@ -31,9 +32,16 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Finalizer: api.FinalizerNamespaceMap,
 		Only:      replicated,
 		Owns:      []client.Object{&rbacv1.RoleBinding{}},
-		Watches:   []ctl.Watch{{Kind: &corev1.Namespace{}, Map: mapsWishing}},
+		Creates:   []client.Object{&corev1.Namespace{}},
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Namespace{}, Map: mapsWishing},
+			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(&offloadingv1beta1.NamespaceMapList{}), Concerns: func(_, _ client.Object) bool { return false }},
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
-			in := plan.RemoteNamespacesInput{Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{}}
+			in := plan.RemoteNamespacesInput{
+				Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, StorageNamespace: o.StorageNamespace, Names: o.Namespaces,
+				PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{},
+			}
 			var list corev1.NamespaceList
 			if err := r.List(ctx, &list); err != nil {
 				return in, fmt.Errorf("list namespaces: %w", err)
@@ -42,7 +50,14 @@ func remoteNamespaces(o Options) ctl.Registrar {
 				in.Namespaces[ns.Name] = ns
 			}
 			in.Tenant = in.Namespaces[root.Namespace]
-			return in, confirmAbsent(ctx, r, in)
+			var tenants authv1beta1.TenantList
+			if err := r.List(ctx, &tenants); err != nil {
+				return in, fmt.Errorf("list tenants: %w", err)
+			}
+			for _, tenant := range tenants.Items {
+				in.Tenants = append(in.Tenants, tenant.Spec.ClusterID)
+			}
+			return in, nil
 		},
 		Plan: plan.RemoteNamespaces,
 	}
@@ -51,24 +66,6 @@ func remoteNamespaces(o Options) ctl.Registrar {
 // replicated tells the copy of a consumer's map from one this cluster sends to a provider.
 func replicated(root *offloadingv1beta1.NamespaceMap) bool {
 	return root.Labels[api.LabelReplicated] == api.True
-}
-
-// confirmAbsent asks the API server about wished namespaces the cache does not know: one just
-// made by somebody else must not be taken over.
-func confirmAbsent(ctx context.Context, r ctl.Reader, in plan.RemoteNamespacesInput) error {
-	for _, name := range in.Root.Spec.DesiredMapping {
-		if _, known := in.Namespaces[name]; known || name == "" {
-			continue
-		}
-		ns, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: name}, &corev1.Namespace{})
-		if err != nil {
-			return err
-		}
-		if ns != nil {
-			in.Namespaces[name] = *ns
-		}
-	}
-	return nil
 }
 
 // mapsWishing leads from a namespace to the consumers' maps that name it, and to the map it was

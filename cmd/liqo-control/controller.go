@@ -63,6 +63,8 @@ type controllerFlags struct {
 	ingressClasses, lbClasses        []string
 	limitsEnforcement, podSecurity   string
 	guestPods                        string
+	allowedNamespaces                []string
+	deniedNamespaces                 []string
 	defaultClass, tlsCompatibility   bool
 	apiServerAddress, ca             string
 	trustedCA                        bool
@@ -131,6 +133,8 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
 	fs.StringVar(&f.podSecurity, "pod-security", "baseline", "Pod Security level of namespaces made for consumers; empty sets none")
 	fs.StringVar(&f.guestPods, "guest-pods", "{}", "what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value offloading.guestPods")
+	fs.StringSliceVar(&f.allowedNamespaces, "allowed-namespaces", nil, "patterns of names that namespaces of consumers may have; none allows all")
+	fs.StringSliceVar(&f.deniedNamespaces, "denied-namespaces", nil, "patterns of names that namespaces of consumers may not have")
 	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
 	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
@@ -364,6 +368,10 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	if err != nil {
 		return nil, fmt.Errorf("flag --guest-pods: %w", err)
 	}
+	names := offloadingplan.NamePatterns{Allowed: f.allowedNamespaces, Denied: f.deniedNamespaces}
+	if err := names.Check(); err != nil {
+		return nil, fmt.Errorf("flags --allowed-namespaces and --denied-namespaces: %w", err)
+	}
 	all := peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
 		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
@@ -387,6 +395,8 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			EnforceResources:      f.enforceResources,
 			PodSecurity:           f.podSecurity,
 			GuestPods:             guestPods,
+			Namespaces:            names,
+			StorageNamespace:      f.storageNamespace,
 			DenyDirectConnections: f.denyDirectConnections,
 			ReplaceLostPods:       f.nodeFailure,
 			WebhookPort:           f.webhookPort,

@@ -219,3 +219,47 @@ func TestAttackPodToleratesEverything(t *testing.T) {
 		}
 	}
 }
+
+// TestAttackNamespaceOfAnotherConsumer: a consumer asks for the namespace that another one gets by default, before that
+// one asks, or for one that somebody creates in the same moment.
+//
+// Outcome: a name that ends in the ID of another consumer is refused, and the condition names that consumer. Namespaces
+// are created, never taken over, and a consumer is bound only where the namespace was made for it.
+func TestAttackNamespaceOfAnotherConsumer(t *testing.T) {
+	t.Parallel()
+	wishes := func(names ...string) plan.RemoteNamespacesInput {
+		root := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "rome"}}
+		root.Spec.DesiredMapping = map[string]string{}
+		for i, name := range names {
+			root.Spec.DesiredMapping[string(rune('a'+i))] = name
+		}
+		return plan.RemoteNamespacesInput{
+			Root: root, LiqoNamespace: "liqo", Tenants: []string{"milan", "turin", "new-milan", "milan-turin"},
+			Tenant:     corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}},
+			Namespaces: map[string]corev1.Namespace{},
+		}
+	}
+	for name, other := range map[string]string{
+		"demo-turin": `consumer "turin"`, "demo-milan-turin": `consumer "turin"`, "demo-milan": "", "demo-new-milan": "", "demo": "", "turin": "",
+	} {
+		p := plan.RemoteNamespaces(wishes(name))
+		if refused := len(p.Objects) == 0; refused != (other != "") || !strings.Contains(p.Message, other) {
+			t.Errorf("%s: %+v", name, p.Verdict)
+		}
+	}
+	in := wishes("free")
+	if p := plan.RemoteNamespaces(in); len(p.Objects) != 1 || p.Objects[0].GetName() != "free" {
+		t.Errorf("beside a new namespace there is %v", p.Objects)
+	}
+	in.Namespaces["free"] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "free"}} // by somebody else
+	if p := plan.RemoteNamespaces(in); len(p.Objects)+len(p.Parts) > 0 {
+		t.Errorf("a namespace is taken over: %v, %v", p.Objects, p.Parts)
+	}
+	in.Names.Allowed = []string{"team-*"}
+	for name, granted := range map[string]bool{"team-a": true, "other": false, "other-milan": false} {
+		in.Root.Spec.DesiredMapping = map[string]string{"a": name}
+		if p := plan.RemoteNamespaces(in); (len(p.Objects) == 1) != granted {
+			t.Errorf("%s: %+v", name, p.Verdict)
+		}
+	}
+}

@@ -5,7 +5,9 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -29,18 +31,51 @@ type RemoteNamespacesInput struct {
 	Tenant corev1.Namespace
 	// Namespaces are the cluster's, by name: at least those the map wishes and those made for it.
 	Namespaces map[string]corev1.Namespace
-	// LiqoNamespace is where Liqo is installed.
-	LiqoNamespace string
+	// Tenants are the cluster IDs of all consumers.
+	Tenants []string
+	// LiqoNamespace is where Liqo is installed, and StorageNamespace holds the volumes of its storage class.
+	LiqoNamespace, StorageNamespace string
+	// Names are the names that are given away.
+	Names NamePatterns
 	// PodSecurity is the Pod Security level of namespaces that have none; empty sets none.
 	PodSecurity string
+}
+
+// NamePatterns are patterns of names, as in path.Match. A name that matches one of Denied is refused, and one that
+// matches none of Allowed, if there are any.
+type NamePatterns struct{ Allowed, Denied []string }
+
+// Check returns an error for a pattern that cannot be matched.
+func (n NamePatterns) Check() error {
+	for _, pattern := range slices.Concat(n.Allowed, n.Denied) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w", pattern, err)
+		}
+	}
+	return nil
+}
+
+// refuse returns why a name is not given away, or empty.
+func (n NamePatterns) refuse(name string) string {
+	matches := func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	}
+	switch {
+	case slices.ContainsFunc(n.Denied, matches):
+		return "the value offloading.namespaces.denied denies it"
+	case len(n.Allowed) > 0 && !slices.ContainsFunc(n.Allowed, matches):
+		return "no pattern of the value offloading.namespaces.allowed allows it"
+	}
+	return ""
 }
 
 // RemoteNamespaces plans the namespaces a consumer's map asks for, each with the binding that
 // lets the consumer's virtual nodes work there. A namespace that exists and was not made for
 // this map is never touched: its entry backs off until it goes. So does the entry that wishes what another
 // one has; what was made for one that wishes it no more goes before it is made for the next. Names that
-// mean something in every cluster are never given away, whether they are free or not. Only a namespace
-// made for this map is deleted.
+// mean something in every cluster, or for another consumer, are never given away, whether they are free or not.
+// Namespaces are created, never taken over. Only a namespace made for this map is deleted.
 func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := ctl.Plan{}
@@ -52,19 +87,19 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 		if in.Root.DeletionTimestamp != nil {
 			break
 		}
-		phase := in.phase(origin, local, remote, taken[remote])
+		phase, refusal := in.phase(origin, local, remote, taken[remote])
 		current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 		taken[remote] = true
 		switch phase {
 		case offloadingv1beta1.NamespaceCreationLoopBackOff:
-			failed = append(failed, remote)
+			failed = append(failed, fmt.Sprintf("%s: %s", remote, refusal))
 		case offloadingv1beta1.NamespaceTerminating: // nothing can be written into it
 		default:
-			p.Objects = append(p.Objects, in.objects(origin, local, remote)...)
+			in.grant(&p, origin, local, remote)
 		}
 	}
 	if len(failed) > 0 {
-		p.Verdict = ctl.Wait("NamespaceNotFree", "%s exist already, are reserved or are no names; remove them here, or have the consumer offload under other names",
+		p.Verdict = ctl.Wait("NamespaceNotFree", "not given to the consumer: %s; have it offload under other names, or make these free here",
 			strings.Join(failed, ", ")).Verdict
 	}
 	p.Delete = in.unwished(current)
@@ -80,31 +115,50 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 	return p
 }
 
-// phase is how a wished namespace stands; the empty phase is one about to be created. Who has it keeps it, and
-// of those that wish one nobody has the first gets it.
-func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) offloadingv1beta1.NamespacePhase {
+// phase is how a wished namespace stands, and why it is refused; the empty phase is one about to be created. Who has
+// it keeps it, and of those that wish one nobody has the first gets it.
+func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) (phase offloadingv1beta1.NamespacePhase, refusal string) {
+	const refused = offloadingv1beta1.NamespaceCreationLoopBackOff
 	ns, exists := in.Namespaces[remote]
 	holder := ns.Annotations[api.AnnotationOriginalName]
 	switch {
-	case origin == "" || in.reserved(remote) || len(validation.IsDNS1123Label(remote)) > 0 || exists && !in.ours(ns):
-		return offloadingv1beta1.NamespaceCreationLoopBackOff
+	case origin == "":
+		return refused, "nothing says whose the map is"
+	case len(validation.IsDNS1123Label(remote)) > 0:
+		return refused, "it is no name of a namespace"
+	case exists && !in.ours(ns):
+		return refused, "it exists"
+	case !exists && in.reserved(origin, remote) != "":
+		return refused, in.reserved(origin, remote)
 	case exists && !in.wished(ns):
-		return offloadingv1beta1.NamespaceTerminating
+		return offloadingv1beta1.NamespaceTerminating, ""
 	case holder != local && (holder != "" || taken):
-		return offloadingv1beta1.NamespaceCreationLoopBackOff
+		return refused, "another namespace of the consumer has it"
 	case exists && ns.DeletionTimestamp != nil:
-		return offloadingv1beta1.NamespaceTerminating
+		return offloadingv1beta1.NamespaceTerminating, ""
 	case exists:
-		return offloadingv1beta1.NamespaceAccepted
+		return offloadingv1beta1.NamespaceAccepted, ""
 	}
-	return ""
+	return "", ""
 }
 
-// reserved reports whether a namespace of this name has, or will have, a meaning here: who may
-// write in it could read another tenant's keys, or act as the cluster.
-func (in RemoteNamespacesInput) reserved(name string) bool {
-	return name == in.LiqoNamespace || name == api.StorageNamespace || name == metav1.NamespaceDefault ||
-		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
+// reserved returns why a name that is free is not this consumer's, or empty. Some have, or will have, a meaning here:
+// who may write in such a namespace could read another tenant's keys, or act as the cluster. One that ends in a
+// consumer's ID is meant for that consumer, who gets it by default. Where several IDs fit, who asks first has it.
+func (in RemoteNamespacesInput) reserved(origin, name string) string {
+	switch {
+	case name == in.LiqoNamespace, name == in.StorageNamespace, name == api.StorageNamespace, name == metav1.NamespaceDefault,
+		strings.HasPrefix(name, "kube-"), strings.HasPrefix(name, api.TenantNamespacePrefix):
+		return "it is reserved"
+	case strings.HasSuffix(name, "-"+origin):
+		return in.Names.refuse(name)
+	}
+	for _, other := range in.Tenants {
+		if strings.HasSuffix(name, "-"+other) {
+			return fmt.Sprintf("it is meant for the consumer %q", other)
+		}
+	}
+	return in.Names.refuse(name)
 }
 
 func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
@@ -122,9 +176,10 @@ func (in RemoteNamespacesInput) wished(ns corev1.Namespace) bool {
 	return false
 }
 
-// objects are what a wished namespace consists of. A namespace that is as it should be is not
-// named: nothing prunes namespaces, and only those made for this map are ever deleted.
-func (in RemoteNamespacesInput) objects(origin, local, remote string) []client.Object {
+// grant plans what a wished namespace consists of. A namespace is created or, if it was made for this map, patched;
+// nothing prunes namespaces. The consumer is bound once the namespace is seen: if somebody else creates one of that
+// name meanwhile, it is not theirs.
+func (in RemoteNamespacesInput) grant(p *ctl.Plan, origin, local, remote string) {
 	ns, exists := in.Namespaces[remote]
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -135,11 +190,29 @@ func (in RemoteNamespacesInput) objects(origin, local, remote string) []client.O
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletRemote},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
 	}
-	if exists && ns.Labels[api.LabelRemoteClusterID] == origin && ns.Annotations[api.AnnotationOriginalName] == local &&
-		(ns.Labels[podSecurityLabel] != "" || in.PodSecurity == "") {
-		return []client.Object{binding}
+	wanted := in.namespace(origin, local, remote)
+	switch {
+	case !exists:
+		p.Objects = append(p.Objects, wanted)
+		return
+	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
+		changed := ns.DeepCopy()
+		changed.Labels, changed.Annotations = merged(ns.Labels, wanted.Labels), merged(ns.Annotations, wanted.Annotations)
+		seen := ns.DeepCopy()
+		seen.UID = "" // so that the patch names it
+		p.Parts = append(p.Parts, ctl.Part{Object: changed, Patch: client.MergeFrom(seen)})
 	}
-	return []client.Object{in.namespace(origin, local, remote), binding}
+	p.Objects = append(p.Objects, binding)
+}
+
+// holds reports whether a map has all of another.
+func holds(has, want map[string]string) bool {
+	for key, value := range want {
+		if has[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // podSecurityLabel is the level of pods the API server admits to a namespace:

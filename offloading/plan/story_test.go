@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -112,7 +113,13 @@ func virtualNodeInput(root *offloadingv1beta1.VirtualNode, rest []client.Object)
 }
 
 func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.Object) plan.RemoteNamespacesInput {
-	in := plan.RemoteNamespacesInput{Root: root, PodSecurity: "baseline", LiqoNamespace: "liqo", Namespaces: map[string]corev1.Namespace{}}
+	in := plan.RemoteNamespacesInput{
+		Root: root, PodSecurity: "baseline", LiqoNamespace: "liqo", StorageNamespace: "volumes", Namespaces: map[string]corev1.Namespace{},
+		Names: plan.NamePatterns{Denied: []string{"openshift-*"}},
+	}
+	for _, tenant := range story.Values[*authv1beta1.Tenant](rest) {
+		in.Tenants = append(in.Tenants, tenant.Spec.ClusterID)
+	}
 	for _, ns := range story.Values[*corev1.Namespace](rest) {
 		in.Namespaces[ns.Name] = ns
 	}
