@@ -59,6 +59,9 @@ const (
 	ClusterRoleVirtualKubeletRemote            = "liqo-virtual-kubelet-remote"
 	ClusterRoleVirtualKubeletRemoteClusterWide = "liqo-virtual-kubelet-remote-clusterwide"
 	ClusterRoleVirtualKubeletLocal             = "liqo-virtual-kubelet-local"
+	// ClusterRoleVirtualKubeletOffloaded is bound in the namespaces that are offloaded to the provider of a virtual
+	// kubelet, and in its tenant namespace.
+	ClusterRoleVirtualKubeletOffloaded = "liqo-virtual-kubelet-offloaded"
 	ClusterRoleGateway                         = "liqo-gateway"
 	ClusterRolePeeringUserTenantNamespace      = "liqo-peering-user-tenant-ns"
 	RolePeeringUserLiqoNamespace               = "liqo-peering-user-liqo-ns"

@@ -9,12 +9,15 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -194,6 +197,81 @@ func TestAttackNamespaceOfADearName(t *testing.T) {
 			if err := create(as, "shop-rome", kind); err != nil && !strings.Contains(err.Error(), "liqo-peer-secrets") {
 				t.Errorf("%s of %s: %v", kind, who, err)
 			}
+		}
+	}
+}
+
+// TestAttackVirtualKubeletTakenOver: a provider takes over the virtual kubelet that reads its answers, and uses its
+// account: to read Secrets of namespaces that are not offloaded, to write other nodes, their pods and their leases.
+//
+// Outcome: it reads Secrets and ConfigMaps where its provider has a namespace offloaded to it, and has tokens of pods
+// there. It writes its own Node, the lease of that, and the pods on it; a policy refuses the rest.
+func TestAttackVirtualKubeletTakenOver(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
+	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
+	p.bind(t, "shop-oslo", "ClusterRole", api.ClusterRoleVirtualKubeletOffloaded, rbacv1.UserKind, user)
+	kubelet := p.as(t, user)
+	named := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}
+	}
+	p.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: named("turin")})
+	for node, name := range map[string]string{"oslo": "mine", "turin": "theirs"} {
+		p.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-oslo", Name: name},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}}})
+	}
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"phase": "Running"}}`))
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-oslo", Name: name}}
+	}
+	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`))
+	lease := func(namespace, name string) error {
+		return kubelet.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, client.DryRunAll)
+	}
+	const node, pods, leases = "only write its own node", "only write pods on its own node", "only write leases of its own node"
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := kubelet.Create(t.Context(), &corev1.Node{ObjectMeta: named("another")}, client.DryRunAll)
+		return strings.Contains(fmt.Sprint(err), node), err
+	})
+	if err := kubelet.Create(t.Context(), &corev1.Node{ObjectMeta: named("oslo")}); err != nil {
+		t.Fatalf("its own node: %v", err)
+	}
+	for name, c := range map[string]struct {
+		says string
+		err  error
+	}{
+		"a node":                {node, kubelet.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, label)},
+		"another virtual node":  {node, kubelet.Patch(t.Context(), &corev1.Node{ObjectMeta: named("turin")}, label)},
+		"its status":            {node, kubelet.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: named("turin")}, client.RawPatch(types.MergePatchType, []byte(`{"status": {"phase": "Running"}}`)))},
+		"a pod elsewhere":       {pods, kubelet.Status().Patch(t.Context(), pod("theirs"), status)},
+		"its deletion":          {pods, kubelet.Delete(t.Context(), pod("theirs"))},
+		"the lease of a node":   {leases, lease("kube-node-lease", "n1")},
+		"a controller's lease":  {leases, lease("kube-system", "kube-controller-manager")},
+		"a gateway's lease":     {leases, lease("liqo-tenant-oslo", "gw-oslo")},
+		"another tenant's":      {leases, lease("liqo-tenant-rome", "oslo")},
+		"Secrets everywhere":    {"forbidden", kubelet.List(t.Context(), &corev1.SecretList{})},
+		"Secrets elsewhere":     {"forbidden", kubelet.List(t.Context(), &corev1.SecretList{}, client.InNamespace("shop-rome"))},
+		"ConfigMaps everywhere": {"forbidden", kubelet.List(t.Context(), &corev1.ConfigMapList{})},
+		"a token elsewhere": {"forbidden", kubelet.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "default"}},
+			&authenticationv1.TokenRequest{})},
+	} {
+		if !strings.Contains(fmt.Sprint(c.err), c.says) {
+			t.Errorf("%s: want %q, got %v", name, c.says, c.err)
+		}
+	}
+	for name, err := range map[string]error{
+		"its node":        kubelet.Patch(t.Context(), &corev1.Node{ObjectMeta: named("oslo")}, label),
+		"its pod":         kubelet.Status().Patch(t.Context(), pod("mine"), status),
+		"its lease":       lease("kube-node-lease", "oslo"),
+		"its election":    lease("liqo-tenant-oslo", "oslo"),
+		"the reflector's": lease("liqo-tenant-oslo", api.VirtualKubeletLeaderLease),
+		"Secrets":         kubelet.List(t.Context(), &corev1.SecretList{}, client.InNamespace("shop-oslo")),
+		"ConfigMaps":      kubelet.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace("shop-oslo")),
+		"its pod's end":   kubelet.Delete(t.Context(), pod("mine")),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -79,7 +79,8 @@ func startProvider(t *testing.T) provider {
 	} {
 		p.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
-	rendered, err := render(t, bases[0])
+	// apitest is the administrator who arranges what tests need.
+	rendered, err := render(t, strings.TrimSuffix(bases[0], "}")+", offloading: {namespaceWriters: {users: [aksService, apitest]}}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -734,6 +735,10 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	p.bind(t, "", "ClusterRole", "tokens", rbacv1.UserKind, stranger)
 	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
+	// As if each of these namespaces were offloaded, or were once.
+	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system", "liqo-tenant-rome"} {
+		p.bind(t, namespace, "ClusterRole", api.ClusterRoleVirtualKubeletOffloaded, rbacv1.UserKind, user)
+	}
 	kubelet, pods := p.as(t, user), map[string]*corev1.Pod{}
 	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system", "liqo-tenant-rome"} {
 		pods[namespace] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "till"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,6 +26,7 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 
 // schedulingLabel leads the pods of extended namespaces through admission.
 func schedulingLabel() ctl.Registrar {
@@ -52,7 +54,7 @@ func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []recon
 func namespaceMap(o Options) ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.NamespaceMapInput]{
 		Name: "namespacemap",
-		Owns: []client.Object{&offloadingv1beta1.NamespaceMap{}},
+		Owns: []client.Object{&offloadingv1beta1.NamespaceMap{}, &rbacv1.RoleBinding{}},
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: itsNamespace},
 			{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: tenantNamespaces},

@@ -29,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;liqo-virtual-kubelet-offloaded,verbs=bind
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;delete
@@ -40,7 +40,7 @@ func virtualNode(o Options) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.VirtualNode, plan.VirtualNodeInput]{
 		Name:      "virtualnode",
 		Finalizer: api.FinalizerVirtualNode,
-		Owns:      []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{}},
+		Owns:      []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.RoleBinding{}},
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
 			{Kind: &corev1.Node{}, Map: virtualNodesNamed},

@@ -105,17 +105,22 @@ func (w *world) configure() {
 // grantAtHome gives a user the generated role of virtual kubelets.
 func (w *world) grantAtHome(user string) {
 	w.Helper()
-	text, err := os.ReadFile("../deploy/liqo/files/rbac/kubelet.yaml")
-	w.must("read the role of virtual kubelets", err)
-	role := &rbacv1.ClusterRole{}
-	w.must("decode the role of virtual kubelets", yaml.Unmarshal(text, role))
-	role.ObjectMeta = metav1.ObjectMeta{Name: "liqo-virtual-kubelet-local"}
-	w.create(w.home, role)
-	w.create(w.home, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-" + node},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	for file, name := range map[string]string{"kubelet": "liqo-virtual-kubelet-local", "kubelet-namespaced": "liqo-virtual-kubelet-offloaded"} {
+		text, err := os.ReadFile("../deploy/liqo/files/rbac/" + file + ".yaml")
+		w.must("read the role of virtual kubelets", err)
+		role := &rbacv1.ClusterRole{}
+		w.must("decode the role of virtual kubelets", yaml.Unmarshal(text, role))
+		role.TypeMeta, role.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{Name: name}
+		w.create(w.home, role)
+		meta, ref := metav1.ObjectMeta{Name: "liqo-node-" + node}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+		if file == "kubelet" {
+			w.create(w.home, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+			continue
+		}
+		meta.Namespace = homeNS
+		w.create(w.home, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+	}
 }
 
 // grantAtProvider gives the consumer what every provider grants in an offloaded namespace, and

@@ -128,7 +128,8 @@ func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
 	return owner != nil && owner.Kind == "ShadowPod" && owner.UID != shadow
 }
 
-// +kubebuilder:rbac:groups="",resources=configmaps;secrets;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps;secrets,namespace=offloaded,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch

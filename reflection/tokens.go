@@ -16,7 +16,7 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=offloaded,verbs=create
 
 // gatherTokens requests the tokens of a pod at home when the remote Secret lacks them or they
 // have lived 80 % of their life. They are bound to the pod: when it goes they are void.

@@ -19,7 +19,7 @@ import (
 // KubeconfigKey is the key of the kubeconfig in a Secret.
 const KubeconfigKey = "kubeconfig"
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=offloaded,verbs=get;list;watch
 
 // Follow waits until the Secret holds a usable kubeconfig, gives the peer and keeps it at the
 // Secret's state until ctx ends. It fails only when ctx ends before.

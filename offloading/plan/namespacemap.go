@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,7 +35,8 @@ type NamespaceMapInput struct {
 
 // NamespaceMap plans the one map a tenant namespace has while it has virtual nodes: the
 // namespaces of this cluster that are extended to that peer, with their names there. It is
-// planned whole from all requests, so no two writers meet in it.
+// planned whole from all requests, so no two writers meet in it. In these namespaces the virtual kubelets of the peer
+// may read what pods mount.
 func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {
@@ -55,7 +57,15 @@ func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 			m.Spec.DesiredMapping[o.Namespace] = RemoteNamespaceName(o.Namespace, o.Spec, in.ClusterID)
 		}
 	}
-	return ctl.Plan{Objects: []client.Object{m}}
+	p := ctl.Plan{Objects: []client.Object{m}}
+	var kubelets []rbacv1.Subject
+	for i := range in.VirtualNodes {
+		kubelets = append(kubelets, kubeletAccount(&in.VirtualNodes[i]))
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(m.Spec.DesiredMapping)) {
+		p.Objects = append(p.Objects, offloadedRights(namespace, in.Namespace.Name, peer, kubelets...))
+	}
+	return p
 }
 
 // Extended tells to which providers namespaces are extended: cluster IDs by namespace. Nodes are the

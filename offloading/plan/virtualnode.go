@@ -176,8 +176,25 @@ func rights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 				Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelRemoteClusterID: vn.Spec.ClusterID},
 			},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletLocal},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace}},
+			Subjects: []rbacv1.Subject{kubeletAccount(vn)},
 		},
+		offloadedRights(vn.Namespace, api.VirtualKubeletName(vn.Name), vn.Spec.ClusterID, kubeletAccount(vn)), // its kubeconfig is there
+	}
+}
+
+func kubeletAccount(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace}
+}
+
+// offloadedRights let virtual kubelets read Secrets and ConfigMaps of one namespace, and have tokens of its pods.
+func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) client.Object {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelRemoteClusterID: peer},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletOffloaded},
+		Subjects: kubelets,
 	}
 }
 
