@@ -39,9 +39,13 @@ type bounds struct {
 	time                      time.Duration
 }
 
-// ordinary are the bounds of every peer. etcd takes objects of 1.5 MiB by default. 10,000 ShadowPods of a namespace
+// ordinary are the bounds of a peer that has a process of its own. etcd takes objects of 1.5 MiB by default. 10,000 ShadowPods of a namespace
 // are about 90 MB, and as many Pods 100 MB.
 var ordinary = bounds{list: 64 << 20, cache: 192 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
+
+// few are the bounds of a peer in a process that serves all peers and reads only what a peering consists of: at most 100
+// slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB.
+var few = bounds{list: 8 << 20, cache: 8 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
 const (
 	// decodedSize is what an object takes at least once it is decoded, whatever it took as text: "{}" may become a

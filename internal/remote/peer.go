@@ -39,9 +39,9 @@ type access struct {
 	transport  http.RoundTripper
 }
 
-// New makes a peer from a kubeconfig. Errors are permanent until the kubeconfig changes.
+// New makes one of many peers of this process from a kubeconfig. Errors are permanent until the kubeconfig changes.
 func New(kubeconfig []byte) (*Peer, error) {
-	return made(&Peer{bounded: bounded{bounds: ordinary}}, kubeconfig)
+	return made(&Peer{bounded: bounded{bounds: few}}, kubeconfig)
 }
 
 // Listen is New for who asks Heard. Such a peer has connections of its own; others to the same server as the
