@@ -4,10 +4,12 @@
 // Package proxy is the role that lets a consumer reach this cluster's API server through the
 // tunnel, for in-band peerings. It speaks HTTP CONNECT only and leads every connection to the
 // API server, whatever host was named, so that it opens nothing else. TLS is between the
-// consumer and the API server; the proxy has no rights and sees no content.
+// consumer and the API server; the proxy has no rights and sees no content. Any pod of a consumer can connect, so
+// connections are bounded (limit.go).
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +32,9 @@ const (
 	headerTimeout = 10 * time.Second
 	// dialTimeout bounds the connection to the API server.
 	dialTimeout = 10 * time.Second
+	// idleTimeout ends a tunnel in which nobody says anything. Clients of API servers ping after 30 s of silence, and
+	// streams of exec after 5 s.
+	idleTimeout = 10 * time.Minute
 )
 
 // Command is the role's command.
@@ -52,13 +57,21 @@ func Command() *cobra.Command {
 
 // serve runs until ctx ends; connections that are open then end with the process.
 func serve(ctx context.Context, port int, h http.Handler) error {
-	server := &http.Server{Addr: fmt.Sprintf(":%d", port), Handler: h, ReadHeaderTimeout: headerTimeout}
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return fmt.Errorf("listen on port %d: %w", port, err)
+	}
+	server := newServer(h)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limited(listener, mostOfAll, mostOfOne)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on port %d: %w", port, err)
 	}
 	return nil
+}
+
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: 16 << 10}
 }
 
 // handler leads CONNECT requests to target.
@@ -66,6 +79,7 @@ type handler struct {
 	target  string
 	allowed []string
 	log     klog.Logger
+	idle    time.Duration // as idleTimeout; 0 = that
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -94,20 +108,40 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = client.Close() }() // as above
-	join(client, io.MultiReader(io.LimitReader(buffered, int64(buffered.Reader.Buffered())), client), server)
+	join(client, io.LimitReader(buffered, int64(buffered.Reader.Buffered())), server, cmp.Or(h.idle, idleTimeout))
 }
 
-// join copies both ways until both sides have said all they had to say.
-func join(client net.Conn, fromClient io.Reader, server net.Conn) {
+// join copies both ways until both sides have said all they had to say, or neither says anything for a time. The client
+// has said something already.
+func join(client net.Conn, said io.Reader, server net.Conn, idle time.Duration) {
+	heard := func() {
+		end := time.Now().Add(idle)
+		_, _ = client.SetDeadline(end), server.SetDeadline(end) // fail only when the connection is gone already
+	}
+	heard()
 	done := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(server, fromClient) // an error ends the tunnel like an end does
+		_, _ = io.Copy(server, io.MultiReader(said, noticed{client, heard})) // an error ends the tunnel like an end does
 		closeWrite(server)
 		close(done)
 	}()
-	_, _ = io.Copy(client, server) // as above
+	_, _ = io.Copy(client, noticed{server, heard}) // as above
 	closeWrite(client)
 	<-done
+}
+
+// noticed calls heard whenever something is read.
+type noticed struct {
+	io.Reader
+	heard func()
+}
+
+func (n noticed) Read(p []byte) (int, error) {
+	read, err := n.Reader.Read(p)
+	if read > 0 {
+		n.heard()
+	}
+	return read, err
 }
 
 // closeWrite passes on the end of one direction; the other one may go on.
