@@ -17,11 +17,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
 )
 
 // TestAttackShadowPodChanged: a consumer makes a ShadowPod that is harmless and changes it after it was checked: its
@@ -273,5 +277,59 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestAttackFabricOfAnotherNode: who has taken over a node uses the ServiceAccount of its fabric to change where the overlay
+// finds this or another node, or which addresses another node depends on.
+//
+// Outcome: the API server refuses it. A fabric may only set status.localAddresses of its own node.
+func TestAttackFabricOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	rendered, err := render(t, bases[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(rendered["liqo/templates/fabric.yaml"], "\n---\n")[1:] {
+		policy := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &policy.Object); err != nil {
+			t.Fatal(err)
+		}
+		p.create(t, policy)
+	}
+	const account = "system:serviceaccount:liqo:liqo-fabric"
+	p.bind(t, "", "ClusterRole", "liqo-fabric", rbacv1.UserKind, account)
+	config := p.ConfigFor(account, "system:authenticated")
+	config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"rome-1"}}
+	fabric, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(node, status string) error {
+		n := &netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		return fabric.Status().Patch(t.Context(), n, client.RawPatch(types.MergePatchType, []byte(`{"status": `+status+`}`)), client.DryRunAll)
+	}
+	for _, name := range []string{"rome-1", "rome-2"} {
+		n := &netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Spec.Interface = netv1beta1.InternalNodeInterface{
+			Gateway: netv1beta1.InternalNodeGatewayInterface{Name: "liqo.ovl"}, Node: netv1beta1.InternalNodeNodeInterface{IP: "10.80.0.1"},
+		}
+		p.create(t, n)
+		n.Status.NodeIP = netv1beta1.NodeIP{Local: "172.31.10.11", Remote: "172.31.10.11"}
+		if err := p.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const addresses = `{"localAddresses": ["172.31.10.11/16"]}`
+	p.until(t, "the policy is in force", func() (bool, any) {
+		err := write("rome-2", addresses)
+		return strings.Contains(fmt.Sprint(err), "of its own node"), err
+	})
+	if err := write("rome-1", `{"nodeIP": {"remote": "172.31.66.6"}}`); !strings.Contains(fmt.Sprint(err), "of its own node") {
+		t.Errorf("a fabric changes where the overlay finds its node: %v", err)
+	}
+	if err := write("rome-1", addresses); err != nil {
+		t.Errorf("a fabric does not publish the addresses of its node: %v", err)
 	}
 }

@@ -5,12 +5,15 @@ package network_test
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -146,4 +149,63 @@ func TestAttackPodsThatMove(t *testing.T) {
 	moved := parsed(t, strings.ReplaceAll(protectedPods, "10.10.1.5", "10.10.1.6"))
 	create(t, c, moved[len(moved)-1])
 	protects("10.10.1.2", "10.10.1.3", "10.10.1.6")
+}
+
+const depended = `
+apiVersion: v1
+kind: Node
+metadata: {name: rome-1}
+status: {addresses: [{type: InternalIP, address: 172.31.10.11}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec: {ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+`
+
+// TestAttackRangesOfOurs: a peer announces the addresses of DNS servers, default gateways, nodes, the API server and the Service
+// of the cluster's DNS, and parts of the networks that nodes are connected to, so that nodes send what is for them into
+// the tunnel.
+//
+// Outcome: the peer is seen at other addresses, and no range it is seen at overlaps one of these.
+func TestAttackRangesOfOurs(t *testing.T) {
+	t.Parallel()
+	c := startControllers(t, "rome")
+	objects := slices.Concat(parsed(t, installed)[1:], parsed(t, depended))
+	for _, obj := range objects[:len(objects)-1] {
+		create(t, c, obj)
+	}
+	var node netv1beta1.InternalNode
+	key := client.ObjectKey{Name: "rome-1"}
+	eventually(t, func() error {
+		return errors.Join(c.Get(t.Context(), key, &node), equal("172.31.10.11", node.Status.NodeIP.Remote))
+	})
+	before := node.DeepCopy()
+	node.Status.LocalAddresses = []string{"10.0.0.53/32", "172.31.10.11/16", "192.168.0.1/32"}
+	must(t, c.Status().Patch(t.Context(), &node, client.MergeFrom(before)))
+
+	var dns, server corev1.Service
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns))
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, &server))
+	ours := []string{"10.0.0.53/32", "192.168.0.1/32", "172.31.10.11/32", "172.31.200.0/24", dns.Spec.ClusterIP + "/32", server.Spec.ClusterIP + "/32"}
+	var configuration netv1beta1.Configuration
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &configuration))
+	configuration.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: append(ours, "10.20.0.0/16")}}
+	must(t, c.Create(t.Context(), &configuration))
+	eventually(t, func() error {
+		return errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration), equal(len(ours)+1, len(configuration.Status.Views)))
+	})
+	for _, view := range configuration.Status.Views {
+		seen := netip.MustParsePrefix(view.SeenAs)
+		if slices.ContainsFunc(append(ours, "172.31.0.0/16"), func(s string) bool { return netip.MustParsePrefix(s).Overlaps(seen) }) {
+			t.Errorf("%s of the peer is seen at %s", view.CIDR, seen)
+		}
+	}
+	if last := configuration.Status.Views[len(ours)]; last.SeenAs != "10.20.0.0/16" {
+		t.Errorf("%s, which is free, is seen at %s", last.CIDR, last.SeenAs)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/network/objects/plan"
@@ -27,7 +28,8 @@ import (
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
 // network grants CIDRs.
@@ -38,10 +40,11 @@ func (o Options) network() ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}, withoutGrant)},
 			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherAddresses},
+			{Kind: &netv1beta1.InternalNode{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherLocalAddresses},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
 			in = plan.NetworkInput{Root: root, Pools: o.Pools}
-			if in.Nodes, err = nodeAddresses(ctx, r); err != nil || root.Status.CIDR != "" {
+			if in.Local, err = nodeAddresses(ctx, r); err != nil || root.Status.CIDR != "" {
 				return in, err
 			}
 			var networks ipamv1alpha1.NetworkList
@@ -51,7 +54,11 @@ func (o Options) network() ctl.Registrar {
 			}
 			in.Networks = networks.Items
 			servers, err := apiServerAddresses(ctx, r.Live)
-			in.Nodes = append(in.Nodes, servers...)
+			if err != nil {
+				return in, err
+			}
+			services, err := serviceAddresses(ctx, r)
+			in.Local = slices.Concat(in.Local, servers, services)
 			return in, err
 		},
 		Plan: plan.Network,
@@ -122,6 +129,12 @@ func otherAddresses(before, after client.Object) bool {
 	return !slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
+// otherLocalAddresses tells whether a node depends on other addresses than before.
+func otherLocalAddresses(before, after client.Object) bool {
+	a, b := before.(*netv1beta1.InternalNode), after.(*netv1beta1.InternalNode)
+	return !slices.Equal(a.Status.LocalAddresses, b.Status.LocalAddresses)
+}
+
 // apiServerSlices are the EndpointSlices of the cluster's API server.
 func apiServerSlices(ctx context.Context, r client.Reader) ([]discoveryv1.EndpointSlice, error) {
 	var found discoveryv1.EndpointSliceList
@@ -131,21 +144,45 @@ func apiServerSlices(ctx context.Context, r client.Reader) ([]discoveryv1.Endpoi
 }
 
 // apiServerAddresses are those of the cluster's API server, which need not be of nodes.
-func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Addr, err error) {
+func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefix, err error) {
 	found, err := apiServerSlices(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range found {
 		for _, e := range s.Endpoints {
-			for _, text := range e.Addresses {
-				if addr, err := netip.ParseAddr(text); err == nil {
-					addrs = append(addrs, addr)
-				}
-			}
+			addrs = append(addrs, hosts(e.Addresses)...)
 		}
 	}
 	return addrs, nil
+}
+
+// serviceAddresses are those of the Services by which pods and nodes find the API server and resolve names. They need
+// not lie in the service CIDR that the chart was given.
+func serviceAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefix, err error) {
+	var dns corev1.ServiceList
+	err = list(ctx, r, &dns, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"k8s-app": "kube-dns"})
+	if err != nil {
+		return nil, err
+	}
+	var server corev1.Service
+	if _, err := get(ctx, r, metav1.NamespaceDefault, "kubernetes", &server); err != nil {
+		return nil, err
+	}
+	for _, s := range append(dns.Items, server) {
+		addrs = append(addrs, hosts(s.Spec.ClusterIPs)...)
+	}
+	return addrs, nil
+}
+
+// hosts are addresses as prefixes of full length, without what is no address.
+func hosts(texts []string) (out []netip.Prefix) {
+	for _, text := range texts {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return out
 }
 
 // fieldGrant is an index of what waits for a grant; withoutGrant finds that.
@@ -170,20 +207,28 @@ func ipsByGrant() ctl.Registrar {
 	return byGrant(&ipamv1alpha1.IP{}, func(obj client.Object) bool { return obj.(*ipamv1alpha1.IP).Status.IP != "" })
 }
 
-// nodeAddresses are all addresses of the cluster's own nodes.
-func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Addr, error) {
+// nodeAddresses are all addresses of the cluster's own nodes, and what these say they depend on.
+func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Prefix, error) {
 	var nodes corev1.NodeList
-	if err := list(ctx, r, &nodes); err != nil {
-		return nil, err
+	var internal netv1beta1.InternalNodeList
+	for _, l := range []client.ObjectList{&nodes, &internal} {
+		if err := list(ctx, r, l, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
 	}
-	var addrs []netip.Addr
+	var addrs []netip.Prefix
 	for i := range nodes.Items {
 		if nodes.Items[i].Labels[api.LabelType] == api.TypeVirtualNode {
 			continue
 		}
 		for _, a := range nodes.Items[i].Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil {
-				addrs = append(addrs, addr)
+			addrs = append(addrs, hosts([]string{a.Address})...)
+		}
+	}
+	for i := range internal.Items {
+		for _, text := range internal.Items[i].Status.LocalAddresses {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				addrs = append(addrs, p)
 			}
 		}
 	}

@@ -262,7 +262,7 @@ func TestPeersWhereWeAre(t *testing.T) {
 	create(t, c, objects[2])
 	of("early", "", "10.30.0.0/16")
 	create(t, c, objects[0])
-	of("early", "NodeInside", "10.30.0.0/16")
+	of("early", "RangeConflict", "10.30.0.0/16")
 	must(t, c.Delete(t.Context(), objects[2]))
 	create(t, c, parsed(t, nodes)[2])
 	of("early", "", "10.31.0.0/16")

@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
 )
 
@@ -149,4 +151,25 @@ func (c *cluster) outlives(t *testing.T, peer *cluster) {
 		}
 		return nil
 	})
+}
+
+// TestLocalAddresses: a node publishes the addresses of its devices with their networks, and its default gateway, but
+// nothing that Liqo or a proxy for Services made.
+func TestLocalAddresses(t *testing.T) {
+	_, a, _ := peered(t)
+	a.Node.IP("link add kube-ipvs0 type bridge")
+	a.Node.IP("addr add 10.96.0.1/32 dev kube-ipvs0")
+	a.Node.IP("link add ppp type bridge")
+	a.Node.IP("addr add 10.5.0.1 peer 10.6.0.0/16 dev ppp")
+	var found []netip.Prefix
+	var err error
+	a.Node.Do(func() { found, err = a.node.plane.Local() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := plan.LocalAddresses(found, "search example.org\nnameserver 10.0.0.53\n# nameserver 10.0.0.54\nnameserver 127.0.0.53\nnameserver fd00::53\n")
+	want := []string{"10.0.0.53/32", "10.10.1.1/24", "10.5.0.1/32", "10.6.0.0/16", "192.168.1.1/24", "192.168.1.254/32", "fd00::53/128"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
 }

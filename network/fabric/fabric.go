@@ -54,7 +54,7 @@ type fabric struct {
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations;routeconfigurations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status;internalfabrics/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status;internalfabrics/status;internalnodes/status,verbs=patch
 
 // Run runs the fabric until the context ends. What it programmed stays until the last gateway is
 // gone: a restart does not touch traffic.
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Name:    "fabric",
 		Sources: []daemon.Source{f.fabrics, f.nodes, f.ips},
 		Want:    f.want,
-		Tasks:   []daemon.Task{f.report(client.Networking)},
+		Tasks:   []daemon.Task{f.report(client.Networking), f.publish(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
 			Name: o.NodeName, Writer: writer, Gone: f.gone,

@@ -65,10 +65,18 @@ type NodeIP struct {
 	Remote string `json:"remote,omitempty"`
 }
 
-// InternalNodeStatus is written by the controller.
+// InternalNodeStatus is where the node is, and which addresses it depends on.
 type InternalNodeStatus struct {
-	// NodeIP is the outer address of the node.
+	// NodeIP is the outer address of the node; written by the controller.
 	NodeIP NodeIP `json:"nodeIP"`
+	// LocalAddresses are the addresses of the node, each with the length of the network it is connected to, and
+	// those of its default gateways and DNS servers. No peer is seen there. Written by the fabric of the node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4096
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be an address with a prefix length"
+	LocalAddresses []string `json:"localAddresses,omitempty"`
 }
 
 // InternalNode is a node as gateways see it.

@@ -18,6 +18,10 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
+// ReasonRangeConflict says on a Network, and on its Configuration, that this cluster came to depend on an address
+// where a peer is seen. Delete the Network to see the peer elsewhere.
+const ReasonRangeConflict = "RangeConflict"
+
 // NetworkInput is what decides the CIDR a Network is granted.
 type NetworkInput struct {
 	Root *ipamv1alpha1.Network
@@ -26,9 +30,11 @@ type NetworkInput struct {
 	Networks []ipamv1alpha1.Network
 	// Pools are where remapped CIDRs are taken, in order of preference.
 	Pools []netip.Prefix
-	// Nodes are the addresses of the cluster's nodes and, unless the root has a grant, of its API server.
-	// A peer's CIDR that holds one is remapped: granting it would send traffic for the node into the tunnel.
-	Nodes []netip.Addr
+	// Local are the addresses this cluster depends on: of its nodes, their default gateways and DNS servers and,
+	// unless the root has a grant, of its API server and the Service of its DNS. Those of devices have the length
+	// of the network they are connected to. A peer's CIDR that overlaps one is remapped: granting it would send
+	// this cluster's own traffic into the tunnel.
+	Local []netip.Prefix
 }
 
 // Network grants a CIDR once and for all.
@@ -56,10 +62,7 @@ func Network(in NetworkInput) ctl.Plan {
 	if exact(root) {
 		return in.grantExact(wish)
 	}
-	taken := prefixes(in.obstacles())
-	for _, node := range in.Nodes {
-		taken = append(taken, netip.PrefixFrom(node, node.BitLen()))
-	}
+	taken := append(prefixes(in.obstacles()), in.local()...)
 	if pooled(wish, in.Pools) && !overlapsAny(wish, taken) {
 		return grantCIDR(wish)
 	}
@@ -69,15 +72,31 @@ func Network(in NetworkInput) ctl.Plan {
 	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), wish)
 }
 
-// holds says when a node came to have an address where a peer is seen: nodes send there what is for it.
+// local are the networks the root must not overlap because this cluster depends on them. Its own CIDRs may lie in a
+// network its nodes are connected to, but hold none of their addresses.
+func (in NetworkInput) local() []netip.Prefix {
+	out := make([]netip.Prefix, len(in.Local))
+	for i, p := range in.Local {
+		if out[i] = p.Masked(); !ofPeer(in.Root) {
+			out[i] = netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+		}
+	}
+	return out
+}
+
+// ofPeer reports whether a Network is a CIDR of a peer.
+func ofPeer(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelRemoteClusterID] != "" }
+
+// holds reports an address this cluster came to depend on where a peer is seen. The grant stays, because connections
+// use it, but nodes send what is for that address past the tunnel.
 func (in NetworkInput) holds() ctl.Plan {
 	granted, err := netip.ParsePrefix(in.Root.Status.CIDR)
-	if err != nil || in.Root.Labels[api.LabelRemoteClusterID] == "" {
+	if err != nil || !ofPeer(in.Root) {
 		return ctl.Plan{} // nodes may have addresses of this cluster's own CIDRs
 	}
-	for _, node := range in.Nodes {
-		if granted.Contains(node) {
-			return ctl.Block("NodeInside", "the peer is seen at %s, where the node of address %s is now: it cannot be reached; delete this Network, and it comes back with another CIDR", granted, node)
+	for _, p := range in.Local {
+		if granted.Contains(p.Addr()) {
+			return ctl.Block(ReasonRangeConflict, "the peer is seen at %s, where this cluster has the address %s now: nodes keep what is for that address off the tunnel, so the peer's pod there is not reached; delete this Network, and it comes back with another CIDR", granted, p.Addr())
 		}
 	}
 	return ctl.Plan{}

@@ -83,8 +83,13 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		for _, n := range of[corev1.Node](all) {
 			for _, a := range n.Status.Addresses {
 				if addr, err := netip.ParseAddr(a.Address); err == nil { // not a name
-					in.Nodes = append(in.Nodes, addr)
+					in.Local = append(in.Local, netip.PrefixFrom(addr, addr.BitLen()))
 				}
+			}
+		}
+		for _, n := range gateways.Overlay.Nodes {
+			for _, text := range n.Status.LocalAddresses {
+				in.Local = append(in.Local, netip.MustParsePrefix(text))
 			}
 		}
 		return Network(in)
