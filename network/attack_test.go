@@ -171,7 +171,8 @@ metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cl
 // of the cluster's DNS, and parts of the networks that nodes are connected to, so that nodes send what is for them into
 // the tunnel.
 //
-// Outcome: the peer is seen at other addresses, and no range it is seen at overlaps one of these.
+// Outcome: the peer is seen at other addresses, and no range it is seen at overlaps one of these. Where a DNS server gets
+// an address in a range that is in use already, the range stays, and the Configuration names both (RangeConflict).
 func TestAttackRangesOfOurs(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -208,4 +209,18 @@ func TestAttackRangesOfOurs(t *testing.T) {
 	if last := configuration.Status.Views[len(ours)]; last.SeenAs != "10.20.0.0/16" {
 		t.Errorf("%s, which is free, is seen at %s", last.CIDR, last.SeenAs)
 	}
+
+	views := configuration.Status.Views
+	before = node.DeepCopy()
+	node.Status.LocalAddresses = append(node.Status.LocalAddresses, "10.20.0.53/32")
+	must(t, c.Status().Patch(t.Context(), &node, client.MergeFrom(before)))
+	eventually(t, func() error {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration)
+		said := message(configuration.Status.Conditions)
+		names := strings.HasPrefix(said, "RangeConflict: ") && strings.Contains(said, "10.20.0.0/16") && strings.Contains(said, "10.20.0.53")
+		if !names {
+			err = errors.Join(err, errors.New("the Configuration says: "+said))
+		}
+		return errors.Join(err, equal(views, configuration.Status.Views))
+	})
 }

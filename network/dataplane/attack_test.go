@@ -173,3 +173,51 @@ func TestLocalAddresses(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAttackAddressOfALaterNode: a peer is seen at a range when a node joins at an address in it, or nodes get a DNS server
+// there. A pod of the peer at that address answers in place of it. Another peer was granted just that address before.
+//
+// Outcome: nodes and pods keep what is for that address off the tunnel, and reach the node or server. What the peer has at
+// other addresses of the range is reached as before, and so is its pod when the address is gone again.
+func TestAttackAddressOfALaterNode(t *testing.T) {
+	internet, a, _ := peered(t)
+	const pod, other = "10.71.1.2", "10.71.1.5"
+	internet.IP("addr add " + pod + "/32 dev lo")
+	internet.Serve(pod + ":80")
+	sees := func(to, fromPod, fromNode string) {
+		t.Helper()
+		for want, from := range map[string]*space.Space{fromPod: a.Pod, fromNode: a.Node} {
+			if got, err := from.Asks("tcp", "", to+":80", 0); err != nil || got != want {
+				t.Errorf("%s: who answers at %s sees %q, %v; want %s", from.Name, to, got, err, want)
+			}
+		}
+	}
+	sees(pod, "10.72.1.2", "10.74.0.0")
+
+	joins := func(local ...netip.Addr) {
+		t.Helper()
+		a.node.in.Local = local
+		a.node.settle(t)
+		if changes := a.node.settle(t); !changes.Empty() {
+			t.Errorf("there is still to do:\n%s", changes)
+		}
+	}
+	views := a.node.in.Gateways[0].CIDRs
+	for claim, cidrs := range map[string][]netip.Prefix{"in a range": views, "a range of its own": append(prefixes(pod+"/32"), views...)} {
+		t.Run(claim, func(t *testing.T) {
+			a.node.in.Gateways[0].CIDRs = cidrs
+			joins()
+			sees(pod, "10.72.1.2", "10.74.0.0")
+			joins(netip.MustParseAddr(pod), netip.MustParseAddr("192.168.1.254"))
+			if got, err := a.Node.Asks("tcp", "", pod+":80", 0); err != nil || got != "192.168.1.1" {
+				t.Errorf("the node is answered by who sees %q, %v", got, err)
+			}
+			if got, err := a.Pod.Asks("tcp", "", pod+":80", 0); err != nil || got != "192.168.1.1" { // masqueraded
+				t.Errorf("a pod is answered by who sees %q, %v", got, err)
+			}
+			sees(other, "10.72.1.2", "10.74.0.0")
+			joins()
+			sees(pod, "10.72.1.2", "10.74.0.0")
+		})
+	}
+}

@@ -74,6 +74,9 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 		// Without a table the kernel tells the routes of all, as it does with one: the library picks.
 		err := d.netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			if isOurs(r.Table) {
+				if r.Type == unix.RTN_THROW {
+					r.LinkIndex = 0 // IPv6 names the loopback device
+				}
 				out, links = append(out, routeFound(r, family)), append(links, r.LinkIndex)
 			}
 			return true
@@ -82,7 +85,7 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 			return nil, err
 		}
 	}
-	names := map[int]string{}
+	names := map[int]string{0: ""}
 	for i, link := range links {
 		if _, ok := names[link]; !ok {
 			l, err := d.netlink.LinkByIndex(link)
@@ -101,7 +104,7 @@ func isOurs(table int) bool { return plan.IsOwnTable(table) || plan.IsUserTable(
 
 // routeFound is a route as a plan says it, but for its device.
 func routeFound(r netlink.Route, family int) plan.Route {
-	out := plan.Route{To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU}
+	out := plan.Route{To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU, Throw: r.Type == unix.RTN_THROW}
 	if r.Dst == nil {
 		out.To = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if family == unix.AF_INET6 {
@@ -145,6 +148,10 @@ func (d *Dataplane) route(r *plan.Route) (*netlink.Route, error) {
 	}
 	if r.Table == 0 {
 		route.Table = plan.RouteTable
+	}
+	if r.Throw {
+		route.Type = unix.RTN_THROW
+		return route, nil
 	}
 	if r.Via.IsValid() {
 		route.SetFlag(netlink.FLAG_ONLINK)

@@ -162,7 +162,7 @@ func settledTunnels(have, want []Tunnel) []Tunnel {
 	return out
 }
 
-// settledRoutes gives routes that leave the device to the kernel the one it chose.
+// settledRoutes gives routes that leave the device to the kernel the one it chose. Throw routes have none.
 func settledRoutes(have, want []Route) []Route {
 	if !slices.ContainsFunc(want, func(r Route) bool { return r.Device == "" }) {
 		return want
@@ -170,7 +170,7 @@ func settledRoutes(have, want []Route) []Route {
 	found := keyed(have)
 	out := make([]Route, len(want))
 	for i, r := range want {
-		if old, ok := found[r.key()]; ok && r.Device == "" {
+		if old, ok := found[r.key()]; ok && r.Device == "" && !r.Throw {
 			r.Device = old.Device
 		}
 		out[i] = r

@@ -24,6 +24,9 @@ type NodeStateInput struct {
 	Gateways []Member
 	// Nodes are the outer addresses of all nodes.
 	Nodes []netip.Addr
+	// Local are addresses this cluster depends on, as all nodes publish them. What is for one stays off the tunnel
+	// though a peer is seen there.
+	Local []netip.Addr
 	// Exposed are the targets of IP objects that are reached through a node.
 	Exposed []netip.Addr
 	// Port of the overlay, UDP.
@@ -40,9 +43,13 @@ func NodeState(in NodeStateInput) State {
 	if len(in.Gateways) == 0 {
 		return State{}
 	}
-	s := joinOverlay(in.Self, distinct(in.Gateways, in.Self, nil), in.Under, in.Port)
+	excepted := in.excepted()
+	s := joinOverlay(in.Self, distinct(in.Gateways, in.Self, excepted), in.Under, in.Port)
 	if len(s.Overlays) == 0 {
 		return State{}
+	}
+	for _, p := range excepted {
+		s.Routes = append(s.Routes, Route{To: p, Throw: true})
 	}
 	priority := RulePriority
 	if in.RulePriority != 0 {
@@ -54,6 +61,20 @@ func NodeState(in NodeStateInput) State {
 	}
 	s.Table = table(in.arriving(), in.frames(), in.outer(), unmarked(), in.leaving(s.Addresses))
 	return s
+}
+
+// excepted are the local addresses at which a peer is seen, sorted. A range is granted where there is none, but a node
+// may join later, and what a peer is seen at never changes under its connections.
+func (in NodeStateInput) excepted() []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range in.Local {
+		seen := func(p netip.Prefix) bool { return p.Contains(a) }
+		if slices.ContainsFunc(in.Gateways, func(g Member) bool { return slices.ContainsFunc(g.CIDRs, seen) }) {
+			out = append(out, host(a))
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
 }
 
 // arriving keeps peers from the node. What comes out of the overlay for an address of the node is an

@@ -137,6 +137,12 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 				in.Nodes = append(in.Nodes, a)
 			}
 		}
+		in.Local = append(in.Local, local, remote)
+		for _, text := range n.Status.LocalAddresses {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				in.Local = append(in.Local, p.Addr())
+			}
+		}
 		if n.Name != o.Node {
 			continue
 		}

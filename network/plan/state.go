@@ -126,6 +126,8 @@ type Route struct {
 	Via netip.Addr
 	// MTU is in bytes; 0 = that of the device.
 	MTU int
+	// Throw ends the lookup in the table, and the next rule decides.
+	Throw bool
 	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only in users'.
 	Table int
 	// Source is what packets made here leave with; invalid = the kernel's choice.
@@ -250,6 +252,9 @@ func (p Peer) String() string {
 
 func (r Route) String() string {
 	words := []string{"route", r.To.String()}
+	if r.Throw {
+		words = []string{"route", "throw", r.To.String()}
+	}
 	if r.Via.IsValid() {
 		words = append(words, "via", r.Via.String())
 	}
