@@ -34,6 +34,8 @@ type Options struct {
 	LoadBalancerClasses  []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement goes into every Quota.
 	DefaultLimitsEnforcement offv1beta1.LimitsEnforcement
+	// Ceilings bound what consumers are granted.
+	Ceilings plan.Ceilings
 	// DefaultResourceSliceClassEnabled off denies slices of the default class.
 	DefaultResourceSliceClassEnabled bool
 	// StorageEnabled offers this cluster's storage classes.
@@ -70,5 +72,6 @@ func (o Options) offer() plan.Offer {
 		Defaults: o.DefaultNodeResources, DefaultClass: o.DefaultResourceSliceClassEnabled,
 		IngressClasses: o.IngressClasses, LoadBalancerClasses: o.LoadBalancerClasses,
 		NodeLabels: o.ClusterLabels, StorageClass: o.RealStorageClass, Enforcement: o.DefaultLimitsEnforcement,
+		Ceilings: o.Ceilings,
 	}
 }

@@ -98,8 +98,31 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1be
 		}
 		in.StorageClasses = classes.Items
 	}
-	in.APIServer, err = o.apiServer(ctx, r)
-	return in, err
+	if in.APIServer, err = o.apiServer(ctx, r); err != nil || !in.Changes() {
+		return in, err
+	}
+	return in, gatherGrants(ctx, r, in)
+}
+
+// gatherGrants reads what a grant is compared with. The cache may not show the last grant yet, so that the API server
+// is asked before another one; refusals cost it nothing.
+func gatherGrants(ctx context.Context, r ctl.Reader, in *plan.GrantedSlice) error {
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	in.Nodes = nodes.Items
+	for _, from := range []client.Reader{r, r.Live} {
+		var all authv1beta1.ResourceSliceList
+		if len(in.Offer.Ceilings.Consumer)+len(in.Offer.Ceilings.Total) == 0 || in.Exceeded() != "" {
+			break
+		}
+		if err := from.List(ctx, &all); err != nil {
+			return fmt.Errorf("list resource slices: %w", err)
+		}
+		in.All = all.Items
+	}
+	return nil
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list

@@ -39,6 +39,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
+	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/network"
@@ -62,7 +63,7 @@ type controllerFlags struct {
 	clusterLabels, defaultResources  map[string]string
 	ingressClasses, lbClasses        []string
 	limitsEnforcement, podSecurity   string
-	guestPods                        string
+	guestPods, ceilings              string
 	allowedNamespaces                []string
 	deniedNamespaces                 []string
 	defaultClass, tlsCompatibility   bool
@@ -114,6 +115,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.ingressClasses, "ingress-classes", nil, "ingress classes offered to consumers; `name;default` marks the default")
 	fs.StringSliceVar(&f.lbClasses, "load-balancer-classes", nil, "load balancer classes offered to consumers; `name;default` marks the default")
 	fs.StringVar(&f.limitsEnforcement, "default-limits-enforcement", "None", "enforcement of new quotas: None, Soft or Hard")
+	fs.StringVar(&f.ceilings, "ceilings", "{}", "what slices are granted at most, as `JSON` of the chart value offloading.ceilings")
 	fs.BoolVar(&f.defaultClass, "default-resource-slice-class-enabled", true, "grant slices of class default")
 	fs.BoolVar(&f.tlsCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")
 	fs.StringVar(&f.apiServerAddress, "api-server-address-override", "", "API server URL announced to peers")
@@ -446,6 +448,10 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 		o.DefaultLimitsEnforcement = offv1beta1.LimitsEnforcement(strings.ToUpper(e[:1]) + e[1:])
 	default:
 		return o, fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
+	}
+	var err error
+	if o.Ceilings, err = identityplan.ParseCeilings(f.ceilings); err != nil {
+		return o, fmt.Errorf("flag --ceilings: %w", err)
 	}
 	return o, f.loadCA(config, &o)
 }

@@ -347,3 +347,110 @@ func TestAttackAddressOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// TestAttackGrantWithoutBound: a consumer asks for a million CPUs: in one slice, in many slices that are small each,
+// in the change of a slice that was accepted, or by a slice that does not name pods, whose Quota would not bound them.
+//
+// Outcome: with the ceilings of the chart the slice is denied and its condition names the ceiling, its amount and what
+// was asked. Accepted slices keep what they have. Without ceilings the grant is made, and a warning event at the
+// provider says what its nodes have.
+func TestAttackGrantWithoutBound(t *testing.T) {
+	amounts := func(cpu string, pods ...string) corev1.ResourceList {
+		list := corev1.ResourceList{"cpu": resource.MustParse(cpu)}
+		for _, n := range pods {
+			list["pods"] = resource.MustParse(n)
+		}
+		return list
+	}
+	has := func(consumer, name string, of corev1.ResourceList) authv1beta1.ResourceSlice {
+		s := served(consumer, name)
+		s.Spec.Resources, s.Status.Resources = of, of
+		s.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}}
+		return s
+	}
+	asks := func(root authv1beta1.ResourceSlice, of corev1.ResourceList) plan.GrantedSlice {
+		root.Spec.Resources = of
+		virtual := corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+		virtual.Status.Allocatable = amounts("1M", "1M")
+		node := corev1.Node{Status: corev1.NodeStatus{Allocatable: amounts("4", "110")}}
+		return plan.GrantedSlice{
+			Root: &root, Tenant: admitted("milan"), APIServer: atRome, Now: now, Nodes: []corev1.Node{node, virtual},
+			Offer: plan.Offer{DefaultClass: true}, All: []authv1beta1.ResourceSlice{root},
+		}
+	}
+	answer := func(in plan.GrantedSlice) (ctl.Plan, authv1beta1.ResourceSliceCondition, *offv1beta1.Quota) {
+		p := plan.Slice(plan.SliceInput{Granted: &in})
+		conditions := p.Status.(*authv1beta1.ResourceSlice).Status.Conditions
+		return p, conditions[len(conditions)-1], story.First[*offv1beta1.Quota](p.Objects)
+	}
+	denied := func(t *testing.T, in plan.GrantedSlice, says ...string) {
+		t.Helper()
+		p, c, quota := answer(in)
+		if c.Status != authv1beta1.ResourceSliceDenied || c.Reason != "ResourceSliceCeilingExceeded" || quota != nil || p.After == 0 || p.OnStatus.Reason != "" {
+			t.Errorf("%s %s: %s, quota %v, again after %v, event %v", c.Status, c.Reason, c.Message, quota, p.After, p.OnStatus)
+		}
+		for _, text := range says {
+			if !strings.Contains(c.Message, text) {
+				t.Errorf("%q is not in %q", text, c.Message)
+			}
+		}
+	}
+	big := *copied("milan", "big")
+	t.Run("one slice", func(t *testing.T) {
+		in := asks(big, amounts("1M", "10"))
+		in.Offer.Ceilings.Slice = amounts("100", "100")
+		denied(t, in, "1M of cpu", "ceiling of 100", "offloading.ceilings.slice")
+	})
+	t.Run("many slices", func(t *testing.T) {
+		in := asks(big, amounts("60", "10"))
+		in.All = append(in.All, has("milan", "small", amounts("60", "10")), has("turin", "large", amounts("1M", "10")))
+		in.Offer.Ceilings.Consumer = amounts("100", "100")
+		denied(t, in, "60 of cpu", "ceiling of 100", "offloading.ceilings.consumer")
+		in.All[1] = has("milan", "small", amounts("40", "10"))
+		if _, c, quota := answer(in); c.Status != authv1beta1.ResourceSliceAccepted || quota == nil {
+			t.Errorf("what fits is %s: %s", c.Status, c.Message)
+		}
+		in.Offer.Ceilings.Total = amounts("100", "100")
+		denied(t, in, "offloading.ceilings.total")
+		in.All[2] = has("turin", "large", amounts("-1M", "10"))
+		in.All[1] = has("milan", "small", amounts("60", "10"))
+		denied(t, in, "offloading.ceilings.consumer")
+	})
+	t.Run("no bound of pods", func(t *testing.T) {
+		in := asks(big, amounts("1"))
+		in.Offer.Ceilings.Consumer = amounts("100", "100")
+		denied(t, in, "any number of pods", "ceiling of 100")
+		in = asks(has("milan", "big", amounts("1", "10")), amounts("1"))
+		in.Offer.Ceilings.Consumer = amounts("100", "100")
+		if _, c, quota := answer(in); !strings.Contains(c.Message, "any number of pods") || quota.Spec.Resources.Pods().String() != "10" {
+			t.Errorf("%s, quota %v", c.Message, quota.Spec.Resources)
+		}
+	})
+	t.Run("accepted slice", func(t *testing.T) {
+		for asked, want := range map[string]string{"1M": "60", "60": "60", "50": "50"} {
+			in := asks(has("milan", "big", amounts("60", "10")), amounts(asked, "10"))
+			in.Offer.Ceilings = plan.Ceilings{Slice: amounts("40", "5"), Consumer: amounts("40", "5"), Total: amounts("40", "5")}
+			_, c, quota := answer(in)
+			if c.Status != authv1beta1.ResourceSliceAccepted || quota == nil || quota.Spec.Resources.Cpu().String() != want {
+				t.Errorf("asked for %s: %s %s, quota %v", asked, c.Status, c.Message, quota)
+			}
+			if strings.Contains(c.Message, "ceiling of 40") != (asked == "1M") {
+				t.Errorf("asked for %s: %s", asked, c.Message)
+			}
+		}
+	})
+	t.Run("no ceilings", func(t *testing.T) {
+		p, c, quota := answer(asks(big, amounts("1M", "10")))
+		if c.Status != authv1beta1.ResourceSliceAccepted || quota == nil || p.OnStatus.Reason != "GrantAboveCapacity" || !strings.Contains(p.OnStatus.Message, "1M of cpu, of which the nodes have 4") {
+			t.Errorf("%s %s, event %v", c.Status, c.Message, p.OnStatus)
+		}
+		for name, in := range map[string]plan.GrantedSlice{
+			"fits":    asks(big, amounts("4", "110")),
+			"granted": asks(has("milan", "big", amounts("1M", "10")), amounts("1M", "10")),
+		} {
+			if p, _, _ := answer(in); p.OnStatus.Reason != "" {
+				t.Errorf("%s: event %v", name, p.OnStatus)
+			}
+		}
+	})
+}

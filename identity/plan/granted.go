@@ -32,6 +32,11 @@ const (
 	sliceResourcesDenied        = "ResourceSliceResourcesDenied"
 	sliceDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"
 	reasonTooMany               = "TooManyResourceSlices"
+	// reasonCeilingExceeded: the slice asks for more than this cluster grants. Ask for less, or have the provider raise
+	// the ceiling that the message names.
+	reasonCeilingExceeded = "ResourceSliceCeilingExceeded"
+	// reasonGrantAboveCapacity is that of a warning event at the provider: more was granted than its nodes have.
+	reasonGrantAboveCapacity = "GrantAboveCapacity"
 
 	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"
 )
@@ -50,6 +55,7 @@ type Offer struct {
 	StorageClass string
 	// Enforcement is how Quotas are enforced.
 	Enforcement offv1beta1.LimitsEnforcement
+	Ceilings    Ceilings
 }
 
 // GrantedSlice is the copy of a consumer's ResourceSlice at the provider and what decides about it.
@@ -65,7 +71,10 @@ type GrantedSlice struct {
 	Signing *certificatesv1.CertificateSigningRequest
 	// StorageClasses are those of this cluster; empty when storage is not offered.
 	StorageClasses []storagev1.StorageClass
-	Offer          Offer
+	// All are the slices of all consumers and Nodes those of this cluster. They are read when Changes says so.
+	All   []authv1beta1.ResourceSlice
+	Nodes []corev1.Node
+	Offer Offer
 	// APIServer is handed to the consumer.
 	APIServer APIServer
 	Now       time.Time
@@ -236,6 +245,9 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	}
 	reason, message := in.refusal(invalid)
 	before := accepted(root, authv1beta1.ResourceSliceResources)
+	if reason == reasonCeilingExceeded && (plan.After == 0 || plan.After > ceilingInterval) {
+		plan.After = ceilingInterval
+	}
 	if reason != "" && !before {
 		answer.Conditions = append(answer.Conditions,
 			in.condition(authv1beta1.ResourceSliceResources, authv1beta1.ResourceSliceDenied, reason, message))
@@ -244,6 +256,8 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	in.grant(answer)
 	if reason != "" {
 		in.keep(answer, message)
+	} else {
+		plan.OnStatus = in.aboveCapacity()
 	}
 	plan.Objects = append(plan.Objects, in.quota(answer.Resources))
 }
@@ -288,6 +302,9 @@ func (in GrantedSlice) refusal(invalid error) (reason, message string) {
 		if amount := in.Root.Spec.Resources[name]; amount.Sign() < 0 {
 			return sliceResourcesDenied, fmt.Sprintf("the slice asks for %s of %s, less than nothing; set spec.resources to what it needs", amount.String(), name)
 		}
+	}
+	if exceeded := in.Exceeded(); exceeded != "" {
+		return reasonCeilingExceeded, exceeded
 	}
 	return "", ""
 }

@@ -159,6 +159,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		errs = append(errs, ignoreGone(root, err))
 		if changed {
 			log.FromContext(ctx).V(1).Info("status applied")
+			l.warn(root, plan.OnStatus)
 		}
 	}
 	for _, part := range plan.Parts {
@@ -188,11 +189,16 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, crea
 	}
 	if changed && err == nil && live == nil {
 		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
-		if created.Reason != "" {
-			l.recorder.Eventf(root, nil, corev1.EventTypeWarning, created.Reason, "Reconcile", "%s", created.Message)
-		}
+		l.warn(root, created)
 	}
 	return err
+}
+
+// warn records a verdict as a warning event on the root; the zero value records none.
+func (l *loop[R, In]) warn(root R, v Verdict) {
+	if v.Reason != "" {
+		l.recorder.Eventf(root, nil, corev1.EventTypeWarning, v.Reason, "Reconcile", "%s", v.Message)
+	}
 }
 
 // part changes a part of an object. A missing object is no error: its event starts another reconciliation.

@@ -48,6 +48,8 @@ type Plan struct {
 	// Status is of the root's type; the fields set in its status are applied and owned by the
 	// controller. Nil leaves the status alone.
 	Status client.Object
+	// OnStatus is recorded as an event on the root when Status changes it; the zero value records none.
+	OnStatus Verdict
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
 	Fill client.Object
