@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -32,6 +33,7 @@ import (
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/api/scheme"
+	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 )
@@ -50,7 +52,7 @@ func TestUpgradeKeepsObjects(t *testing.T) {
 	for _, c := range clusters {
 		c.control(t)
 	}
-	clusters[0].keepNode(t)
+	clusters[0].keepNode(t, clusters[0].arguments(t, "vk-milan"))
 	atWork(t, clusters[0], clusters[1])
 	settled(t, clusters)
 	for _, c := range clusters {
@@ -75,44 +77,60 @@ func recorded(t *testing.T) []*installation {
 	t.Helper()
 	var all []*installation
 	for _, name := range []string{"rome", "milan"} {
-		c := &installation{Server: apitest.Start(t), name: name}
-		var err error
-		if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme.New()}); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(filepath.Join("testdata", "upgrade", name+".jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		lines.Buffer(nil, len(text))
-		for lines.Scan() {
-			var o unstructured.Unstructured
-			if err := o.UnmarshalJSON(lines.Bytes()); err != nil {
-				t.Fatal(err)
-			}
-			c.objects = append(c.objects, o)
-			if o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" && o.GetNamespace() == "liqo" {
-				c.ca, _, _ = unstructured.NestedString(o.Object, "data", "ca.crt")
-			}
-		}
+		c := install(t, name, recording(t, name))
 		c.served = strings.TrimPrefix(c.argument(t, "liqo-controller-manager", "--api-server-address-override="), "--api-server-address-override=")
-		// The roles of the chart are not at stake here.
+		c.authority("liqo")
 		all = append(all, c)
-		if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "everybody"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
-		}); err != nil {
-			t.Fatal(err)
-		}
 	}
 	r := redirect{t: t, clusters: all, signed: map[string]string{}}
-	for _, c := range all {
-		for i := range c.objects {
-			c.objects[i].Object = r.value(c.objects[i].Object).(map[string]any)
+	r.redirect()
+	return all
+}
+
+// recording reads the objects of a cluster of testdata/upgrade.
+func recording(t *testing.T, name string) []unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "upgrade", name+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []unstructured.Unstructured
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text))
+	for lines.Scan() {
+		var o unstructured.Unstructured
+		if err := o.UnmarshalJSON(lines.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// install gives recorded objects an API server. The roles of the chart are not at stake there.
+func install(t *testing.T, name string, objects []unstructured.Unstructured) *installation {
+	t.Helper()
+	c := &installation{Server: apitest.Start(t), name: name, objects: objects}
+	var err error
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme.New()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everybody"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// authority reads the authority of the API server where pods of a namespace find it.
+func (c *installation) authority(namespace string) {
+	for _, o := range c.objects {
+		if o.GetKind() == "ConfigMap" && o.GetName() == "kube-root-ca.crt" && o.GetNamespace() == namespace {
+			c.ca, _, _ = unstructured.NestedString(o.Object, "data", "ca.crt")
 		}
 	}
-	return all
 }
 
 // arguments are those of a Deployment's container.
@@ -143,8 +161,8 @@ func (c *installation) argument(t *testing.T, deployment, prefix string) string 
 	return args[i]
 }
 
-// control runs the controllers with the flags of the installation.
-func (c *installation) control(t *testing.T) {
+// control runs the controllers with the flags of the installation, and more.
+func (c *installation) control(t *testing.T, more ...string) {
 	t.Helper()
 	var f controllerFlags
 	cmd := &cobra.Command{}
@@ -153,6 +171,7 @@ func (c *installation) control(t *testing.T) {
 	for i := range args {
 		args[i] = strings.NewReplacer("$(CLUSTER_ID)", c.name, "$(POD_NAMESPACE)", "liqo").Replace(args[i])
 	}
+	args = append(args, more...)
 	args = append(args, "--metrics-address=0", "--health-probe-address=0", "--enable-leader-election=false", "--webhook-port="+freePort(t))
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
@@ -165,7 +184,7 @@ func (c *installation) control(t *testing.T) {
 }
 
 // keepNode runs the virtual kubelet of the consumer.
-func (c *installation) keepNode(t *testing.T) {
+func (c *installation) keepNode(t *testing.T, args []string) {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, kubeconfigOf(t, c.Config, ""), 0o600); err != nil {
@@ -177,7 +196,6 @@ func (c *installation) keepNode(t *testing.T) {
 	f.AddFlags(cmd.Flags())
 	cmd.Flags().Bool("enable-storage", true, "")
 	cmd.Flags().String("remote-real-storage-class-name", "", "")
-	args := c.arguments(t, "vk-milan")
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "$(POD_IP)", "127.0.0.1")
 	}
@@ -204,18 +222,23 @@ func (c *installation) run(t *testing.T, what string, start func(context.Context
 // atWork waits until the controllers of both clusters, and the virtual kubelet, have done something that is new.
 func atWork(t *testing.T, home, provider *installation) {
 	t.Helper()
-	for _, c := range []*installation{home, provider} {
-		network := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "new"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.99.0.0/16"}}
-		if err := c.Create(t.Context(), network); err != nil {
-			t.Fatal(err)
-		}
-		consumer{c}.until(t, "controllers of "+c.name+" work", network, func() bool { return network.Status.CIDR != "" })
-	}
+	home.worked(t)
+	provider.worked(t)
 	if err := home.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}); err != nil {
 		t.Fatal(err)
 	}
 	reflected := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "new"}}
 	consumer{provider}.until(t, "the virtual kubelet works", reflected, func() bool { return true })
+}
+
+// worked waits until the controllers have done something that is new.
+func (c *installation) worked(t *testing.T) {
+	t.Helper()
+	network := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "new"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.99.0.0/16"}}
+	if err := c.Create(t.Context(), network); err != nil {
+		t.Fatal(err)
+	}
+	consumer{c}.until(t, "controllers of "+c.name+" work", network, func() bool { return network.Status.CIDR != "" })
 }
 
 // settled waits until both clusters have acted and rest.
@@ -296,6 +319,16 @@ type redirect struct {
 	t        *testing.T
 	clusters []*installation
 	signed   map[string]string
+	// lost are public keys (DER) whose private keys were not recorded, each with a key that takes its place.
+	lost map[string]crypto.Signer
+}
+
+func (r redirect) redirect() {
+	for _, c := range r.clusters {
+		for i := range c.objects {
+			c.objects[i].Object = r.value(c.objects[i].Object).(map[string]any)
+		}
+	}
 }
 
 func (r redirect) value(v any) any {
@@ -325,6 +358,7 @@ func (r redirect) encoded(s string) string {
 }
 
 var (
+	requests     = regexp.MustCompile(`-----BEGIN CERTIFICATE REQUEST-----[^-]+-----END CERTIFICATE REQUEST-----\n`)
 	certificates = regexp.MustCompile(`-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n`)
 	dataInYAML   = regexp.MustCompile(`(-data: )([A-Za-z0-9+/=]+)`)
 )
@@ -335,6 +369,7 @@ func (r redirect) text(s string) string {
 		s = strings.ReplaceAll(s, c.ca, string(c.Config.CAData))
 	}
 	s = certificates.ReplaceAllStringFunc(s, r.certificate)
+	s = requests.ReplaceAllStringFunc(s, r.request)
 	return dataInYAML.ReplaceAllStringFunc(s, func(line string) string {
 		part := dataInYAML.FindStringSubmatch(line)
 		return part[1] + r.encoded(part[2])
@@ -361,7 +396,11 @@ func (r redirect) certificate(text string) string {
 		if err != nil {
 			continue
 		}
-		again, err := c.Sign(&x509.Certificate{Subject: cert.Subject, KeyUsage: cert.KeyUsage, ExtKeyUsage: cert.ExtKeyUsage}, cert.PublicKey)
+		public := cert.PublicKey
+		if key := r.lost[string(cert.RawSubjectPublicKeyInfo)]; key != nil {
+			public = key.Public()
+		}
+		again, err := c.Sign(&x509.Certificate{Subject: cert.Subject, KeyUsage: cert.KeyUsage, ExtKeyUsage: cert.ExtKeyUsage}, public)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -369,4 +408,22 @@ func (r redirect) certificate(text string) string {
 		return string(again)
 	}
 	return text
+}
+
+// request makes a signing request anew if its key was lost.
+func (r redirect) request(text string) string {
+	block, _ := pem.Decode([]byte(text))
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	key := r.lost[string(asked.RawSubjectPublicKeyInfo)]
+	if key == nil {
+		return text
+	}
+	again, err := identityplan.NewRequest(key, identityplan.Subject{User: asked.Subject.CommonName, Group: asked.Subject.Organization[0]})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(again)
 }
