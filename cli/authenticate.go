@@ -126,11 +126,11 @@ func answered(t *authv1beta1.Tenant) bool {
 	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
 }
 
-// inUse reports whether an Identity's kubeconfig is that of its present credentials.
+// inUse reports whether an Identity's kubeconfig is that of its present credentials, which may end soon.
 func inUse(i *authv1beta1.Identity) bool {
 	told := meta.FindStatusCondition(i.Status.Conditions, "Ready")
-	return i.Status.KubeconfigSecretRef != nil &&
-		(told == nil || told.Status == metav1.ConditionTrue && told.ObservedGeneration >= i.Generation) // nil: it does not say
+	return i.Status.KubeconfigSecretRef != nil && (told == nil || // it does not say
+		(told.Status == metav1.ConditionTrue || told.Reason == plan.ReasonCertificateNotRenewed) && told.ObservedGeneration >= i.Generation)
 }
 
 // keepProof leaves a Tenant that was admitted with the same key as it is: each admission uses up a nonce,

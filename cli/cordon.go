@@ -18,6 +18,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -129,6 +130,37 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 		return err
 	}
 	s.info(nowhere, "Tenant %q %s", tenant.Name, t.done)
+	if t.to == authv1beta1.TenantDrained {
+		return s.tellLeft(c, tenant)
+	}
+	return nil
+}
+
+// tellLeft names what a drained consumer still has here: pods that take their time to end, and the network.
+func (s *script) tellLeft(c *cluster, tenant *authv1beta1.Tenant) error {
+	id := tenant.Spec.ClusterID
+	pods, err := c.all(s.ctx, &corev1.PodList{}, client.MatchingLabels{api.LabelOrigin: id})
+	if err != nil {
+		return err
+	}
+	if len(pods) > 0 {
+		s.warn(nowhere, "Pods of %s run until their grace period is over; 'kubectl delete pods -A -l %s=%s --grace-period=1' ends them now", id, api.LabelOrigin, id)
+	}
+	return s.tellNetwork(c, tenant.Namespace, id)
+}
+
+// tellNetwork says that a peer without rights is still connected.
+func (s *script) tellNetwork(c *cluster, namespace, peer string) error {
+	for _, list := range []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}} {
+		gateways, err := c.all(s.ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
+		if err != nil {
+			return err
+		}
+		if len(gateways) > 0 {
+			s.warn(c.side, "The network to %s stays; '%s network disconnect' removes it", peer, c.env.name)
+			return nil
+		}
+	}
 	return nil
 }
 

@@ -153,6 +153,9 @@ func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible strin
 	if err != nil {
 		return nil, err
 	}
+	if user.lifetime, err = time.ParseDuration(flagOf(installed, "certificate-lifetime")); err != nil { // of an older installation
+		user.lifetime = plan.DefaultLifetime
+	}
 	config, err := c.admit(ctx, user, bind, installed)
 	if err != nil {
 		c.dismiss(consumer)
@@ -182,6 +185,8 @@ func (c *cluster) peeringRoles(ctx context.Context) ([2]rbacv1.RoleRef, error) {
 // peeringUser is a user and what proves that it is the one.
 type peeringUser struct {
 	consumer, name string
+	// lifetime is asked of the signer.
+	lifetime time.Duration
 	// key and request are PEM.
 	key, request []byte
 }
@@ -249,7 +254,7 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 	request := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: api.PeeringUserName(u.consumer), Labels: u.labels()},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: u.request, SignerName: api.CSRSigner,
+			Request: u.request, SignerName: api.CSRSigner, ExpirationSeconds: new(int32(u.lifetime.Seconds())),
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}

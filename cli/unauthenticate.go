@@ -33,7 +33,10 @@ func (e *env) unauthenticateCommand() *cobra.Command {
 		if err := findTenants(s.ctx, consumer, provider); err != nil {
 			return err
 		}
-		return s.unauthenticate(consumer, provider, wait)
+		if err := s.unauthenticate(consumer, provider, wait); err != nil || provider.tenant == "" {
+			return err
+		}
+		return s.tellNetwork(provider, provider.tenant, consumer.id)
 	}
 	return cmd
 }

@@ -6,6 +6,7 @@ package identity
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +43,7 @@ func (o Options) identities() ctl.Registrar {
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 
 func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1beta1.Identity) (plan.IdentityInput, error) {
-	in := plan.IdentityInput{Root: root, ClusterID: o.ClusterID}
+	in := plan.IdentityInput{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
 	var err error
 	if in.PrivateKey, err = o.privateKey(ctx, r); err != nil {
 		return in, err

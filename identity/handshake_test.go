@@ -58,6 +58,8 @@ const (
 	patience = time.Minute
 	// atMilan and atRome are the tenant namespaces, each named after the other cluster.
 	atMilan, atRome = "liqo-tenant-rome", "liqo-tenant-milan"
+	// lifetime is that of certificates, as the signer is asked for.
+	lifetime = time.Hour
 )
 
 // TestHandshake plays a whole peering between two clusters, milan, whose TLS knows RSA only, consuming from rome: the
@@ -374,7 +376,7 @@ func startCluster(t *testing.T, id string) cluster {
 		t.Fatal(err)
 	}
 	for _, controller := range identity.Controllers(identity.Options{
-		ClusterID: id, LiqoNamespace: "liqo", APIServerAddress: server.Config.Host, CA: server.Config.CAData,
+		ClusterID: id, LiqoNamespace: "liqo", APIServerAddress: server.Config.Host, CA: server.Config.CAData, CertificateLifetime: lifetime,
 		TLSCompatibility: id == "milan", DefaultResourceSliceClassEnabled: true, StorageEnabled: true, DefaultLimitsEnforcement: offv1beta1.NoLimitsEnforcement,
 		DefaultNodeResources: corev1.ResourceList{"memory": resource.MustParse("8Gi")},
 	}) {

@@ -12,6 +12,8 @@
 package identity
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -51,6 +53,8 @@ type Options struct {
 	// one this process itself uses. It is not handed out when TrustedCA is set.
 	CA        []byte
 	TrustedCA bool
+	// CertificateLifetime is asked of the signer for certificates of consumers; 0 leaves it to the signer.
+	CertificateLifetime time.Duration
 }
 
 // Controllers lists everything of this room that runs in the controller role.

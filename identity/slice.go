@@ -71,7 +71,7 @@ func (o Options) gatherSlice(ctx context.Context, r ctl.Reader, root *authv1beta
 
 // gatherGranted reads what the provider decides on.
 func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.GrantedSlice, error) {
-	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Now: time.Now()}
+	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Lifetime: o.CertificateLifetime, Now: time.Now()}
 	var err error
 	if in.Tenant, err = tenantOf(ctx, r, root); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
 
 // gatherAsked reads what the consumer decides on.
 func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
-	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID}
+	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
 	namespace, err := namespaceOf(ctx, r, root)
 	if err != nil {
 		return nil, err

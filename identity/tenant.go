@@ -65,7 +65,7 @@ func (o Options) tenants() ctl.Registrar {
 func never(_, _ client.Object) bool { return false }
 
 func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1beta1.Tenant) (plan.TenantInput, error) {
-	in := plan.TenantInput{Root: root, Now: time.Now()}
+	in := plan.TenantInput{Root: root, Lifetime: o.CertificateLifetime, Now: time.Now()}
 	var err error
 	if in.Namespace, err = namespaceOf(ctx, r, root); err != nil {
 		return in, err

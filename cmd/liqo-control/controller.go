@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -69,6 +70,7 @@ type controllerFlags struct {
 	defaultClass, tlsCompatibility   bool
 	apiServerAddress, ca             string
 	trustedCA                        bool
+	certificateLifetime              time.Duration
 	pools                            []string
 	pingInterval, pingTimeout        time.Duration
 	gatewayClusterRole, gatewayImage string
@@ -121,6 +123,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.apiServerAddress, "api-server-address-override", "", "API server URL announced to peers")
 	fs.StringVar(&f.ca, "ca-override", "", "base64 PEM bundle announced to peers")
 	fs.BoolVar(&f.trustedCA, "trusted-ca", false, "announce no CA: the API server's certificate is publicly trusted")
+	fs.DurationVar(&f.certificateLifetime, "certificate-lifetime", identityplan.DefaultLifetime, "lifetime asked for certificates of consumers, 10m or more; the cluster's signer may give less")
 	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"}, "networks remapped CIDRs are taken from")
 	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two liveness checks of a peer's API server; 0 disables")
 	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
@@ -414,6 +417,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	return all, nil
 }
 
+// shortestLifetime is the least that may be asked of a signer (CertificateSigningRequestSpec.expirationSeconds).
+const shortestLifetime = 10 * time.Minute
+
 // identity translates flags into the options of the identity room.
 func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error) {
 	o := identity.Options{
@@ -427,6 +433,10 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 		TLSCompatibility:                 f.tlsCompatibility,
 		APIServerAddress:                 f.apiServerAddress,
 		TrustedCA:                        f.trustedCA,
+		CertificateLifetime:              f.certificateLifetime,
+	}
+	if f.certificateLifetime < shortestLifetime || f.certificateLifetime.Seconds() > math.MaxInt32 {
+		return o, fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years", f.certificateLifetime, shortestLifetime)
 	}
 	for name, amount := range f.defaultResources {
 		q, err := resource.ParseQuantity(amount)

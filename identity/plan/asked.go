@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,7 @@ type AskedSlice struct {
 	// Identity and VirtualNode are what was made of the answer, nil while there is none.
 	Identity    *authv1beta1.Identity
 	VirtualNode *offv1beta1.VirtualNode
+	Now         time.Time
 }
 
 // plan fills the request and turns the provider's answer into Identity and VirtualNode. A
@@ -58,7 +60,22 @@ func (in AskedSlice) plan() ctl.Plan {
 		plan.Fill = filled
 		return plan
 	}
-	return in.refused(in.outdated(in.use()))
+	return in.refused(in.outdated(in.renewed(in.use())))
+}
+
+// renewed reports of a plan that the provider has not renewed the slice's certificate in time.
+func (in AskedSlice) renewed(plan ctl.Plan) ctl.Plan {
+	if in.Root.Status.AuthParams == nil {
+		return plan
+	}
+	held := HeldFor(in.Root.Status.AuthParams.SignedCRT, in.Root.Spec.CSR)
+	if held == nil {
+		return plan
+	}
+	if plan.After = untilLate(held, in.Now); plan.After == 0 && plan.State == ctl.Ready {
+		plan.Lacks = notRenewed(held)
+	}
+	return plan
 }
 
 // outdated reports of a plan that the provider has not answered the slice's present request. What it granted

@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -453,4 +455,114 @@ func TestAttackGrantWithoutBound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAttackCertificateForYears: a consumer keeps its certificate after it was cut off. The cluster's signer would
+// have made it valid for a year, and nobody can revoke it.
+//
+// Outcome: every certificate of a consumer is asked for 30 days, or what the provider's administrator chose. When
+// renewal fails, conditions at both clusters name the end of the certificate and do not change until then.
+func TestAttackCertificateForYears(t *testing.T) {
+	const day = 24 * time.Hour
+	control := certified(t, "milan") // from 10 to 30 January: due on the 23rd, late on the 25th
+	user := decoded(t, known{}.certificate("milan", api.ResourceSliceUserName("big", "milan"), "milan", 10, 30))
+	refused := &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
+		Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Reason: "Policy", Message: "no"}},
+	}}
+	provider := map[string]func(*certificatesv1.CertificateSigningRequest, time.Time) ctl.Plan{
+		"Tenant": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) ctl.Plan {
+			return plan.Tenant(holding(control, signing, at))
+		},
+		"ResourceSlice": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) ctl.Plan {
+			root := copied("milan", "big")
+			root.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: user}
+			return plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
+				Root: root, Tenant: admitted("milan"), Signing: signing, Offer: plan.Offer{DefaultClass: true}, APIServer: atRome,
+				Lifetime: plan.DefaultLifetime, Now: at,
+			}})
+		},
+	}
+	for kind, decide := range provider {
+		request := story.First[*certificatesv1.CertificateSigningRequest](decide(nil, now.Add(9*day)).Objects)
+		if request == nil || request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds != 30*24*60*60 {
+			t.Errorf("%s: the request to the signer is %v", kind, request)
+		}
+		silent := &certificatesv1.CertificateSigningRequest{}
+		for _, c := range []struct {
+			name    string
+			signing *certificatesv1.CertificateSigningRequest
+			after   time.Duration
+			told    bool
+		}{
+			{"fresh", nil, 0, false}, {"asked", silent, 9 * day, false}, {"silent", silent, 11 * day, true}, {"refused", refused, 9 * day, true},
+		} {
+			tellsEnd(t, kind+" "+c.name, c.told, decide(c.signing, now.Add(c.after)), decide(c.signing, now.Add(c.after+day)))
+		}
+	}
+	drained := holding(control, refused, now.Add(11*day))
+	drained.Root.Spec.TenantCondition = authv1beta1.TenantDrained
+	if p := plan.Tenant(drained); p.State != ctl.Ready || p.Lacks.State != ctl.Ready {
+		t.Errorf("a drained Tenant waits for a certificate: %s", p.Lacks.Message)
+	}
+	identity := func(kind authv1beta1.IdentityType, certificate []byte, at time.Time) ctl.Plan {
+		return plan.Identity(plan.IdentityInput{
+			ClusterID: "milan", PrivateKey: known{}.private("milan"), Now: at,
+			Root: &authv1beta1.Identity{Spec: authv1beta1.IdentitySpec{
+				ClusterID: "rome", Type: kind, AuthParams: &authv1beta1.AuthParams{APIServer: "https://rome", SignedCRT: certificate},
+			}},
+			ControlPlane: &authv1beta1.Identity{Spec: authv1beta1.IdentitySpec{
+				Type: authv1beta1.IdentityControlPlane, AuthParams: &authv1beta1.AuthParams{APIServer: "https://rome"},
+			}},
+		})
+	}
+	slice := func(at time.Time) ctl.Plan {
+		root := copied("milan", "big")
+		root.Namespace, root.Spec.ProviderClusterID = "liqo-tenant-rome", "rome"
+		root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}
+		root.Status.AuthParams = &authv1beta1.AuthParams{APIServer: "https://rome", SignedCRT: user}
+		for _, c := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+			root.Status.Conditions = append(root.Status.Conditions, authv1beta1.ResourceSliceCondition{Type: c, Status: authv1beta1.ResourceSliceAccepted})
+		}
+		return plan.Slice(plan.SliceInput{Asked: &plan.AskedSlice{
+			Root: root, ClusterID: "milan", NamespacePeer: "rome", PrivateKey: known{}.private("milan"), RemoteNamespace: "liqo-tenant-milan", Now: at,
+		}})
+	}
+	for kind, decide := range map[string]func(time.Time) ctl.Plan{
+		"Identity of a control plane": func(at time.Time) ctl.Plan { return identity(authv1beta1.IdentityControlPlane, control, at) },
+		"Identity of a slice":         func(at time.Time) ctl.Plan { return identity(authv1beta1.IdentityResourceSlice, user, at) },
+		"ResourceSlice here":          slice,
+	} {
+		tellsEnd(t, kind+" in time", false, decide(now.Add(9*day)), decide(now.Add(9*day)))
+		tellsEnd(t, kind+" late", true, decide(now.Add(11*day)), decide(now.Add(20*day)))
+		if p := decide(now); p.After != 10*day {
+			t.Errorf("%s is looked at again after %s", kind, p.After)
+		}
+	}
+}
+
+// holding is milan's Tenant at rome with its certificate.
+func holding(certificate []byte, signing *certificatesv1.CertificateSigningRequest, at time.Time) plan.TenantInput {
+	root := admitted("milan")
+	root.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: certificate}
+	return plan.TenantInput{
+		Root: root, Signing: signing, APIServer: atRome, Lifetime: plan.DefaultLifetime, Now: at,
+		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root.Namespace, Labels: map[string]string{
+			api.LabelTenantNamespace: "true", api.LabelRemoteClusterID: "milan",
+		}}},
+	}
+}
+
+// tellsEnd checks that a plan in use reports, or does not, that its certificate was not renewed, the same at a later time.
+func tellsEnd(t *testing.T, name string, told bool, p, later ctl.Plan) {
+	t.Helper()
+	want := ""
+	if told {
+		want = plan.ReasonCertificateNotRenewed
+	}
+	if p.State != ctl.Ready || p.Lacks.Reason != want || told && !strings.Contains(p.Lacks.Message, "2026-01-30T12:00:00Z") {
+		t.Errorf("%s: %s %s, lacks %s: %s", name, p.Reason, p.Message, p.Lacks.Reason, p.Lacks.Message)
+	}
+	if told && later.Lacks != p.Lacks {
+		t.Errorf("%s: a condition that changes: %s", name, later.Lacks.Message)
+	}
 }

@@ -26,6 +26,10 @@ const (
 
 	// requestNameHash is how many hex characters tell signing requests apart: 64 bits.
 	requestNameHash = 16
+
+	// DefaultLifetime is asked of the signer for certificates of peers: long enough for a signer to be mended
+	// after two thirds of it, short because certificates cannot be revoked.
+	DefaultLifetime = 30 * 24 * time.Hour
 )
 
 // ParseCertificate reads the first certificate of a PEM bundle.
@@ -43,10 +47,16 @@ func ParseCertificate(data []byte) (*x509.Certificate, error) {
 
 // RenewAt is when a certificate is signed again: when two thirds of its life have passed.
 //
-//	NotBefore ─────────────────── RenewAt ────────── NotAfter
-//	          2/3 of the life              1/3: time for retries and replication
+//	NotBefore ─────────────────── RenewAt ── LateAt ── NotAfter
+//	          2/3 of the life        │ 1/12  │   1/4: somebody is told and has time to help
+//	                                 └ time for retries and replication
 func RenewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
+}
+
+// LateAt is when a certificate that is still in use counts as not renewed. It is later than NextCheck waits.
+func LateAt(c *x509.Certificate) time.Time {
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 4 * 3)
 }
 
 // NextCheck is how long to wait before looking at the certificate again: 1.1 times what is left
@@ -54,6 +64,12 @@ func RenewAt(c *x509.Certificate) time.Time {
 func NextCheck(c *x509.Certificate, now time.Time) time.Duration {
 	return max(RenewAt(c).Sub(now)*11/10, 0)
 }
+
+// untilLate is how long to wait before looking whether a certificate was renewed; 0 when that is known.
+func untilLate(c *x509.Certificate, now time.Time) time.Duration { return max(LateAt(c).Sub(now), 0) }
+
+// validUntil is the end of a certificate as users read it. It does not change, so it may stand in conditions.
+func validUntil(c *x509.Certificate) string { return c.NotAfter.UTC().Format(time.RFC3339) }
 
 // Issue is one certificate a provider keeps valid for a consumer.
 type Issue struct {
@@ -67,7 +83,9 @@ type Issue struct {
 	Held []byte
 	// Signing is the object named SigningName, nil when there is none.
 	Signing *certificatesv1.CertificateSigningRequest
-	Now     time.Time
+	// Lifetime is asked of the signer, which may give less; 0 leaves it to the signer.
+	Lifetime time.Duration
+	Now      time.Time
 }
 
 // issued is what an Issue comes to.
@@ -80,6 +98,8 @@ type issued struct {
 	after time.Duration
 	// pending says why there is no certificate; the zero value when there is one.
 	pending ctl.Verdict
+	// lacks says why the certificate in use was not renewed in time; the zero value when it was.
+	lacks ctl.Verdict
 }
 
 // HeldFor returns the certificate in held when it was issued for the request: same key and
@@ -118,10 +138,13 @@ func (i Issue) plan() issued {
 	}
 	out := issued{objects: []client.Object{i.signing()}}
 	if held != nil && i.Now.Before(held.NotAfter) {
-		out.certificate, out.after = i.Held, held.NotAfter.Sub(i.Now)
+		out.certificate, out.lacks = i.Held, i.late(held)
+		if out.after = untilLate(held, i.Now); out.after == 0 {
+			out.after = held.NotAfter.Sub(i.Now)
+		}
 	}
 	if i.Signing != nil && HeldFor(i.Signing.Status.Certificate, i.Request) != nil {
-		out.certificate = i.Signing.Status.Certificate
+		out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
 	}
 	if out.certificate == nil {
 		out.pending = signingState(i.Signing)
@@ -131,9 +154,18 @@ func (i Issue) plan() issued {
 	return out
 }
 
+// late says that the signer does not renew a certificate: it has refused, or should have answered by now.
+func (i Issue) late(held *x509.Certificate) ctl.Verdict {
+	state := signingState(i.Signing)
+	if state.Reason != ReasonRemoteCertificateFailed && i.Now.Before(LateAt(held)) {
+		return ctl.Verdict{}
+	}
+	return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
+}
+
 // signing asks the cluster's signer for the certificate.
 func (i Issue) signing() *certificatesv1.CertificateSigningRequest {
-	return &certificatesv1.CertificateSigningRequest{
+	request := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   SigningName(i.Namespace, i.Request, i.Held),
 			Labels: map[string]string{api.LabelRemoteTenantCSR: "true", api.LabelRemoteClusterID: i.Peer},
@@ -144,6 +176,10 @@ func (i Issue) signing() *certificatesv1.CertificateSigningRequest {
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}
+	if i.Lifetime > 0 {
+		request.Spec.ExpirationSeconds = new(int32(i.Lifetime.Seconds()))
+	}
+	return request
 }
 
 // secret shows what was asked and signed; nothing reads it back.

@@ -40,6 +40,8 @@ const (
 	ReasonKeysNotFound = "KeysNotFound"
 	// ReasonCertificatePending: the signer has not answered yet.
 	ReasonCertificatePending = "CertificatePending"
+	// ReasonCertificateNotRenewed: at the provider look at the signer; at the consumer look at the provider.
+	ReasonCertificateNotRenewed = "CertificateNotRenewed"
 	// ReasonForeignBinding: remove the binding, or give the consumer another cluster ID.
 	ReasonForeignBinding = "ForeignBinding"
 	// ReasonAddressNotApproved: the provider names another API server; the message says how to approve it.

@@ -77,7 +77,9 @@ type GrantedSlice struct {
 	Offer Offer
 	// APIServer is handed to the consumer.
 	APIServer APIServer
-	Now       time.Time
+	// Lifetime is that of certificates, as in Issue.
+	Lifetime time.Duration
+	Now      time.Time
 }
 
 // plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
@@ -101,8 +103,8 @@ func (in GrantedSlice) plan() ctl.Plan {
 	if filled := in.markCordon(); filled != nil {
 		plan.Fill = filled
 	}
-	if plan.State == ctl.Ready {
-		plan.Lacks = in.lacks(plan.Status.(*authv1beta1.ResourceSlice))
+	if lacks := in.lacks(plan.Status.(*authv1beta1.ResourceSlice)); plan.State == ctl.Ready && lacks.State != ctl.Ready {
+		plan.Lacks = lacks
 	}
 	return plan
 }
@@ -192,13 +194,13 @@ func (in GrantedSlice) issue() ctl.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecretName(root.Name), Peer: in.Tenant.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Now: in.Now,
+		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, Now: in.Now,
 	}
 	if root.Status.AuthParams != nil {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Objects: got.objects, After: got.after}
+	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, After: got.after}
 	if len(got.certificate) == 0 {
 		return in.status(plan)
 	}

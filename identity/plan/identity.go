@@ -6,6 +6,7 @@ package plan
 import (
 	"crypto"
 	"crypto/x509"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ type IdentityInput struct {
 	Kubeconfig *corev1.Secret
 	// Configurations tell how this cluster sees the provider's ranges; only read in band.
 	Configurations []netv1beta1.Configuration
+	Now            time.Time
 }
 
 // Identity plans the kubeconfig Secret of an Identity and, for a control plane, the permanent
@@ -78,9 +80,18 @@ func Identity(in IdentityInput) ctl.Plan {
 	}}
 	if root.Spec.Type == authv1beta1.IdentityControlPlane {
 		plan.Fill, plan.Lacks = in.renewed(key, own)
-		return in.withRenew(plan, key)
+		plan = in.withRenew(plan, key)
+	}
+	if plan.After = untilLate(own, in.Now); plan.After == 0 && plan.Fill == nil && plan.Lacks.State == ctl.Ready {
+		plan.Lacks = notRenewed(own)
 	}
 	return plan
+}
+
+// notRenewed says at the consumer that the provider keeps a certificate in use too long.
+func notRenewed(c *x509.Certificate) ctl.Verdict {
+	return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say why. "+
+		"If it refuses this cluster already, run 'liqoctl authenticate' again", validUntil(c)).Verdict
 }
 
 // certificateFor is the certificate in p when it was issued for the key, else nil.

@@ -95,7 +95,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 			Root: root, Namespace: namespaceOf(objects), Signing: story.First[*certificatesv1.CertificateSigningRequest](objects),
 			Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 			Maps: story.Values[*offv1beta1.NamespaceMap](objects), Renews: story.Values[*authv1beta1.Renew](objects), RoleBindings: story.Values[*rbacv1.RoleBinding](objects),
-			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Now: now,
+			ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects), APIServer: apiServer(objects), Lifetime: plan.DefaultLifetime, Now: now,
 			AllSlices: story.Values[*authv1beta1.ResourceSlice](objects),
 		}
 		in.Nonces = story.Values[*corev1.Secret](objects)
@@ -108,7 +108,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 	case *authv1beta1.Identity:
 		in := plan.IdentityInput{
 			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: story.First[*authv1beta1.Renew](objects),
-			Configurations: story.Values[*netv1beta1.Configuration](objects),
+			Configurations: story.Values[*netv1beta1.Configuration](objects), Now: now,
 		}
 		for _, secret := range story.Values[*corev1.Secret](objects) {
 			if secret.Name == api.KubeconfigSecretName(root.Name) {
@@ -137,7 +137,7 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.S
 		return plan.SliceInput{Granted: &plan.GrantedSlice{
 			Root: root, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 			Signing:        story.First[*certificatesv1.CertificateSigningRequest](objects),
-			StorageClasses: story.Values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Now: now,
+			StorageClasses: story.Values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Lifetime: plan.DefaultLifetime, Now: now,
 			Users: plan.Users{
 				ClusterIDs: []string{"rome"}, Tenants: story.Values[*authv1beta1.Tenant](objects), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 				RoleBindings: story.Values[*rbacv1.RoleBinding](objects), ClusterRoleBindings: story.Values[*rbacv1.ClusterRoleBinding](objects),
@@ -146,7 +146,7 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.S
 	}
 	in := &plan.AskedSlice{
 		Root: root, ClusterID: "milan", PrivateKey: known{}.private("milan"), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
-		Identity: story.First[*authv1beta1.Identity](objects), VirtualNode: story.First[*offv1beta1.VirtualNode](objects),
+		Identity: story.First[*authv1beta1.Identity](objects), VirtualNode: story.First[*offv1beta1.VirtualNode](objects), Now: now,
 	}
 	if ns := namespaceOf(objects); ns.Labels[api.LabelTenantNamespace] == "true" {
 		in.NamespacePeer = ns.Labels[api.LabelRemoteClusterID]

@@ -44,7 +44,9 @@ type TenantInput struct {
 	Renews []authv1beta1.Renew
 	// APIServer is handed to the consumer.
 	APIServer APIServer
-	Now       time.Time
+	// Lifetime is that of certificates, as in Issue.
+	Lifetime time.Duration
+	Now      time.Time
 }
 
 // Tenant plans what a consumer is granted here: its role bindings, its share of the API server and its
@@ -157,6 +159,7 @@ func (in TenantInput) drained(plan ctl.Plan) ctl.Plan {
 		return false
 	})
 	plan.Delete = in.replicated()
+	plan.Lacks = ctl.Verdict{}   // the consumer needs no certificate, and whoever drains it waits for Ready
 	if plan.State != ctl.Ready { // which prunes nothing
 		plan.Delete = append(plan.Delete, in.clusterBinding())
 		if in.ControlPlaneBinding != nil && ours(in.ControlPlaneBinding) {
@@ -262,13 +265,13 @@ func (in TenantInput) grant() ctl.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecret, Peer: root.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Now: in.Now,
+		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, Now: in.Now,
 	}
 	if root.Status.AuthParams != nil {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Objects: got.objects, After: got.after}
+	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, After: got.after}
 	if len(got.certificate) == 0 {
 		return plan
 	}
