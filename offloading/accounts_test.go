@@ -125,14 +125,24 @@ func (w *world) createShadow(name string) {
 	w.writeShadow(p)
 }
 
-// resizeShadow changes what a ShadowPod asks for.
-func (w *world) resizeShadow(name string) { w.writeShadow(w.shadows[name].DeepCopy()) }
+// resizeShadow changes what a ShadowPod asks for, whatever the quota.
+func (w *world) resizeShadow(name string) {
+	p := w.shadows[name].DeepCopy()
+	w.asksFor(p, int64(1+w.rand.IntN(6)))
+	w.shadows[name] = p
+	w.showShadow(p, false)
+}
 
-// writeShadow lets a ShadowPod ask for some CPUs and writes it, if that is granted.
-func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
+// asksFor lets a ShadowPod ask for some CPUs.
+func (w *world) asksFor(p *offloadingv1beta1.ShadowPod, cpus int64) {
 	p.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: *resource.NewQuantity(int64(1+w.rand.IntN(2)), resource.DecimalSI),
+		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI),
 	}}}}
+}
+
+// writeShadow writes a new ShadowPod, if admission lets it pass.
+func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
+	w.asksFor(p, int64(1+w.rand.IntN(2)))
 	w.accounts.expire(w.now)
 	if reason := w.accounts.decideShadowPod(w.quota, p); reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
 		w.shadows[p.Name] = p
@@ -255,11 +265,16 @@ func (w *world) fromScratch() map[string][2]int64 {
 	}
 	for name, shadow := range w.shadows {
 		key, phase := entryOf(shadow), shadow.Status.Phase
-		if !plan.Finished(phase) {
-			asked[key.user] += cpus(&shadow.Spec.Pod)
-		}
 		pod := w.pods[name]
 		its := pod != nil && metav1.IsControlledBy(pod, shadow)
+		switch {
+		case plan.Finished(phase):
+		case its && !plan.Finished(pod.Status.Phase): // it was not let grow, or keeps what its ShadowPod gave up
+			asked[key.user] += cpus(&pod.Spec)
+			continue
+		default:
+			asked[key.user] += cpus(&shadow.Spec.Pod)
+		}
 		if its {
 			phase = pod.Status.Phase
 		}
@@ -310,5 +325,36 @@ func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
 	a.seeShadowPod(shadow, true)
 	if held := a.users["user"].held; held.Cpu().Value() != 1 {
 		t.Errorf("without its ShadowPod the pod counts %v, want 1 CPU", held)
+	}
+}
+
+// TestWhatIsNotGrantedCountsNothing: a pod that was not let grow counts with the size it has, for others and for itself.
+func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
+	t.Parallel()
+	quota := offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
+	shadow := func(name, cpu string) *offloadingv1beta1.ShadowPod {
+		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelCreatorUser: "user"}}}
+		p.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+		return p
+	}
+	small := shadow("web", "1")
+	a := newAccounts()
+	a.seeShadowPod(small, false)
+	a.seePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "demo", Name: "web", UID: "p", Labels: small.Labels, OwnerReferences: []metav1.OwnerReference{{UID: small.UID, Controller: new(true)}},
+	}, Spec: small.Spec.Pod}, false)
+	large := shadow("web", "100")
+	a.seeShadowPod(large, false)
+	if reason, err := a.decidePod(quota, large, time.Now()); reason == "" || err != nil {
+		t.Errorf("the pod may grow beyond the quota: %v", err)
+	}
+	for cpu, fits := range map[string]bool{"4": true, "5": false} {
+		if reason := a.decideShadowPod(quota, shadow("other", cpu)); (reason == "") != fits {
+			t.Errorf("admission of another pod of %s CPUs: %q", cpu, reason)
+		}
+		if reason, err := a.decidePod(quota, shadow("other", cpu), time.Now()); (reason == "") != fits || err != nil {
+			t.Errorf("another pod of %s CPUs: %q, %v", cpu, reason, err)
+		}
+		a.change(entryOf(shadow("other", cpu)), func(i *item) { i.admitted = nil })
 	}
 }

@@ -247,12 +247,15 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	plan.Add(of.held, i.held)
 }
 
-// asks returns what a ShadowPod that has not ended asks for.
+// asks returns what a ShadowPod that has not ended asks for. One whose pod was not let grow counts with what that has.
 func (i *item) asks() corev1.ResourceList {
-	if i.shadow != nil && !plan.Finished(i.shadow.phase) {
-		return i.shadow.demand
+	switch pod := i.itsPod(); {
+	case i.shadow == nil || plan.Finished(i.shadow.phase):
+		return nil
+	case pod != nil && !plan.Finished(pod.phase):
+		return i.holds()
 	}
-	return nil
+	return i.shadow.demand
 }
 
 // holds is the most a pod of this name asks for, of which there is one at a time: one that was let come,
@@ -281,14 +284,17 @@ func (i *item) note(of types.UID, demand corev1.ResourceList) {
 	i.most = most{of, demand}
 }
 
-// granted is what a ShadowPod asks for that has or had a pod, or was let have one, that has not ended.
+// granted is what a ShadowPod asks for that has or had a pod, or was let have one, that has not ended; where there is
+// a pod, no more than that has.
 func (i *item) granted() corev1.ResourceList {
 	if i.shadow == nil {
 		return nil
 	}
 	phase := i.shadow.phase
-	if pod := i.itsPod(); pod != nil {
-		phase = pod.phase
+	if pod := i.itsPod(); pod != nil && plan.Finished(pod.phase) {
+		return nil
+	} else if pod != nil {
+		return plan.Least(i.shadow.demand, pod.demand)
 	}
 	admitted := i.admitted != nil && i.admitted.uid == i.shadow.uid
 	if phase == corev1.PodPending || phase == corev1.PodRunning || admitted && !plan.Finished(phase) {
