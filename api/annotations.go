@@ -14,6 +14,9 @@ const (
 	// AnnotationApprovedAPIServer on an Identity is an endpoint that its provider names and that this cluster
 	// may call: the URL of the API server, followed by " via " and the URL of the proxy if there is one.
 	AnnotationApprovedAPIServer = "liqo.io/approved-api-server"
+	// AnnotationApprovedCIDRs on a Configuration lists CIDRs, separated by commas, which the peer announced after the
+	// peering was agreed and which need not be remapped. An administrator sets it.
+	AnnotationApprovedCIDRs = "liqo.io/approved-cidrs"
 	// AnnotationCreateVirtualNode on a ResourceSlice makes a VirtualNode for it, unless "false".
 	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
 	// AnnotationCordon ("true") cordons a ResourceSlice at the provider.

@@ -137,6 +137,8 @@ const (
 	LabelNetworkType = "ipam.liqo.io/network-type"
 	// LabelNetworkNotRemapped ("true") asks for exactly the wished CIDR.
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
+	// LabelNetworkRemapped ("true") asks for any CIDR but the wished one.
+	LabelNetworkRemapped = "ipam.liqo.io/network-remapped"
 	// LabelNetworkShared ("true") allows overlaps with other shared Networks.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"
 	// LabelNetworkName is the Network an IP was taken from.

@@ -42,6 +42,8 @@ type cidrPair struct {
 type cidrInfo struct {
 	Remote   cidrPair  `json:"remote"`
 	Remapped *cidrPair `json:"remapped,omitempty"`
+	// Unapproved are those announced after the peering was agreed, which are remapped until somebody approves them.
+	Unapproved []string `json:"unapproved,omitempty"`
 }
 
 // gatewayInfo is where the tunnel's server is; Role is that of the peer's gateway. Of several ports Port
@@ -234,6 +236,7 @@ func (c *cluster) inspectRanges(ctx context.Context, peer string, into *cidrInfo
 	if r := item.Status.Remote; r != nil {
 		into.Remapped = &cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
 	}
+	into.Unapproved = plan.UnapprovedCIDRs(item)
 	return nil
 }
 
@@ -390,6 +393,7 @@ func peerBoxes(p *peerInfo) []string {
 			net.text(0, "CIDR")
 			net.addRanges("Remote", &remote)
 			net.addRanges("Remapped", p.Network.CIDRs.Remapped)
+			net.addUnapproved(p.Info.ClusterID, p.Network.CIDRs.Unapproved)
 		}
 		net.addGateway(p.Network.Gateway)
 	}
@@ -466,6 +470,15 @@ func (l *lines) addRanges(key string, r *cidrPair) {
 	l.text(1, key)
 	l.add(2, "Pod CIDR", strings.Join(r.Pod, ", "))
 	l.add(2, "External CIDR", strings.Join(r.External, ", "))
+}
+
+// addUnapproved adds the ranges that wait for an administrator, and how to approve them.
+func (l *lines) addUnapproved(peer string, ranges []string) {
+	if len(ranges) == 0 {
+		return
+	}
+	l.add(1, "Announced later, remapped until approved", strings.Join(ranges, ", "))
+	l.text(1, "To see them as they are: liqoctl approve ranges "+peer)
 }
 
 func amounts(r corev1.ResourceList) map[string]string {

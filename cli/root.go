@@ -92,6 +92,7 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.createCommand(), e.deleteCommand(),
 		e.generateCommand(), e.getCommand(), e.infoCommand(), e.testCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
 	root.AddCommand(e.cordonCommands()...)
+	root.AddCommand(e.approveCommand())
 	e.completeFlags(root)
 	return root
 }

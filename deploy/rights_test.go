@@ -560,6 +560,14 @@ func TestPeersCannot(t *testing.T) {
 			mine.Spec.Local = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.71.0.0/16"}}}
 			return peering.Update(t.Context(), mine)
 		}},
+		{"approve its own ranges", "a peer may not approve its own ranges", func() error {
+			return merge(t, rome, cidrs, `{"metadata": {"annotations": {"liqo.io/approved-cidrs": "10.71.0.0/16"}}}`)
+		}},
+		{"approve them while it is set up", "a peer may not approve its own ranges", func() error {
+			mine := &netv1beta1.Configuration{ObjectMeta: gatewayOf("rome").ObjectMeta}
+			mine.Annotations = map[string]string{api.AnnotationApprovedCIDRs: "10.71.0.0/16"}
+			return peering.Create(t.Context(), mine)
+		}},
 		// Two policies refuse these; the API server tells the one it comes to first.
 		{"say which CIDRs the provider has", "a peer may only", func() error {
 			return merge(t, rome, cidrs, `{"spec": {"local": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`)

@@ -224,3 +224,50 @@ func TestAttackRangesOfOurs(t *testing.T) {
 		return errors.Join(err, equal(views, configuration.Status.Views))
 	})
 }
+
+// TestAttackLaterRanges: a peer announces further ranges after the peering was agreed, at which hosts of this cluster's
+// administrators are: besides those it has, in place of all of them, or beside the hosts, to be remapped onto them.
+//
+// Outcome: they are seen remapped, from this cluster's external range upwards, until an administrator approves them. What
+// was agreed is seen as before, and again when the peer announces it again.
+func TestAttackLaterRanges(t *testing.T) {
+	t.Parallel()
+	c := startControllers(t, "rome")
+	objects := slices.Concat(parsed(t, installed)[1:], parsed(t, depended))
+	for _, obj := range objects[:len(objects)-1] {
+		create(t, c, obj)
+	}
+	var configuration netv1beta1.Configuration
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &configuration))
+	announce := func(change func(*netv1beta1.Configuration), want ...string) {
+		t.Helper()
+		before := configuration.DeepCopy()
+		change(&configuration)
+		if configuration.UID == "" {
+			must(t, c.Create(t.Context(), &configuration))
+		} else {
+			must(t, c.Patch(t.Context(), &configuration, client.MergeFrom(before)))
+		}
+		eventually(t, func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration)
+			var seen []string
+			for _, view := range configuration.Status.Views {
+				seen = append(seen, view.CIDR+" as "+view.SeenAs)
+			}
+			return errors.Join(err, equal(want, seen))
+		})
+	}
+	pods := func(cidrs ...string) func(*netv1beta1.Configuration) {
+		return func(c *netv1beta1.Configuration) {
+			c.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: cidrs}}
+		}
+	}
+	const agreed = "10.20.0.0/16 as 10.20.0.0/16"
+	announce(pods("10.20.0.0/16"), agreed)
+	announce(pods("10.20.0.0/16", "10.99.0.0/16"), agreed, "10.99.0.0/16 as 10.71.0.0/16")
+	announce(pods("10.98.0.0/24"), "10.98.0.0/24 as 10.71.0.0/24")
+	announce(pods("10.20.0.0/16", "10.98.0.0/24"), agreed, "10.98.0.0/24 as 10.71.0.0/24")
+	announce(func(c *netv1beta1.Configuration) {
+		c.Annotations = map[string]string{"liqo.io/approved-cidrs": "10.98.0.0/24"}
+	}, agreed, "10.98.0.0/24 as 10.98.0.0/24")
+}

@@ -63,6 +63,13 @@ type ConfigurationStatus struct {
 	// +listType=map
 	// +listMapKey=cidr
 	Views []CIDRView `json:"views,omitempty"`
+	// AgreedCIDRs are those that the peer announced first, when the peering was agreed. One it announces later is
+	// remapped unless the annotation liqo.io/approved-cidrs names it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MaxLength=49
+	AgreedCIDRs []string `json:"agreedCIDRs,omitempty"`
 	// Conditions say whether all CIDRs are granted.
 	// +optional
 	// +listType=map

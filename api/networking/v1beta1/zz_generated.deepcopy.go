@@ -163,6 +163,11 @@ func (in *ConfigurationStatus) DeepCopyInto(out *ConfigurationStatus) {
 		*out = make([]CIDRView, len(*in))
 		copy(*out, *in)
 	}
+	if in.AgreedCIDRs != nil {
+		in, out := &in.AgreedCIDRs, &out.AgreedCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -69,7 +69,7 @@ func Configuration(in ConfigurationInput) ctl.Plan {
 // shrink lets Networks of CIDRs no longer announced go before others are asked for, so that what
 // they held is free again.
 func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []client.Object) ctl.Plan {
-	plan := ctl.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced are going; wait")
+	plan := ctl.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved since, are going; wait")
 	plan.Delete = stale
 	for _, r := range remote {
 		if in.granted(r) != "" {
@@ -173,6 +173,36 @@ func tooLarge(remote []remoteCIDR) string {
 	return ""
 }
 
+// agreed are the CIDRs that the peer announced first. Where they are not noted yet, all are: this is the first agreement,
+// or one of a version that did not note them.
+func agreed(c *netv1beta1.Configuration) []string {
+	if c.Status.AgreedCIDRs != nil || c.Spec.Remote == nil {
+		return c.Status.AgreedCIDRs
+	}
+	return slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
+}
+
+// UnapprovedCIDRs are those of the peer that are seen remapped because it announced them after the peering was agreed and
+// nobody here has approved them.
+func UnapprovedCIDRs(c *netv1beta1.Configuration) []string {
+	remote, _ := remoteCIDRs(c)
+	var out []string
+	for _, r := range remote {
+		if !approved(c, r.cidr) {
+			out = append(out, r.cidr.String())
+		}
+	}
+	return out
+}
+
+func approved(c *netv1beta1.Configuration, cidr netip.Prefix) bool {
+	list := append(strings.Split(c.Annotations[api.AnnotationApprovedCIDRs], ","), agreed(c)...)
+	return slices.ContainsFunc(list, func(text string) bool {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		return err == nil && p.Masked() == cidr
+	})
+}
+
 // networkName is "<configuration>-<kind>-<cidr>", the CIDR written with dashes.
 func (in ConfigurationInput) networkName(r remoteCIDR) string {
 	cidr := strings.NewReplacer(".", "-", "/", "-", ":", "-").Replace(r.cidr.String())
@@ -180,7 +210,7 @@ func (in ConfigurationInput) networkName(r remoteCIDR) string {
 }
 
 func (in ConfigurationInput) network(r remoteCIDR) *ipamv1alpha1.Network {
-	return &ipamv1alpha1.Network{
+	n := &ipamv1alpha1.Network{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: in.networkName(r), Namespace: in.Root.Namespace,
 			Labels: map[string]string{
@@ -190,26 +220,34 @@ func (in ConfigurationInput) network(r remoteCIDR) *ipamv1alpha1.Network {
 		},
 		Spec: ipamv1alpha1.NetworkSpec{CIDR: r.cidr.String()},
 	}
+	if !approved(in.Root, r.cidr) {
+		n.Labels[api.LabelNetworkRemapped] = "true"
+	}
+	return n
+}
+
+// isCurrent reports whether n is the Network of r, and not one made before r was approved.
+func (in ConfigurationInput) isCurrent(n *ipamv1alpha1.Network, r remoteCIDR) bool {
+	return n.Name == in.networkName(r) && (n.Labels[api.LabelNetworkRemapped] != "true" || !approved(in.Root, r.cidr))
 }
 
 // granted is the CIDR under which r is seen here; empty when none is granted yet.
 func (in ConfigurationInput) granted(r remoteCIDR) string {
-	name := in.networkName(r)
 	for i := range in.Networks {
 		n := &in.Networks[i]
-		if n.Namespace == in.Root.Namespace && n.Name == name && n.DeletionTimestamp == nil {
+		if n.Namespace == in.Root.Namespace && in.isCurrent(n, r) && n.DeletionTimestamp == nil {
 			return n.Status.CIDR
 		}
 	}
 	return ""
 }
 
-// stale are the root's Networks for CIDRs the peer no longer announces.
+// stale are the root's Networks for CIDRs the peer no longer announces, and those of CIDRs approved since.
 func (in ConfigurationInput) stale(remote []remoteCIDR) []client.Object {
 	var list []client.Object
 	for i := range in.Networks {
 		n := &in.Networks[i]
-		wanted := slices.ContainsFunc(remote, func(r remoteCIDR) bool { return in.networkName(r) == n.Name })
+		wanted := slices.ContainsFunc(remote, func(r remoteCIDR) bool { return in.isCurrent(n, r) })
 		if metav1.IsControlledBy(n, in.Root) && !wanted {
 			list = append(list, n)
 		}
@@ -242,9 +280,10 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, netv1beta1.ReasonNetworkCIDRsConfigured, "every CIDR of the peer is granted"
 	}
 	return &netv1beta1.Configuration{Status: netv1beta1.ConfigurationStatus{
-		Remote:     seen,
-		Views:      views,
-		Conditions: []metav1.Condition{stamped(in.Root.Status.Conditions, c, in.Now)},
+		Remote:      seen,
+		Views:       views,
+		AgreedCIDRs: agreed(in.Root),
+		Conditions:  []metav1.Condition{stamped(in.Root.Status.Conditions, c, in.Now)},
 	}}
 }
 

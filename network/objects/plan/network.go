@@ -42,6 +42,7 @@ type NetworkInput struct {
 //	class                  inside the pools            outside the pools
 //	not remapped, shared   the wished CIDR             the wished CIDR
 //	not remapped           the wished CIDR             blocked
+//	remapped               another of the same length  another of the same length
 //	any other              the wished CIDR when free,  another of the same length
 //	                       else another
 //
@@ -63,13 +64,16 @@ func Network(in NetworkInput) ctl.Plan {
 		return in.grantExact(wish)
 	}
 	taken := append(prefixes(in.obstacles()), in.local()...)
+	if root.Labels[api.LabelNetworkRemapped] == "true" {
+		taken, wish = append(taken, wish), in.elsewhere(wish)
+	}
 	if pooled(wish, in.Pools) && !overlapsAny(wish, taken) {
 		return grantCIDR(wish)
 	}
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
 		return grantCIDR(block)
 	}
-	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), wish)
+	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
 }
 
 // local are the networks the root must not overlap because this cluster depends on them. Its own CIDRs may lie in a
@@ -82,6 +86,19 @@ func (in NetworkInput) local() []netip.Prefix {
 		}
 	}
 	return out
+}
+
+// elsewhere is where to look for a block in place of wish: from this cluster's external CIDR upwards. Close to wish the
+// peer would choose where it is seen.
+func (in NetworkInput) elsewhere(wish netip.Prefix) netip.Prefix {
+	for i := range in.Networks {
+		n := &in.Networks[i]
+		p, err := netip.ParsePrefix(n.Status.CIDR)
+		if err == nil && ofType(n, api.NetworkExternalCIDR) && !ofPeer(n) && p.Addr().Is4() == wish.Addr().Is4() {
+			return netip.PrefixFrom(p.Addr(), wish.Bits()).Masked()
+		}
+	}
+	return wish
 }
 
 // ofPeer reports whether a Network is a CIDR of a peer.

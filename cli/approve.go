@@ -1,0 +1,61 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/network/objects/plan"
+)
+
+func (e *env) approveCommand() *cobra.Command {
+	cmd := group("approve", "Approve what a peer announced after the peering was agreed")
+	ranges, o := e.noun(cmd, "ranges CLUSTER_ID", "See the later address ranges of a peer as they are, not remapped")
+	ranges.Flags().Lookup("namespace").Usage = "Namespace of the Configuration (default: looked for in all)"
+	ranges.ValidArgsFunction = firstOnly(e.completion(activeIDs()))
+	ranges.RunE = func(cmd *cobra.Command, args []string) error {
+		return o.act(cmd, func(s *script, c *cluster) error { return s.approveRanges(c, args[0]) })
+	}
+	return cmd
+}
+
+// approveRanges approves the ranges it shows, and no others: the peer may announce more meanwhile.
+func (s *script) approveRanges(c *cluster, peer string) error {
+	list := &netv1beta1.ConfigurationList{}
+	if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {
+		return err
+	}
+	found := plan.Oldest(list.Items)
+	if found == nil {
+		return fmt.Errorf("cluster %q has no Configuration here; see 'liqoctl info'", peer)
+	}
+	ranges := plan.UnapprovedCIDRs(found)
+	if len(ranges) == 0 {
+		s.info(nowhere, "No ranges of cluster %q wait for approval", peer)
+		return nil
+	}
+	s.warn(nowhere, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at which they are seen now end", peer, strings.Join(ranges, ", "))
+	if err := s.confirm("approve"); err != nil {
+		return err
+	}
+	before := found.DeepCopy()
+	if present := found.Annotations[api.AnnotationApprovedCIDRs]; present != "" {
+		ranges = append(strings.Split(present, ","), ranges...)
+	}
+	if found.Annotations == nil {
+		found.Annotations = map[string]string{}
+	}
+	found.Annotations[api.AnnotationApprovedCIDRs] = strings.Join(ranges, ",")
+	if err := c.describe("update", found, c.Patch(s.ctx, found, client.MergeFrom(before))); err != nil {
+		return err
+	}
+	s.info(nowhere, "Ranges of cluster %q approved", peer)
+	return nil
+}
