@@ -13,6 +13,8 @@ const (
 	LabelRemoteClusterID = "liqo.io/remote-cluster-id"
 	// LabelTenantNamespace ("true") marks the namespace of one peering.
 	LabelTenantNamespace = "liqo.io/tenant-namespace"
+	// LabelTooManySecrets ("true") marks a namespace made for a consumer that has as many Secrets as it may have.
+	LabelTooManySecrets = "liqo.io/too-many-secrets"
 	// LabelReplication is "true" on an object to copy to the peer, "false" on a copy.
 	LabelReplication = "liqo.io/replication"
 	// LabelRemoteID names the cluster a replicated object goes to.

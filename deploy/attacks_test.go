@@ -333,3 +333,45 @@ func TestAttackFabricOfAnotherNode(t *testing.T) {
 		t.Errorf("a fabric does not publish the addresses of its node: %v", err)
 	}
 }
+
+// TestAttackSecretsWithoutBound: a consumer goes on creating Secrets in a namespace that has as many as it may have.
+//
+// Outcome: an admission policy refuses them and names the bound and the chart value. The consumer changes and deletes
+// the Secrets it has, and the provider's own controllers go on.
+func TestAttackSecretsWithoutBound(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
+	secret := func(name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
+	}
+	held := secret("held")
+	p.until(t, "a consumer makes a Secret while there is room", func() (bool, any) {
+		err := kubelet.Create(t.Context(), held)
+		return err == nil, err
+	})
+	full := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}
+	if err := merge(t, p.Client, full, `{"metadata":{"labels":{"`+api.LabelTooManySecrets+`":"true"}}}`); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "further Secrets are refused", func() (bool, any) {
+		err := kubelet.Create(t.Context(), secret("further"), client.DryRunAll)
+		says := fmt.Sprint(err)
+		return strings.Contains(says, "takes 4000 Secrets") && strings.Contains(says, "offloading.namespaceBounds.secrets"), err
+	})
+	if err := kubelet.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: "further-"}}); err == nil {
+		t.Error("a Secret whose name the API server makes is accepted")
+	}
+	if err := merge(t, kubelet, full, `{"metadata":{"labels":{"`+api.LabelTooManySecrets+`":null}}}`); err == nil {
+		t.Error("the consumer takes the label away")
+	}
+	if err := p.Create(t.Context(), secret("administrator")); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+	if err := merge(t, kubelet, held, `{"stringData":{"a":"b"}}`); err != nil {
+		t.Errorf("a change: %v", err)
+	}
+	if err := kubelet.Delete(t.Context(), held); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+}

@@ -153,7 +153,10 @@ func run(t *testing.T, config *rest.Config, port int) func() {
 		t.Fatal(err)
 	}
 	for _, r := range offloading.Controllers(offloading.Options{
-		Kubelet:        plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
+		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
+		NamespaceBounds: plan.NamespaceBounds{
+			Quota: corev1.ResourceList{"count/configmaps": resource.MustParse("10")}, Secrets: 10, ClaimSize: resource.MustParse("1Ti"),
+		},
 		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName}, GuestPods: plan.GuestPods{RuntimeClasses: []string{"tolerant"}}, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
 	}) {
 		if err := r.Register(mgr); err != nil {

@@ -5,12 +5,15 @@ package offloading_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -98,4 +101,72 @@ func (k cluster) forge(t *testing.T, shadow *offloadingv1beta1.ShadowPod, user s
 		t.Fatalf("answer %s: %v", body, err)
 	}
 	return answer.Response.Allowed
+}
+
+// TestAttackObjectsWithoutBound: a consumer fills its namespace with Secrets, with and without the labels of reflection,
+// and with ConfigMaps, to use up the provider's etcd. It claims a volume larger than the provider has.
+//
+// Outcome: a ResourceQuota bounds what does not come with every pod, and a LimitRange what one claim requests. The
+// namespace is labelled when it has as many Secrets as it may have, upon which an admission policy refuses more, until
+// there is room again.
+func TestAttackObjectsWithoutBound(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	nsmap := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "milan", Namespace: "tenant-turin", Labels: map[string]string{api.LabelReplicated: api.True},
+	}}
+	nsmap.Spec.DesiredMapping = map[string]string{"demo": "demo-turin"}
+	k.create(t, namespace("tenant-turin", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"}), nsmap)
+	quota := &corev1.ResourceQuota{}
+	k.until(t, "the ResourceQuota", func(ctx context.Context) error { return k.Get(ctx, key("demo-turin", "liqo-bounds"), quota) })
+	k.says(t, quota, func() { // as the controller manager does
+		quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{"count/configmaps": resource.MustParse("0")}
+	})
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "demo-turin", Name: name} }
+	refuses := func(says string, make func(name string) client.Object) {
+		t.Helper()
+		n := 0
+		k.until(t, says, func(ctx context.Context) error {
+			n++
+			err := k.Create(ctx, make(fmt.Sprintf("further-%d", n)))
+			if err == nil || !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("%d: %w", n, cmp.Or(err, errors.New("is accepted")))
+			}
+			return nil
+		})
+	}
+	refuses("exceeded quota: liqo-bounds", func(name string) client.Object { return &corev1.ConfigMap{ObjectMeta: meta(name)} })
+	refuses("maximum storage usage per PersistentVolumeClaim is 1Ti", func(name string) client.Object {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: meta(name), Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Ti")}},
+		}}
+	})
+	labelled := func(want bool) {
+		t.Helper()
+		k.until(t, fmt.Sprintf("the label of too many Secrets: %v", want), func(ctx context.Context) error {
+			ns := &corev1.Namespace{}
+			err := k.Get(ctx, key("", "demo-turin"), ns)
+			if _, has := ns.Labels[api.LabelTooManySecrets]; err == nil && has != want {
+				err = fmt.Errorf("labels %v", ns.Labels)
+			}
+			return err
+		})
+	}
+	secrets := make([]client.Object, 10)
+	for i := range secrets {
+		secret := &corev1.Secret{ObjectMeta: meta(fmt.Sprintf("secret-%d", i))}
+		if i%2 == 0 {
+			secret.Labels = map[string]string{api.LabelOrigin: "turin"}
+		}
+		secrets[i] = secret
+	}
+	k.create(t, secrets[:9]...)
+	labelled(false)
+	k.create(t, secrets[9])
+	labelled(true)
+	if err := k.Delete(t.Context(), secrets[0]); err != nil {
+		t.Fatal(err)
+	}
+	labelled(false)
 }

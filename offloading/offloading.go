@@ -33,6 +33,8 @@ type Options struct {
 	// Namespaces are the names that consumers may have; StorageNamespace is reserved.
 	Namespaces       plan.NamePatterns
 	StorageNamespace string
+	// NamespaceBounds bound what a consumer may have in each of its namespaces.
+	NamespaceBounds plan.NamespaceBounds
 	// GuestPods is what pods of consumers may have beyond what any workload needs.
 	GuestPods plan.GuestPods
 	// DenyDirectConnections says that addresses of third clusters are never reached directly.
@@ -68,6 +70,9 @@ func Controllers(o Options) []ctl.Registrar {
 		admissionServer{options: o, quotas: quotas},
 		admissionCertificate{options: o},
 		lostProviders{},
+	}
+	if o.NamespaceBounds.Secrets > 0 {
+		all = append(all, secretCounts{o.NamespaceBounds})
 	}
 	if o.ReplaceLostPods {
 		all = append(all, lostPods{})

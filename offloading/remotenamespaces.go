@@ -20,6 +20,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
@@ -31,7 +32,7 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Name:      "remotenamespaces",
 		Finalizer: api.FinalizerNamespaceMap,
 		Only:      replicated,
-		Owns:      []client.Object{&rbacv1.RoleBinding{}},
+		Owns:      []client.Object{&rbacv1.RoleBinding{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}},
 		Creates:   []client.Object{&corev1.Namespace{}},
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Namespace{}, Map: mapsWishing},
@@ -40,7 +41,7 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
 			in := plan.RemoteNamespacesInput{
 				Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, StorageNamespace: o.StorageNamespace, Names: o.Namespaces,
-				PodSecurity: o.PodSecurity, Namespaces: map[string]corev1.Namespace{},
+				PodSecurity: o.PodSecurity, Bounds: o.NamespaceBounds, Namespaces: map[string]corev1.Namespace{},
 			}
 			var list corev1.NamespaceList
 			if err := r.List(ctx, &list); err != nil {

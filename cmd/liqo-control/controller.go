@@ -67,6 +67,7 @@ type controllerFlags struct {
 	guestPods, ceilings              string
 	allowedNamespaces                []string
 	deniedNamespaces                 []string
+	namespaceBounds                  string
 	defaultClass, tlsCompatibility   bool
 	apiServerAddress, ca             string
 	trustedCA                        bool
@@ -140,6 +141,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.guestPods, "guest-pods", "{}", "what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value offloading.guestPods")
 	fs.StringSliceVar(&f.allowedNamespaces, "allowed-namespaces", nil, "patterns of names that namespaces of consumers may have; none allows all")
 	fs.StringSliceVar(&f.deniedNamespaces, "denied-namespaces", nil, "patterns of names that namespaces of consumers may not have")
+	fs.StringVar(&f.namespaceBounds, "namespace-bounds", "{}", "what a consumer may have in each of its namespaces, as `JSON` of the chart value offloading.namespaceBounds")
 	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
 	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
@@ -377,6 +379,10 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	if err := names.Check(); err != nil {
 		return nil, fmt.Errorf("flags --allowed-namespaces and --denied-namespaces: %w", err)
 	}
+	namespaceBounds, err := offloadingplan.ParseNamespaceBounds(f.namespaceBounds)
+	if err != nil {
+		return nil, fmt.Errorf("flag --namespace-bounds: %w", err)
+	}
 	all := peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
 		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
@@ -399,6 +405,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 			DefaultOptions:        defaultOptions,
 			EnforceResources:      f.enforceResources,
 			PodSecurity:           f.podSecurity,
+			NamespaceBounds:       namespaceBounds,
 			GuestPods:             guestPods,
 			Namespaces:            names,
 			StorageNamespace:      f.storageNamespace,

@@ -39,6 +39,8 @@ type RemoteNamespacesInput struct {
 	Names NamePatterns
 	// PodSecurity is the Pod Security level of namespaces that have none; empty sets none.
 	PodSecurity string
+	// Bounds are those of every namespace made for a consumer.
+	Bounds NamespaceBounds
 }
 
 // NamePatterns are patterns of names, as in path.Match. A name that matches one of Denied is refused, and one that
@@ -202,7 +204,7 @@ func (in RemoteNamespacesInput) grant(p *ctl.Plan, origin, local, remote string)
 		seen.UID = "" // so that the patch names it
 		p.Parts = append(p.Parts, ctl.Part{Object: changed, Patch: client.MergeFrom(seen)})
 	}
-	p.Objects = append(p.Objects, binding)
+	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
 }
 
 // holds reports whether a map has all of another.

@@ -1,0 +1,67 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// NamespaceBounds bound what a consumer may have in each namespace made for it.
+type NamespaceBounds struct {
+	// Quota is what a ResourceQuota bounds; empty makes none.
+	Quota corev1.ResourceList `json:"quota,omitempty"`
+	// Secrets is how many Secrets there may be; 0 bounds none. No ResourceQuota counts them, because one comes with every
+	// pod: the API server would read and write the ResourceQuota for each pod of a burst.
+	Secrets int `json:"secrets,omitempty"`
+	// ClaimSize is the most storage that one PersistentVolumeClaim may request; 0 bounds none.
+	ClaimSize resource.Quantity `json:"claimSize,omitempty"`
+}
+
+// ParseNamespaceBounds reads them from JSON, as the chart value offloading.namespaceBounds has them.
+func ParseNamespaceBounds(text string) (NamespaceBounds, error) {
+	var b NamespaceBounds
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return b, decoder.Decode(&b)
+}
+
+// boundsName is the name of the ResourceQuota and the LimitRange in a namespace made for a consumer.
+const boundsName = "liqo-bounds"
+
+// objects are the ResourceQuota and the LimitRange of a namespace. They bind everybody who makes something there, so
+// that a claim that comes of a pod's ephemeral volume counts, too.
+func (b NamespaceBounds) objects(namespace string) []client.Object {
+	var objects []client.Object
+	meta := metav1.ObjectMeta{Name: boundsName, Namespace: namespace}
+	if len(b.Quota) > 0 {
+		objects = append(objects, &corev1.ResourceQuota{ObjectMeta: meta, Spec: corev1.ResourceQuotaSpec{Hard: b.Quota}})
+	}
+	if !b.ClaimSize.IsZero() {
+		objects = append(objects, &corev1.LimitRange{ObjectMeta: meta, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypePersistentVolumeClaim, Max: corev1.ResourceList{corev1.ResourceStorage: b.ClaimSize},
+		}}}})
+	}
+	return objects
+}
+
+// TooManySecrets reports whether a namespace must bear the label by which the API server refuses further Secrets
+// of its consumer, and whether that differs from what it bears.
+func (b NamespaceBounds) TooManySecrets(namespace *corev1.Namespace, secrets int) (full, differs bool) {
+	_, labelled := namespace.Labels[api.LabelTooManySecrets]
+	full = secrets >= b.Secrets
+	return full, full != labelled
+}
+
+// MadeForConsumer reports whether a namespace was made for a consumer's map.
+func MadeForConsumer(namespace client.Object) bool {
+	return namespace.GetAnnotations()[api.AnnotationManagedByNamespaceMap] != ""
+}
