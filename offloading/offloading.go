@@ -64,6 +64,7 @@ func Controllers(o Options) []ctl.Registrar {
 		drain{},
 		servingCertificates{},
 		remoteNamespaces(o),
+		takenBack{},
 		quotas,
 		shadowPod(o, quotas),
 		shadowEndpointSlice(o),

@@ -1,0 +1,33 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// takenBackGrace is how long the pods of a consumer may take to end once their namespace is being deleted: ten
+	// times what a pod has by default. A consumer may give its pods years.
+	takenBackGrace = 5 * time.Minute
+	// killTime is how long the kubelet then has to kill a pod and to confirm it.
+	killTime = time.Minute
+)
+
+// TakenBack returns the grace period with which pods are deleted in a namespace that is being deleted, nil while they
+// have time to end, and when to look again. Pods are killed first and removed later: the kubelet of a pod that is
+// removed while it ends would let its processes run for the time they were given.
+//
+//	deletion ── 5 min ── killed ── 1 min ── removed
+func TakenBack(namespace *corev1.Namespace, now time.Time) (grace *int64, after time.Duration) {
+	switch since := now.Sub(namespace.DeletionTimestamp.Time); {
+	case since < takenBackGrace:
+		return nil, takenBackGrace - since
+	case since < takenBackGrace+killTime:
+		return new(int64(1)), takenBackGrace + killTime - since
+	}
+	return new(int64(0)), killTime
+}
