@@ -61,10 +61,10 @@ const (
 	ClusterRoleVirtualKubeletLocal             = "liqo-virtual-kubelet-local"
 	// ClusterRoleVirtualKubeletOffloaded is bound in the namespaces that are offloaded to the provider of a virtual
 	// kubelet, and in its tenant namespace.
-	ClusterRoleVirtualKubeletOffloaded = "liqo-virtual-kubelet-offloaded"
-	ClusterRoleGateway                         = "liqo-gateway"
-	ClusterRolePeeringUserTenantNamespace      = "liqo-peering-user-tenant-ns"
-	RolePeeringUserLiqoNamespace               = "liqo-peering-user-liqo-ns"
+	ClusterRoleVirtualKubeletOffloaded    = "liqo-virtual-kubelet-offloaded"
+	ClusterRoleGateway                    = "liqo-gateway"
+	ClusterRolePeeringUserTenantNamespace = "liqo-peering-user-tenant-ns"
+	RolePeeringUserLiqoNamespace          = "liqo-peering-user-liqo-ns"
 	// BindingRemoteControlPlane lets a consumer's control plane into its tenant namespace.
 	BindingRemoteControlPlane = "liqo-binding-liqo-remote-controlplane"
 )
