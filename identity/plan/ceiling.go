@@ -123,10 +123,10 @@ func add(sum, more corev1.ResourceList) {
 }
 
 // aboveCapacity warns of a new grant that all nodes of this cluster together cannot hold. Virtual nodes stand
-// for other clusters. The zero value warns of nothing.
-func (in GrantedSlice) aboveCapacity() ctl.Verdict {
+// for other clusters.
+func (in GrantedSlice) aboveCapacity() []ctl.Event {
 	if !in.Changes() || len(in.Nodes) == 0 {
-		return ctl.Verdict{}
+		return nil
 	}
 	capacity := corev1.ResourceList{}
 	for i := range in.Nodes {
@@ -142,8 +142,8 @@ func (in GrantedSlice) aboveCapacity() ctl.Verdict {
 		}
 	}
 	if len(above) == 0 {
-		return ctl.Verdict{}
+		return nil
 	}
-	return ctl.Verdict{Reason: reasonGrantAboveCapacity, Message: "granted " + strings.Join(above, "; ") +
-		"; set the chart's value offloading.ceilings to bound what is granted"}
+	return []ctl.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " + strings.Join(above, "; ") +
+		"; set the chart's value offloading.ceilings to bound what is granted"}}
 }

@@ -94,6 +94,8 @@ type issued struct {
 	certificate []byte
 	// objects keep the certificate and, while one is wanted, the request to the signer.
 	objects []client.Object
+	// events tell of a certificate that is handed out first.
+	events []ctl.Event
 	// after is when to look again.
 	after time.Duration
 	// pending says why there is no certificate; the zero value when there is one.
@@ -143,8 +145,12 @@ func (i Issue) plan() issued {
 			out.after = held.NotAfter.Sub(i.Now)
 		}
 	}
-	if i.Signing != nil && HeldFor(i.Signing.Status.Certificate, i.Request) != nil {
-		out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
+	if i.Signing != nil {
+		if signed := HeldFor(i.Signing.Status.Certificate, i.Request); signed != nil {
+			out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
+			out.events = []ctl.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
+				i.Peer, signed.Subject.CommonName, signed.Subject.Organization, signed.NotAfter.UTC().Format(time.RFC3339))}}
+		}
 	}
 	if out.certificate == nil {
 		out.pending = signingState(i.Signing)

@@ -200,7 +200,7 @@ func (in GrantedSlice) issue() ctl.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, After: got.after}
+	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, Events: got.events, After: got.after}
 	if len(got.certificate) == 0 {
 		return in.status(plan)
 	}
@@ -241,7 +241,9 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	root, answer := in.Root, &plan.Status.(*authv1beta1.ResourceSlice).Status
 	if !defaultClass(root) {
 		if accepted(root, authv1beta1.ResourceSliceResources) && invalid == nil {
-			plan.Objects = append(plan.Objects, in.quota(root.Status.Resources))
+			quota := in.quota(root.Status.Resources)
+			plan.Objects = append(plan.Objects, quota)
+			plan.Events = append(plan.Events, in.granting(quota, root.Status.Resources))
 		}
 		return
 	}
@@ -259,9 +261,23 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	if reason != "" {
 		in.keep(answer, message)
 	} else {
-		plan.OnStatus = in.aboveCapacity()
+		plan.Events = append(plan.Events, in.aboveCapacity()...)
 	}
 	plan.Objects = append(plan.Objects, in.quota(answer.Resources))
+	if !before || !equality.Semantic.DeepEqual(answer.Resources, root.Status.Resources) {
+		plan.Events = append(plan.Events, in.granting(nil, answer.Resources))
+	}
+}
+
+// granting tells what is granted, by a Quota that is made or, with nil, by the status.
+func (in GrantedSlice) granting(quota client.Object, amounts corev1.ResourceList) ctl.Event {
+	consumer, list := in.Tenant.Spec.ClusterID, make([]string, 0, len(amounts))
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		amount := amounts[name]
+		list = append(list, string(name)+"="+amount.String())
+	}
+	return ctl.Event{Object: quota, Reason: "ResourcesGranted", Message: fmt.Sprintf("cluster %q may run pods as user %q until this ResourceSlice is deleted, with %s",
+		consumer, api.ResourceSliceUserName(in.Root.Name, consumer), strings.Join(list, ", "))}
 }
 
 // grant fills in what this cluster offers, amounts as asked.

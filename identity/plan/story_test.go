@@ -299,6 +299,7 @@ type told struct {
 	Status  any              `json:"status,omitempty"`
 	Objects []map[string]any `json:"objects,omitempty"`
 	Delete  []string         `json:"delete,omitempty"`
+	Events  []string         `json:"events,omitempty"`
 }
 
 var requestName = regexp.MustCompile(api.CSRGenerateName + "[0-9a-f]{16}")
@@ -326,6 +327,13 @@ func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
 			k.readable(data)
 		}
 		out.Objects = append(out.Objects, content)
+	}
+	for _, e := range p.Events {
+		when := ""
+		if e.Object != nil {
+			when = " when " + kind(e.Object) + " is created"
+		}
+		out.Events = append(out.Events, e.Reason+when+": "+e.Message)
 	}
 	text := string(must(yaml.Marshal(out)))
 	for _, data := range slices.SortedFunc(maps.Keys(k), func(a, b string) int { return len(b) - len(a) }) {

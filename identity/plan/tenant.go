@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -137,10 +138,18 @@ func (in TenantInput) tolerated() ctl.Plan {
 			return refused
 		}
 	}
+	binding := in.clusterBinding()
 	return ctl.Plan{
 		Status:  &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}},
-		Objects: []client.Object{in.clusterBinding(), in.flowSchema()},
+		Objects: []client.Object{binding, in.flowSchema()},
+		Events:  []ctl.Event{in.admission(binding)},
 	}
+}
+
+// admission tells that the consumer got the rights of a binding.
+func (in TenantInput) admission(binding client.Object) ctl.Event {
+	return ctl.Event{Object: binding, Reason: "TenantAdmitted", Message: fmt.Sprintf(
+		"cluster %q is admitted in namespace %s, until this Tenant is drained or deleted", in.Root.Spec.ClusterID, in.Root.Namespace)}
 }
 
 // drained takes from a plan what the consumer works with. It does so whatever else the Tenant lacks:
@@ -158,6 +167,7 @@ func (in TenantInput) drained(plan ctl.Plan) ctl.Plan {
 		}
 		return false
 	})
+	plan.Events = slices.DeleteFunc(plan.Events, func(e ctl.Event) bool { return e.Object != nil })
 	plan.Delete = in.replicated()
 	plan.Lacks = ctl.Verdict{}   // the consumer needs no certificate, and whoever drains it waits for Ready
 	if plan.State != ctl.Ready { // which prunes nothing
@@ -271,14 +281,16 @@ func (in TenantInput) grant() ctl.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, After: got.after}
+	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, Events: got.events, After: got.after}
 	if len(got.certificate) == 0 {
 		return plan
 	}
 	plan.Status = &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
 		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(got.certificate, root.Spec.ProxyURL),
 	}}
-	plan.Objects = append(plan.Objects, in.controlPlaneBinding(), in.clusterBinding(), in.flowSchema())
+	binding := in.controlPlaneBinding()
+	plan.Objects = append(plan.Objects, binding, in.clusterBinding(), in.flowSchema())
+	plan.Events = append(plan.Events, in.admission(binding))
 	return plan
 }
 

@@ -4,6 +4,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		errs = append(errs, l.fill(ctx, root, plan.Fill))
 	}
 	for _, obj := range plan.Objects {
-		errs = append(errs, l.apply(ctx, root, obj, plan.OnCreate))
+		errs = append(errs, l.apply(ctx, root, obj, plan.Events))
 	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))
@@ -159,7 +160,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		errs = append(errs, ignoreGone(root, err))
 		if changed {
 			log.FromContext(ctx).V(1).Info("status applied")
-			l.warn(root, plan.OnStatus)
+			l.recordOf(root, nil, plan.Events)
 		}
 	}
 	for _, part := range plan.Parts {
@@ -169,8 +170,8 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
 }
 
-// apply applies one desired object after marking it as the root's. An object that it creates may be worth an event.
-func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, created Verdict) error {
+// apply applies one desired object after marking it as the root's, and records the events about one that it creates.
+func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []Event) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
 	if err != nil {
@@ -189,16 +190,24 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, crea
 	}
 	if changed && err == nil && live == nil {
 		log.FromContext(ctx).Info("created", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
-		l.warn(root, created)
+		l.recordOf(root, obj, events)
 	}
 	return err
 }
 
-// warn records a verdict as a warning event on the root; the zero value records none.
-func (l *loop[R, In]) warn(root R, v Verdict) {
-	if v.Reason != "" {
-		l.recorder.Eventf(root, nil, corev1.EventTypeWarning, v.Reason, "Reconcile", "%s", v.Message)
+// recordOf records the events about an object of the plan; nil = about its status.
+func (l *loop[R, In]) recordOf(root R, obj client.Object, events []Event) {
+	for _, e := range events {
+		if e.Object == obj {
+			l.record(root, obj, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, e.Message)
+		}
 	}
+}
+
+// record records an event on the root. The recorder takes events of one reason about one version of the root for
+// repetitions of the first, unless they are about different objects.
+func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, message string) {
+	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
 // part changes a part of an object. A missing object is no error: its event starts another reconciliation.
@@ -431,15 +440,15 @@ func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error
 	}
 	l.mu.Unlock()
 	if known && last.State == Blocked && v.State == Ready {
-		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, "Ready", "Reconcile", "resolved: %s", last.Reason)
+		l.record(root, nil, corev1.EventTypeNormal, "Ready", "resolved: "+last.Reason)
 	}
 	before, conditioned := l.standing(root)
 	switch {
 	case last == v:
 	case v.State == Blocked:
-		l.recorder.Eventf(root, nil, corev1.EventTypeWarning, v.Reason, "Reconcile", "%s", v.Message)
+		l.record(root, nil, corev1.EventTypeWarning, v.Reason, v.Message)
 	case v.State == Waiting && failure == nil && !conditioned && !l.Quiet:
-		l.recorder.Eventf(root, nil, corev1.EventTypeNormal, v.Reason, "Reconcile", "%s", v.Message)
+		l.record(root, nil, corev1.EventTypeNormal, v.Reason, v.Message)
 	}
 	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready {
 		return nil

@@ -38,8 +38,8 @@ type Plan struct {
 	// Lacks is what a user must know of a complete plan: it is told instead of the verdict, which goes
 	// on to rule what is pruned. The zero value is nothing.
 	Lacks Verdict
-	// OnCreate is recorded as an event on the root when one of Objects is created; the zero value records none.
-	OnCreate Verdict
+	// Events are recorded on the root, each when what it tells of is written.
+	Events []Event
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
 	Objects []client.Object
 	// Keep are objects made before that are not to be pruned though Objects does not name them: they stay as they
@@ -48,8 +48,6 @@ type Plan struct {
 	// Status is of the root's type; the fields set in its status are applied and owned by the
 	// controller. Nil leaves the status alone.
 	Status client.Object
-	// OnStatus is recorded as an event on the root when Status changes it; the zero value records none.
-	OnStatus Verdict
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
 	Fill client.Object
@@ -68,6 +66,19 @@ func (p Plan) told() Verdict {
 		return p.Lacks
 	}
 	return p.Verdict
+}
+
+// Event tells administrators what a plan has done, such as what a peer is granted: who, what and until when.
+type Event struct {
+	// Object is the one of Objects whose creation the event tells of; nil = Status, when it is written. The plan
+	// has such an event only while Status differs from that of the root.
+	Object client.Object
+	// Type is one of Kubernetes' types of events; empty = Normal.
+	Type string
+	// Reason is a CamelCase word for programs.
+	Reason string
+	// Message may hold times and names, unlike that of a Verdict. The recorder cuts a long one in the middle.
+	Message string
 }
 
 // Part is a change of an object that exists: as a subresource of it is to make it, or a patch of what cannot be

@@ -183,7 +183,7 @@ func TestAttackPodToleratesEverything(t *testing.T) {
 	before := planned(root, plan.GuestPods{}).Objects[0].(*corev1.Pod)
 	root.Spec.Pod.Tolerations = []corev1.Toleration{everything, {Key: "own", Operator: corev1.TolerationOpExists}}
 	p := planned(root, plan.GuestPods{Tolerations: []string{"gpu"}})
-	if p.OnCreate.Reason != "TolerationsNarrowed" {
+	if len(p.Events) != 1 || p.Events[0].Reason != "TolerationsNarrowed" || p.Events[0].Object != p.Objects[0] {
 		t.Errorf("no event: %+v", p)
 	}
 	covers := func(spec corev1.PodSpec, key string) bool {

@@ -196,6 +196,8 @@ func (in RemoteNamespacesInput) grant(p *ctl.Plan, origin, local, remote string)
 	switch {
 	case !exists:
 		p.Objects = append(p.Objects, wanted)
+		p.Events = append(p.Events, ctl.Event{Object: wanted, Reason: "NamespaceCreated", Message: fmt.Sprintf(
+			"cluster %q has namespace %s here for its namespace %s, until it is no longer offloaded here", origin, remote, local)})
 		return
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()

@@ -268,8 +268,8 @@ func Finished(phase corev1.PodPhase) bool {
 func made(in ShadowPodInput) ctl.Plan {
 	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
 	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
-		p.OnCreate = ctl.Verdict{Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
-			"for others name their keys, or have the provider add them to the value offloading.guestPods.tolerations"}
+		p.Events = []ctl.Event{{Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
+			"for others name their keys, or have the provider add them to the value offloading.guestPods.tolerations"}}
 	}
 	return p
 }

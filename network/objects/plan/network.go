@@ -9,6 +9,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,10 +69,10 @@ func Network(in NetworkInput) ctl.Plan {
 		taken, wish = append(taken, wish), in.elsewhere(wish)
 	}
 	if pooled(wish, in.Pools) && !overlapsAny(wish, taken) {
-		return grantCIDR(wish)
+		return in.grantCIDR(wish)
 	}
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
-		return grantCIDR(block)
+		return in.grantCIDR(block)
 	}
 	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
 }
@@ -129,11 +130,17 @@ func (in NetworkInput) grantExact(wish netip.Prefix) ctl.Plan {
 			return ctl.Block("CIDRTaken", "%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
 		}
 	}
-	return grantCIDR(wish)
+	return in.grantCIDR(wish)
 }
 
-func grantCIDR(p netip.Prefix) ctl.Plan {
-	return ctl.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
+// grantCIDR grants a CIDR, and tells so if it is one at which a peer is seen.
+func (in NetworkInput) grantCIDR(p netip.Prefix) ctl.Plan {
+	plan := ctl.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
+	if peer := in.Root.Labels[api.LabelRemoteClusterID]; peer != "" {
+		plan.Events = []ctl.Event{{Reason: "CIDRGranted", Message: fmt.Sprintf(
+			"%s of cluster %q is seen here at %s, until this Network is deleted", in.Root.Spec.CIDR, peer, p)}}
+	}
+	return plan
 }
 
 // obstacle is address space a Network holds or is about to hold.
