@@ -6,15 +6,11 @@ package cli_test
 import (
 	"cmp"
 	"context"
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"maps"
 	"math/big"
 	"net"
@@ -405,11 +401,16 @@ func roles(t *testing.T) []byte {
 }
 
 // kubernetes runs the controllers that empty namespaces and sign certificates, and returns when they have
-// signed one. Who signs is nobody the API server trusts.
+// signed one.
 func (s *session) kubernetes(t *testing.T, cluster string) {
 	t.Helper()
 	certificate, key := filepath.Join(s.dir, "signer.crt"), filepath.Join(s.dir, "signer.key")
-	writeSigner(t, certificate, key)
+	signer, private := s.clusters[cluster].Authority()
+	for path, data := range map[string][]byte{certificate: signer, key: private} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cmd := exec.Command(binary(t, "kube-controller-manager"), "--kubeconfig="+filepath.Join(s.dir, cluster), "--leader-elect=false", "--secure-port=0",
 		"--controllers=namespace-controller,certificatesigningrequest-signing-controller",
 		"--cluster-signing-cert-file="+certificate, "--cluster-signing-key-file="+key)
@@ -479,30 +480,4 @@ func binary(t *testing.T, name string) string {
 	}
 	t.Fatalf("no %s in %v: run 'make testbed-build'", name, dirs)
 	return ""
-}
-
-// writeSigner makes an authority.
-func writeSigner(t *testing.T, certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, block := range map[string]*pem.Block{certificate: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(fmt.Errorf("write the signer: %w", err))
-		}
-	}
 }

@@ -4,15 +4,24 @@
 package identity_test
 
 import (
+	"bytes"
 	"context"
+	"crypto"
 	"crypto/ed25519"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -33,30 +42,9 @@ import (
 func TestAttackDrainedConsumer(t *testing.T) {
 	t.Parallel()
 	rome := startCluster(t, "rome")
-	go certify(t.Context(), t, rome)
-	rome.create(t, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleRemoteControlPlane},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{authv1beta1.GroupVersion.Group}, Resources: []string{"renews", "resourceslices"}, Verbs: []string{"*"},
-		}},
-	}, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
-	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant := &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"},
-		Spec: authv1beta1.TenantSpec{
-			ClusterID: "milan", Signature: must(plan.Sign(key, rome.field(t, atRome, api.NonceSecret, api.NonceField))),
-			PublicKey: must(plan.EncodePublicKey(key.Public())), CSR: must(plan.NewRequest(key, plan.ControlPlaneSubject("milan"))),
-		},
-	}
-	rome.create(t, tenant)
-	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
-	params := tenant.Status.AuthParams
-	milan := must(client.NewWithWatch(&rest.Config{Host: params.APIServer, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
-		CAData: params.CA, CertData: params.SignedCRT, KeyData: must(plan.EncodePrivateKey(key)),
-	}}, client.Options{Scheme: scheme.New()}))
+	go certify(t.Context(), t, rome, rome.server.Sign)
+	tenant, key := admittedTenant(t, rome)
+	milan := asConsumer(tenant, key)
 
 	for _, way := range []string{"drained", "deleted"} {
 		slice := sliceOf("big-" + way)
@@ -108,8 +96,118 @@ func TestAttackDrainedConsumer(t *testing.T) {
 	rome.gone(t, tenant)
 }
 
-// certify stands for the cluster's signer, with the authority its API server trusts.
-func certify(ctx context.Context, t *testing.T, c cluster) {
+// TestAttackFormerClientCAStillUsed: the provider has replaced its client CA, and its API server trusts the new one only.
+// The cluster's signer is still given the former CA, so that no consumer can authenticate with what it signs.
+//
+// Outcome: a condition of the Tenant says so, and the consumer is not given one certificate after another. Once the
+// signer has the new CA and the request is deleted, the consumer gets a certificate that the API server accepts.
+func TestAttackFormerClientCAStillUsed(t *testing.T) {
+	t.Parallel()
+	rome := startCluster(t, "rome")
+	former, signer := formerCA()
+	published := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}}
+	until(t, "the API server trusts the former CA", func(ctx context.Context) (bool, error) {
+		err := rome.Get(ctx, client.ObjectKeyFromObject(published), published)
+		if err != nil || bytes.Contains([]byte(published.Data[plan.ClientCAsField]), former) {
+			return err == nil, client.IgnoreNotFound(err)
+		}
+		patch := client.MergeFrom(published.DeepCopy())
+		published.Data[plan.ClientCAsField] += string(former)
+		return false, rome.Patch(ctx, published, patch)
+	})
+	var signed atomic.Int32
+	var current atomic.Bool
+	go certify(t.Context(), t, rome, func(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+		signed.Add(1)
+		if current.Load() {
+			return rome.server.Sign(template, public)
+		}
+		return signer(template, public)
+	})
+	tenant, key := admittedTenant(t, rome)
+	ready := func() *metav1.Condition { return meta.FindStatusCondition(tenant.Status.Conditions, "Ready") }
+	rome.until(t, "the tenant is Ready", tenant, func() bool { return ready() != nil && ready().Status == metav1.ConditionTrue })
+	first := tenant.Status.AuthParams.SignedCRT
+
+	rome.delete(t, published) // the API server makes it anew, without the former CA
+	rome.until(t, "the tenant tells that the signer uses another CA", tenant, func() bool {
+		return ready().Reason == plan.ReasonCertificateUntrusted && strings.Contains(ready().Message, "delete the CertificateSigningRequest")
+	})
+	if n := signed.Load(); n != 2 || !bytes.Equal(tenant.Status.AuthParams.SignedCRT, first) {
+		t.Errorf("%d certificates were signed, and the first replaced: %v", n, !bytes.Equal(tenant.Status.AuthParams.SignedCRT, first))
+	}
+	milan := asConsumer(tenant, key)
+	if err := milan.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(atRome)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the API server answers a certificate of the former CA with %v", err)
+	}
+
+	current.Store(true)
+	if err := rome.DeleteAllOf(t.Context(), &certificatesv1.CertificateSigningRequest{}, client.MatchingLabels{api.LabelRemoteTenantCSR: "true"}); err != nil {
+		t.Fatal(err)
+	}
+	rome.until(t, "the tenant is Ready again", tenant, func() bool { return ready().Status == metav1.ConditionTrue })
+	milan = asConsumer(tenant, key)
+	until(t, "the consumer is accepted", func(ctx context.Context) (bool, error) {
+		err := milan.List(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(atRome))
+		return err == nil, ignoreForbidden(err)
+	})
+	if n := signed.Load(); n != 3 {
+		t.Errorf("%d certificates were signed", n)
+	}
+}
+
+// formerCA is a CA (PEM) and how it signs, as apitest.Server.Sign does.
+func formerCA() ([]byte, func(*x509.Certificate, crypto.PublicKey) ([]byte, error)) {
+	public, key, _ := ed25519.GenerateKey(nil) // crypto/rand does not fail
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "former"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	encode := func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }
+	serial := int64(1)
+	return encode(must(x509.CreateCertificate(nil, ca, ca, public, key))), func(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+		serial++
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(serial), ca.NotBefore, ca.NotAfter
+		der, err := x509.CreateCertificate(nil, template, ca, public, key)
+		return encode(der), err
+	}
+}
+
+// admittedTenant is milan's Tenant once it has its credentials, and milan's key.
+func admittedTenant(t *testing.T, rome cluster) (*authv1beta1.Tenant, ed25519.PrivateKey) {
+	t.Helper()
+	rome.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleRemoteControlPlane},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{authv1beta1.GroupVersion.Group}, Resources: []string{"renews", "resourceslices"}, Verbs: []string{"*"},
+		}},
+	}, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"},
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: "milan", Signature: must(plan.Sign(key, rome.field(t, atRome, api.NonceSecret, api.NonceField))),
+			PublicKey: must(plan.EncodePublicKey(key.Public())), CSR: must(plan.NewRequest(key, plan.ControlPlaneSubject("milan"))),
+		},
+	}
+	rome.create(t, tenant)
+	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
+	return tenant, key
+}
+
+// asConsumer enters the provider with a Tenant's certificate.
+func asConsumer(tenant *authv1beta1.Tenant, key ed25519.PrivateKey) client.WithWatch {
+	params := tenant.Status.AuthParams
+	return must(client.NewWithWatch(&rest.Config{Host: params.APIServer, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+		CAData: params.CA, CertData: params.SignedCRT, KeyData: must(plan.EncodePrivateKey(key)),
+	}}, client.Options{Scheme: scheme.New()}))
+}
+
+// certify stands for the cluster's signer.
+func certify(ctx context.Context, t *testing.T, c cluster, sign func(*x509.Certificate, crypto.PublicKey) ([]byte, error)) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var requests certificatesv1.CertificateSigningRequestList
 		if err := c.List(ctx, &requests); err != nil {
@@ -123,7 +221,7 @@ func certify(ctx context.Context, t *testing.T, c cluster) {
 				t.Errorf("the request to the signer asks for %v seconds", s)
 			}
 			asked := must(plan.ParseRequest(request.Spec.Request))
-			request.Status.Certificate = must(c.server.Sign(&x509.Certificate{
+			request.Status.Certificate = must(sign(&x509.Certificate{
 				Subject: asked.Subject, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 			}, asked.PublicKey))
 			_ = c.Status().Update(ctx, &request) // tried again

@@ -6,8 +6,6 @@ package identity_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
@@ -15,7 +13,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	randv2 "math/rand/v2"
 	"net/http"
 	"os"
@@ -38,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -370,6 +368,7 @@ func startCluster(t *testing.T, id string) cluster {
 	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt} }
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
+		Cache:  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: identity.CachedConfigMaps()}},
 		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(c.logged), textlogger.Verbosity(7))), // at 8 client-go begins to log bodies of requests
 	})
 	if err != nil {
@@ -530,8 +529,6 @@ func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.C
 // signer stands for the cluster's signing controller: it signs what is approved, for a few seconds until
 // the test has seen a certificate. So the one it saw is replaced, however late it looked.
 func signer(ctx context.Context, t *testing.T, c cluster, seen *atomic.Bool) {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	serial := int64(0)
 	for ctx.Err() == nil {
 		var requests certificatesv1.CertificateSigningRequestList
 		if err := c.List(ctx, &requests); err != nil && ctx.Err() == nil {
@@ -546,11 +543,9 @@ func signer(ctx context.Context, t *testing.T, c cluster, seen *atomic.Bool) {
 			if seen.Load() {
 				life = time.Hour
 			}
-			request.Status.Certificate = sign(key, serial+1, life, request.Spec.Request)
+			request.Status.Certificate = c.sign(life, request.Spec.Request)
 			err := c.Status().Update(ctx, &request)
-			if err == nil {
-				serial++
-			} else if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
 				t.Errorf("sign: %v", err)
 			}
 		}
@@ -561,15 +556,13 @@ func signer(ctx context.Context, t *testing.T, c cluster, seen *atomic.Bool) {
 	}
 }
 
-func sign(key *ecdsa.PrivateKey, serial int64, life time.Duration, request []byte) []byte {
+// sign gives a certificate that the API server trusts.
+func (c cluster) sign(life time.Duration, request []byte) []byte {
 	asked := must(plan.ParseRequest(request))
-	certificate := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: asked.Subject,
-		NotBefore: time.Now(), NotAfter: time.Now().Add(life),
+	return must(c.server.Sign(&x509.Certificate{
+		Subject: asked.Subject, NotBefore: time.Now(), NotAfter: time.Now().Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der := must(x509.CreateCertificate(rand.Reader, certificate, certificate, asked.PublicKey, key))
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}, asked.PublicKey))
 }
 
 func must[T any](value T, err error) T {

@@ -43,6 +43,7 @@ func (o Options) slices() ctl.Registrar {
 			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.ResourceSliceList{})},
 			{Kind: &storagev1.StorageClass{}, Map: all},
 			{Kind: &corev1.Node{}, Map: ifControlPlane(all)},
+			{Kind: &corev1.ConfigMap{}, Map: ifClientCAs(all)},
 		},
 		Finalizer: finalizerSlice,
 		Stands:    plan.Stands,
@@ -97,6 +98,9 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1be
 			return nil, fmt.Errorf("list storage classes: %w", err)
 		}
 		in.StorageClasses = classes.Items
+	}
+	if in.ClientCAs, err = clientCAs(ctx, r); err != nil {
+		return nil, err
 	}
 	if in.APIServer, err = o.apiServer(ctx, r); err != nil || !in.Changes() {
 		return in, err

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -42,6 +44,7 @@ func (o Options) tenants() ctl.Registrar {
 			{Kind: &offv1beta1.NamespaceMap{}, Map: labelled(api.LabelReplicated, sameNamespace)},
 			{Kind: &authv1beta1.Renew{}, Map: labelled(api.LabelReplicated, sameNamespace), Concerns: never},
 			{Kind: &corev1.Node{}, Map: ifControlPlane(ctl.All(&authv1beta1.TenantList{}))},
+			{Kind: &corev1.ConfigMap{}, Map: ifClientCAs(ctl.All(&authv1beta1.TenantList{}))},
 		},
 		Finalizer: api.FinalizerTenant,
 		Gather:    o.gatherTenant,
@@ -107,6 +110,9 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 	if in.Signing, err = signing(ctx, r, plan.SigningName(root.Namespace, root.Spec.CSR, held)); err != nil {
 		return in, err
 	}
+	if in.ClientCAs, err = clientCAs(ctx, r); err != nil {
+		return in, err
+	}
 	in.APIServer, err = o.apiServer(ctx, r)
 	return in, err
 }
@@ -145,6 +151,24 @@ func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.
 
 func signing(ctx context.Context, r ctl.Reader, name string) (*certificatesv1.CertificateSigningRequest, error) {
 	return found(ctx, r, client.ObjectKey{Name: name}, &certificatesv1.CertificateSigningRequest{})
+}
+
+// +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=extension-apiserver-authentication,verbs=get;list;watch
+
+// CachedConfigMaps are those the controllers of this room may read.
+func CachedConfigMaps() cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{
+		plan.ClientCAsNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", plan.ClientCAsConfigMap)},
+	}}
+}
+
+// clientCAs are the CAs (PEM) whose certificates the API server accepts; empty when it does not say.
+func clientCAs(ctx context.Context, r ctl.Reader) ([]byte, error) {
+	published, err := found(ctx, r, client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}, &corev1.ConfigMap{})
+	if published == nil {
+		return nil, err
+	}
+	return []byte(published.Data[plan.ClientCAsField]), nil
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch

@@ -53,6 +53,16 @@ func ifControlPlane(next ctl.MapFunc) ctl.MapFunc {
 	}
 }
 
+// ifClientCAs passes on only the ConfigMap with the API server's client CAs.
+func ifClientCAs(next ctl.MapFunc) ctl.MapFunc {
+	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+		if obj.GetNamespace() != plan.ClientCAsNamespace || obj.GetName() != plan.ClientCAsConfigMap {
+			return nil
+		}
+		return next(ctx, r, obj)
+	}
+}
+
 // inside maps a Namespace to the roots it holds.
 func inside(prototype client.ObjectList) ctl.MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {

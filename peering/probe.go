@@ -131,6 +131,9 @@ func livez(ctx context.Context, peer *remote.Peer) error {
 	}
 	defer func() { _ = response.Body.Close() }() // nothing is left to read
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	if response.StatusCode == http.StatusUnauthorized {
+		return errors.New("it does not accept this cluster's certificate; run 'liqoctl authenticate' again")
+	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("/livez answers %s", response.Status)
 	}

@@ -252,6 +252,7 @@ func (f *controllerFlags) manager() manager.Options {
 			NewInformer:      packed.InformerOf(&corev1.Pod{}, &offv1beta1.ShadowPod{}),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:           {Transform: stripPod},
+				&corev1.ConfigMap{}:     identity.CachedConfigMaps(),
 				&corev1.Secret{}:        {Label: notReflected, Transform: stripForeignSecret},
 				&coordinationv1.Lease{}: {Label: gateways, Transform: stripLease},
 			},

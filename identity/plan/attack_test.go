@@ -4,7 +4,11 @@
 package plan_test
 
 import (
+	"bytes"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -538,6 +542,83 @@ func TestAttackCertificateForYears(t *testing.T) {
 			t.Errorf("%s is looked at again after %s", kind, p.After)
 		}
 	}
+}
+
+// TestAttackFormerClientCA: somebody has got the key of the CA that signs for consumers, so the provider replaces the
+// CA. The certificates of its consumers are still those of the former one.
+//
+// Outcome: they are issued anew as soon as the API server publishes that it trusts the new CA only, and conditions say
+// so. A signer that goes on with the former CA does not replace them again and again: a condition says what to change.
+func TestAttackFormerClientCA(t *testing.T) {
+	held := certified(t, "milan") // by key "signer"
+	former, present := authorityOf("signer"), authorityOf("another")
+	asked := func(certificate []byte) *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{Certificate: certificate}}
+	}
+	again := decoded(t, known{}.certificate("milan", "milan", api.ControlPlaneOrganization, 15, 31))
+	fresh := signedBy("another", present, "milan", "milan", api.ControlPlaneOrganization)
+	for _, c := range []struct {
+		name     string
+		cas      []byte
+		signing  *certificatesv1.CertificateSigningRequest
+		asks     bool
+		lacks    string
+		used     []byte
+		mentions string
+	}{
+		{name: "not known", cas: nil, used: held},
+		{name: "not readable", cas: pemOf("CERTIFICATE", []byte("garbage")), used: held},
+		{name: "another kind", cas: pemOf("PUBLIC KEY", []byte("garbage")), used: held},
+		{name: "the same", cas: former, used: held},
+		{name: "both", cas: append(bytes.Clone(present), former...), used: held},
+		{name: "replaced", cas: present, asks: true, lacks: plan.ReasonCertificateUntrusted, used: held, mentions: "liqoctl authenticate"},
+		{name: "signed anew", cas: present, signing: asked(fresh), asks: true, used: fresh},
+		{name: "signed with the former", cas: present, signing: asked(again), asks: true, lacks: plan.ReasonCertificateUntrusted, used: held, mentions: "delete the CertificateSigningRequest"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := holding(held, c.signing, now)
+			in.ClientCAs = c.cas
+			p := plan.Tenant(in)
+			if request := story.First[*certificatesv1.CertificateSigningRequest](p.Objects); p.State != ctl.Ready || (request != nil) != c.asks {
+				t.Errorf("%s %s, request to the signer: %v", p.Reason, p.Message, request != nil)
+			}
+			if used := p.Status.(*authv1beta1.Tenant).Status.AuthParams.SignedCRT; !bytes.Equal(used, c.used) {
+				t.Errorf("the consumer gets %s", used)
+			}
+			if p.Lacks.Reason != c.lacks || !strings.Contains(p.Lacks.Message, c.mentions) {
+				t.Errorf("lacks %s: %s", p.Lacks.Reason, p.Lacks.Message)
+			}
+		})
+	}
+	t.Run("slice", func(t *testing.T) {
+		root := copied("milan", "big")
+		root.Status.AuthParams = &authv1beta1.AuthParams{
+			SignedCRT: decoded(t, known{}.certificate("milan", api.ResourceSliceUserName("big", "milan"), "milan", 10, 30)),
+		}
+		p := plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
+			Root: root, Tenant: admitted("milan"), Offer: plan.Offer{DefaultClass: true}, APIServer: atRome, ClientCAs: present, Now: now,
+		}})
+		if p.Lacks.Reason != plan.ReasonCertificateUntrusted || story.First[*certificatesv1.CertificateSigningRequest](p.Objects) == nil {
+			t.Errorf("lacks %s: %s", p.Lacks.Reason, p.Lacks.Message)
+		}
+	})
+}
+
+// authorityOf is the certificate (PEM) of the CA whose key is made of a name.
+func authorityOf(name string) []byte {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotAfter: now.AddDate(10, 0, 0), IsCA: true, BasicConstraintsValid: true,
+	}
+	return pemOf("CERTIFICATE", must(x509.CreateCertificate(nil, template, template, key(name).Public(), key(name))))
+}
+
+// signedBy is a certificate for a key made of a name, of a CA.
+func signedBy(ca string, authority []byte, holder, user, group string) []byte {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: user, Organization: []string{group}}, NotBefore: now, NotAfter: now.AddDate(0, 1, 0),
+	}
+	parent := must(plan.ParseCertificate(authority))
+	return pemOf("CERTIFICATE", must(x509.CreateCertificate(nil, template, parent, key(holder).Public(), key(ca))))
 }
 
 // holding is milan's Tenant at rome with its certificate.

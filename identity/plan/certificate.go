@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -30,6 +31,12 @@ const (
 	// DefaultLifetime is asked of the signer for certificates of peers: long enough for a signer to be mended
 	// after two thirds of it, short because certificates cannot be revoked.
 	DefaultLifetime = 30 * 24 * time.Hour
+
+	// ClientCAsNamespace, ClientCAsConfigMap and ClientCAsField name the ConfigMap in which API servers publish
+	// the client CAs they trust. They add theirs, and take away only those that have ended.
+	ClientCAsNamespace = metav1.NamespaceSystem
+	ClientCAsConfigMap = "extension-apiserver-authentication"
+	ClientCAsField     = "client-ca-file"
 )
 
 // ParseCertificate reads the first certificate of a PEM bundle.
@@ -52,6 +59,36 @@ func ParseCertificate(data []byte) (*x509.Certificate, error) {
 //	                                 └ time for retries and replication
 func RenewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
+}
+
+// trusted reports whether an API server trusts a certificate (PEM, with intermediates): one of the chain is signed by
+// one of its client CAs (PEM). CAs that are not known, or cannot be read, say nothing against it. Times are not
+// compared: a certificate of a CA lasts no longer than the CA.
+func trusted(chain, clientCAs []byte) bool {
+	roots, err := certificates(clientCAs)
+	if err != nil || len(roots) == 0 {
+		return true
+	}
+	presented, err := certificates(chain)
+	return err != nil || slices.ContainsFunc(presented, func(c *x509.Certificate) bool {
+		return slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return c.CheckSignatureFrom(root) == nil })
+	})
+}
+
+// certificates reads those of a PEM bundle.
+func certificates(bundle []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != pemCertificate {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse certificate: %w", err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
 }
 
 // LateAt is when a certificate that is still in use counts as not renewed. It is later than NextCheck waits.
@@ -85,7 +122,9 @@ type Issue struct {
 	Signing *certificatesv1.CertificateSigningRequest
 	// Lifetime is asked of the signer, which may give less; 0 leaves it to the signer.
 	Lifetime time.Duration
-	Now      time.Time
+	// ClientCAs are those the API server trusts (PEM); empty while they are not known.
+	ClientCAs []byte
+	Now       time.Time
 }
 
 // issued is what an Issue comes to.
@@ -100,7 +139,7 @@ type issued struct {
 	after time.Duration
 	// pending says why there is no certificate; the zero value when there is one.
 	pending ctl.Verdict
-	// lacks says why the certificate in use was not renewed in time; the zero value when it was.
+	// lacks says why the certificate in use is to be replaced and is not yet; the zero value when it is in order.
 	lacks ctl.Verdict
 }
 
@@ -131,26 +170,26 @@ func SigningName(namespace string, request, held []byte) string {
 	return api.CSRGenerateName + hex.EncodeToString(sum.Sum(nil))[:requestNameHash]
 }
 
-// plan decides whether a certificate is at hand, due for renewal, or waited for. The signing
-// request is kept until the certificate it led to is what we hand out.
+// plan decides whether a certificate is at hand, due for renewal, or waited for. A certificate that the API server does
+// not trust is due at once. The signing request is kept until the certificate it led to is what we hand out. A
+// certificate that is trusted no more than the one in use does not replace it, or each would be replaced in turn.
 func (i Issue) plan() issued {
 	held := HeldFor(i.Held, i.Request)
-	if held != nil && i.Now.Before(RenewAt(held)) {
+	if held != nil && trusted(i.Held, i.ClientCAs) && i.Now.Before(RenewAt(held)) {
 		return issued{certificate: i.Held, objects: []client.Object{i.secret(i.Held)}, after: NextCheck(held, i.Now)}
 	}
 	out := issued{objects: []client.Object{i.signing()}}
 	if held != nil && i.Now.Before(held.NotAfter) {
-		out.certificate, out.lacks = i.Held, i.late(held)
+		out.certificate, out.lacks = i.Held, i.due(held)
 		if out.after = untilLate(held, i.Now); out.after == 0 {
 			out.after = held.NotAfter.Sub(i.Now)
 		}
 	}
-	if i.Signing != nil {
-		if signed := HeldFor(i.Signing.Status.Certificate, i.Request); signed != nil {
-			out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
-			out.events = []ctl.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
-				i.Peer, signed.Subject.CommonName, signed.Subject.Organization, signed.NotAfter.UTC().Format(time.RFC3339))}}
-		}
+	if i.signed() && (out.certificate == nil || trusted(i.Signing.Status.Certificate, i.ClientCAs)) {
+		signed := HeldFor(i.Signing.Status.Certificate, i.Request)
+		out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
+		out.events = []ctl.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
+			i.Peer, signed.Subject.CommonName, signed.Subject.Organization, signed.NotAfter.UTC().Format(time.RFC3339))}}
 	}
 	if out.certificate == nil {
 		out.pending = signingState(i.Signing)
@@ -160,13 +199,27 @@ func (i Issue) plan() issued {
 	return out
 }
 
-// late says that the signer does not renew a certificate: it has refused, or should have answered by now.
-func (i Issue) late(held *x509.Certificate) ctl.Verdict {
+// signed reports whether the signer has answered the request.
+func (i Issue) signed() bool {
+	return i.Signing != nil && HeldFor(i.Signing.Status.Certificate, i.Request) != nil
+}
+
+// due says why a certificate that is to be replaced is still in use: the API server does not trust it or what was
+// signed to replace it, or the signer has refused, or should have answered by now.
+func (i Issue) due(held *x509.Certificate) ctl.Verdict {
 	state := signingState(i.Signing)
-	if state.Reason != ReasonRemoteCertificateFailed && i.Now.Before(LateAt(held)) {
-		return ctl.Verdict{}
+	switch {
+	case i.signed():
+		return ctl.Wait(ReasonCertificateUntrusted, "the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
+			"let both use the same, then delete the CertificateSigningRequest labelled %s=true to ask again", ClientCAsNamespace, ClientCAsConfigMap,
+			api.LabelRemoteTenantCSR).Verdict
+	case !trusted(i.Held, i.ClientCAs):
+		return ctl.Wait(ReasonCertificateUntrusted, "the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+
+			"and a new one is asked for: %s. A consumer that is refused runs 'liqoctl authenticate' then", ClientCAsNamespace, ClientCAsConfigMap, state.Message).Verdict
+	case state.Reason == ReasonRemoteCertificateFailed || !i.Now.Before(LateAt(held)):
+		return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
 	}
-	return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
+	return ctl.Verdict{}
 }
 
 // signing asks the cluster's signer for the certificate.

@@ -42,6 +42,8 @@ const (
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonCertificateNotRenewed: at the provider look at the signer; at the consumer look at the provider.
 	ReasonCertificateNotRenewed = "CertificateNotRenewed"
+	// ReasonCertificateUntrusted: let signer and API server use one CA; the consumer then authenticates again.
+	ReasonCertificateUntrusted = "CertificateUntrusted"
 	// ReasonForeignBinding: remove the binding, or give the consumer another cluster ID.
 	ReasonForeignBinding = "ForeignBinding"
 	// ReasonAddressNotApproved: the provider names another API server; the message says how to approve it.

@@ -77,9 +77,10 @@ type GrantedSlice struct {
 	Offer Offer
 	// APIServer is handed to the consumer.
 	APIServer APIServer
-	// Lifetime is that of certificates, as in Issue.
-	Lifetime time.Duration
-	Now      time.Time
+	// Lifetime is that of certificates, and ClientCAs are the CAs of this cluster, as in Issue.
+	Lifetime  time.Duration
+	ClientCAs []byte
+	Now       time.Time
 }
 
 // plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
@@ -194,7 +195,7 @@ func (in GrantedSlice) issue() ctl.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecretName(root.Name), Peer: in.Tenant.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, Now: in.Now,
+		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
 	}
 	if root.Status.AuthParams != nil {
 		issue.Held = root.Status.AuthParams.SignedCRT

@@ -45,9 +45,10 @@ type TenantInput struct {
 	Renews []authv1beta1.Renew
 	// APIServer is handed to the consumer.
 	APIServer APIServer
-	// Lifetime is that of certificates, as in Issue.
-	Lifetime time.Duration
-	Now      time.Time
+	// Lifetime is that of certificates, and ClientCAs are the CAs of this cluster, as in Issue.
+	Lifetime  time.Duration
+	ClientCAs []byte
+	Now       time.Time
 }
 
 // Tenant plans what a consumer is granted here: its role bindings, its share of the API server and its
@@ -275,7 +276,7 @@ func (in TenantInput) grant() ctl.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecret, Peer: root.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, Now: in.Now,
+		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
 	}
 	if root.Status.AuthParams != nil {
 		issue.Held = root.Status.AuthParams.SignedCRT

@@ -67,8 +67,11 @@ func writePKI(dir string) (pki, error) {
 	return pki{ca: ca.pem, caKey: ca.keyPEM, clientCert: clientCert, clientKey: clientKey}, nil
 }
 
-// Sign returns a PEM certificate of the server's authority for a client with a public key. Serial number and times of
-// the template are replaced.
+// Authority is the certificate and key (PEM) of who signs for the server's clients.
+func (s *Server) Authority() (certificate, key []byte) { return s.Config.CAData, s.caKey }
+
+// Sign returns a PEM certificate of the server's authority for a client with a public key. The serial number of the
+// template is replaced, and its times are when it has none.
 func (s *Server) Sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	pair, err := tls.X509KeyPair(s.Config.CAData, s.caKey)
 	if err != nil {
@@ -116,8 +119,10 @@ func (a *authority) sign(cert *x509.Certificate, public crypto.PublicKey) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	// An hour back, for clocks that differ; no test runs for a day.
-	cert.SerialNumber, cert.NotBefore, cert.NotAfter = serial, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	cert.SerialNumber = serial
+	if cert.NotAfter.IsZero() { // an hour back, for clocks that differ; no test runs for a day
+		cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, public, a.key)
 	if err != nil {
 		return nil, err
