@@ -91,7 +91,11 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 		whole := ready.Status == "True" || ready.Message == resources.Message // there is a reason for each step on the way
 		return signed && whole && string(resources.Status) == wanted, err
 	})
-	if err := rome.Status().Patch(t.Context(), translate.ResourceSliceStatus(slice, copied, view), client.MergeFrom(slice)); err != nil {
+	pulled, err := translate.ResourceSliceStatus(slice, copied, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rome.Status().Patch(t.Context(), pulled, client.MergeFrom(slice)); err != nil {
 		t.Fatal(err)
 	}
 	var out []string

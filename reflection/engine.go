@@ -108,10 +108,13 @@ func New(c Config) (*Engine, error) {
 		}
 		c.metrics = m
 	}
-	e := &Engine{Config: c, namespaces: map[string]*namespace{}}
+	e, peer := &Engine{Config: c, namespaces: map[string]*namespace{}}, peerBudget()
 	for _, kind := range c.Kinds {
 		if kind.Workers == 0 {
 			continue
+		}
+		if kind.Pull != nil && kind.Budget == nil {
+			kind.Budget = answerBudget(peer)
 		}
 		w := &worker{Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{}}
 		w.events = func(runtime.Object, string, string, string) {}
@@ -315,13 +318,15 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	} else {
 		w.engine.metrics.items.WithLabelValues(counters...).Inc()
 	}
-	switch {
-	case err != nil && ctx.Err() == nil:
-		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
-		w.queue.AddRateLimited(key)
-		return
-	case after > 0:
+	if after > 0 {
 		w.queue.AddAfter(key, after)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
+		if !errors.Is(err, errTooMany) || after == 0 { // else it is known when there is room
+			w.queue.AddRateLimited(key)
+			return
+		}
 	}
 	w.queue.Forget(key)
 }

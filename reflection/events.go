@@ -82,7 +82,7 @@ func newRecorders(ctx context.Context, home *Cluster) (recorders, error) {
 	if err != nil {
 		return recorders{}, err
 	}
-	warnings, err := start(home.config.QPS, home.config.Burst)
+	warnings, err := start(shownRate, shownBurst) // the peer's refusals are among them
 	if err != nil {
 		news.Shutdown()
 	}

@@ -93,14 +93,14 @@ func TestNewsWait(t *testing.T) {
 // until etcd forgets, what a provider says of a pod costs about a megabyte.
 func TestAPodThatChangesMuchWaits(t *testing.T) {
 	t.Parallel()
-	b, began := newBudget(), time.Now()
+	b, began := podBudget(), time.Now()
 	key := func(name any) types.NamespacedName {
 		return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(name)}
 	}
 	pod := &corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("x", 4<<10)}}
 	written := 0
 	for after := time.Duration(0); after < 10*time.Minute; after += 50 * time.Millisecond {
-		if b.allows(key("loud"), pod, began.Add(after)) {
+		if b.wait(key("loud"), pod, began.Add(after)) == 0 {
 			written += pod.Size() + specSize
 		}
 	}
@@ -109,19 +109,19 @@ func TestAPodThatChangesMuchWaits(t *testing.T) {
 	}
 	for i := range 5000 {
 		for change := range 10 {
-			if !b.allows(key(i), pod, began) {
+			if b.wait(key(i), pod, began) > 0 {
 				t.Fatalf("change %d of pod %d waits", change, i)
 			}
 		}
 	}
-	if large := (&corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("x", statusBurst)}}); !b.allows(key("large"), large, began) {
+	if large := (&corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("x", statusBurst)}}); b.wait(key("large"), large, began) > 0 {
 		t.Error("a large pod is never written")
 	}
-	if b.forget(key("large")); !b.allows(key("large"), pod, began) {
+	if b.forget(key("large")); b.wait(key("large"), pod, began) > 0 {
 		t.Error("a pod pays for a former one of its name")
 	}
 	var none *budget
-	if none.forget(key("loud")); !none.allows(key("loud"), pod, began) {
+	if none.forget(key("loud")); none.wait(key("loud"), pod, began) > 0 {
 		t.Error("a kind without a budget has one")
 	}
 }

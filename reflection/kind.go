@@ -53,8 +53,9 @@ type Kind struct {
 	// the object lacks, without one what is there stays as it is.
 	Push func(o Objects, v translate.View) (client.Object, error)
 	// Pull gives the home object with the status that comes back, also when the peer refuses what is
-	// pushed; nil = nothing comes back.
-	Pull func(o Objects, v translate.View) client.Object
+	// pushed; nil = nothing comes back. An error is for the user: it says which part of what the peer reports does
+	// not come back.
+	Pull func(o Objects, v translate.View) (client.Object, error)
 	// Strategic writes the status as a strategic merge patch, for kinds of Kubernetes whose
 	// status has several writers.
 	Strategic bool
@@ -88,8 +89,8 @@ type Kind struct {
 	// Bound is at what rate remote objects are made and changed, what comes over it being tried again later; nil =
 	// as it comes.
 	Bound *bound
-	// Budget is how much is pulled into each home object, what comes over it being tried again later; nil = as it
-	// comes.
+	// Budget is how much is pulled into each home object. What comes over it waits, and the latest state is pulled
+	// then; nil = that of all kinds but pods.
 	Budget *budget
 	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
 	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
@@ -169,8 +170,16 @@ func orNil[T client.Object](obj T) client.Object {
 }
 
 // Pull makes a Kind's Pull from a translator of two types.
-func Pull[H, R client.Object](translator func(H, R, translate.View) H) func(Objects, translate.View) client.Object {
-	return func(o Objects, v translate.View) client.Object {
-		return orNil(translator(as[H](o.Home), as[R](o.Remote), v))
+func Pull[H, R client.Object](translator func(H, R, translate.View) H) func(Objects, translate.View) (client.Object, error) {
+	return func(o Objects, v translate.View) (client.Object, error) {
+		return orNil(translator(as[H](o.Home), as[R](o.Remote), v)), nil
+	}
+}
+
+// PullOrError is Pull for a translator that can fail.
+func PullOrError[H, R client.Object](translator func(H, R, translate.View) (H, error)) func(Objects, translate.View) (client.Object, error) {
+	return func(o Objects, v translate.View) (client.Object, error) {
+		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
+		return orNil(out), err
 	}
 }

@@ -88,7 +88,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		TrimReport:  Trim(translate.TrimReport),
 		InPart:      func(obj client.Object) bool { return translate.InPart(obj) },
 		Strategic:   true,
-		Budget:      newBudget(),
+		Budget:      podBudget(),
 		Ends:        true,
 		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {
@@ -115,12 +115,12 @@ func podOfTokens(secret string) string {
 
 // pullPod pulls the status of the remote pod, if it is the one made from this ShadowPod and
 // not a former one.
-func pullPod(o Objects, v translate.View) client.Object {
+func pullPod(o Objects, v translate.View) (client.Object, error) {
 	shadow, remote := as[*offv1beta1.ShadowPod](o.Remote), as[*corev1.Pod](o.Report)
 	if shadow != nil && remote != nil && madeFromAnother(remote, shadow.UID) {
 		remote = nil
 	}
-	return translate.PodStatus(as[*corev1.Pod](o.Home), shadow, remote, v)
+	return translate.PodStatus(as[*corev1.Pod](o.Home), shadow, remote, v), nil
 }
 
 func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {

@@ -65,7 +65,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home.GetDeletionTimestamp() != nil && ns == nil && translate.MayRun(o.Home, v):
 		return 0, errNotOurs // a view in which the namespace is known looks again
 	case o.Home.GetDeletionTimestamp() != nil:
-		return 0, w.end(ctx, key, o, v)
+		return w.end(ctx, key, o, v)
 	case ns != nil:
 		o, after, err = w.push(ctx, ns, key, o, v)
 		if errors.Is(err, errNotOurs) {
@@ -74,7 +74,8 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		v.Refusal = refusal(err)
 		v.Unsaid = err != nil && v.Refusal == nil
 	}
-	return after, cmp.Or(err, w.pull(ctx, key, o, v))
+	wait, failed := w.pull(ctx, key, o, v)
+	return cmp.Or(wait, after), cmp.Or(err, failed) // what is looked at after wait finds after anew
 }
 
 // observe reads the objects of a key from the caches. ns is nil if the namespace is not mapped.
@@ -221,23 +222,26 @@ func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objec
 	return nil
 }
 
-// pull brings the status of the home object in line.
-func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
+// pull brings the status of the home object in line, or returns how long that has to wait, with errTooMany.
+func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (wait time.Duration, err error) {
 	if w.Pull == nil {
-		return nil
+		return 0, nil
 	}
-	want := w.Pull(o, v)
+	want, complaint := w.Pull(o, v)
+	if complaint != nil {
+		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
+	}
 	if want == nil {
-		return nil
+		return 0, nil
 	}
 	home, want := withoutSpec(o.Home), withoutSpec(want)
-	switch {
-	case equality.Semantic.DeepEqual(home, want):
-		return nil
-	case !w.Budget.allows(key, want, time.Now()):
-		return errTooMany
+	if equality.Semantic.DeepEqual(home, want) {
+		return 0, nil
 	}
-	return w.patchStatus(ctx, key, home, want)
+	if wait = w.Budget.wait(key, want, time.Now()); wait > 0 {
+		return wait, errTooMany
+	}
+	return 0, w.patchStatus(ctx, key, home, want)
 }
 
 // withoutSpec is a pod without its spec: it is most of a pod, and what is pulled is never part of it. Other
@@ -250,41 +254,41 @@ func withoutSpec(obj client.Object) client.Object {
 }
 
 // end takes a home object that is being deleted to its end, once nothing is left at the peer.
-func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
+func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (after time.Duration, err error) {
 	if w.Finalizer != "" && w.engine.Released != nil && w.engine.Released(ctx) {
-		return w.release(ctx, key, o.Home)
+		return 0, w.release(ctx, key, o.Home)
 	}
 	if o.Remote == nil && o.Report == nil {
 		if w.Ends && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait to see how it ended
-			if err := w.pull(ctx, key, o, v); err != nil {
-				return err
+			if wait, err := w.pull(ctx, key, o, v); err != nil {
+				return wait, err
 			}
 		}
-		return w.release(ctx, key, o.Home)
+		return 0, w.release(ctx, key, o.Home)
 	}
 	if w.Ending != nil {
 		switch ending, err := w.Ending(ctx, w.engine.Home, o.Home); {
 		case err != nil:
-			return w.logged(ctx, key, err)
+			return 0, w.logged(ctx, key, err)
 		case ending == Stays:
-			return w.release(ctx, key, o.Home)
+			return 0, w.release(ctx, key, o.Home)
 		case ending == Waits:
-			return nil
+			return 0, nil
 		}
 	}
-	err := w.limit(ctx, o)
+	err = w.limit(ctx, o)
 	withdrawn := false
 	if err == nil {
 		withdrawn, err = w.tries(ctx, key, func() error { return w.removeRemote(ctx, key, o.Remote) })
 	}
 	switch {
 	case withdrawn:
-		return w.release(ctx, key, o.Home) // the object is the peer's to remove
+		return 0, w.release(ctx, key, o.Home) // the object is the peer's to remove
 	case apierrors.IsConflict(err):
-		return err
+		return 0, err
 	case err != nil:
 		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
-		return err
+		return 0, err
 	}
 	return w.pull(ctx, key, o, v)
 }

@@ -281,8 +281,9 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 	return err
 }
 
+// failure is the message of an event about what fails. The peer's API server may say as much as it likes.
 func (w *worker) failure(err error) string {
-	return fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err)
+	return translate.Cut(fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err), translate.LongestEvent)
 }
 
 // tell shows an event on the home object and a log line, once until something else happens.

@@ -33,10 +33,10 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 			Keeps: true, Ending: endOfMap,
 		}, {
 			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
-			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.Pull(translate.ResourceSliceStatus), Shared: true,
+			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.PullOrError(translate.ResourceSliceStatus), Shared: true,
 		}, {
 			Name: "Renew", Home: &authv1beta1.Renew{}, Remote: &authv1beta1.Renew{},
-			Push: reflection.Push(translate.Renew), Pull: reflection.Pull(translate.RenewStatus),
+			Push: reflection.Push(translate.Renew), Pull: reflection.PullOrError(translate.RenewStatus),
 		},
 	}
 	for i := range kinds {

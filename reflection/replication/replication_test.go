@@ -492,7 +492,7 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 		})
 		maps[peer] = &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "map", Namespace: namespace, Labels: map[string]string{api.LabelReplication: "true", api.LabelRemoteID: peer},
-		}}
+		}, Spec: offv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}}}
 		create(t, home, maps[peer])
 	}
 	// answer writes the status there and waits for it here.

@@ -96,6 +96,7 @@ func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Per
 		same := func(other corev1.PersistentVolumeClaimCondition) bool { return other.Type == c.Type }
 		if ofGrowth(c) && !slices.ContainsFunc(out.Status.Conditions, same) {
 			c.Reason, c.Message = cut(c.Reason), cut(c.Message)
+			c.Status = corev1.ConditionStatus(cut(string(c.Status))) // API servers take any for a claim
 			out.Status.Conditions = append(out.Status.Conditions, c)
 		}
 	}

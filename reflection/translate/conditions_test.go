@@ -95,11 +95,12 @@ func TestAttackClaimConditions(t *testing.T) {
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Conditions: conditions},
 		}
 	}
-	resizing := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Message: strings.Repeat("x", 1<<20)}
+	long := strings.Repeat("x", 1<<20)
+	resizing := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Message: long, Status: corev1.ConditionStatus(long)}
 	out := translate.ClaimStatus(
 		claim(corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimNodeResizeError}, corev1.PersistentVolumeClaimCondition{Type: "example.com/backed-up", Status: "False"}),
 		claim(corev1.PersistentVolumeClaimCondition{Type: "example.com/backed-up", Status: "True"}, corev1.PersistentVolumeClaimCondition{Type: "Unused"}, resizing, resizing),
 		translate.View{Provider: "milan"})
-	resizing.Message = resizing.Message[:4<<10]
+	resizing.Message, resizing.Status = resizing.Message[:4<<10], resizing.Status[:4<<10]
 	alike(t, "conditions", []corev1.PersistentVolumeClaimCondition{{Type: "example.com/backed-up", Status: "False"}, resizing}, out.Status.Conditions)
 }

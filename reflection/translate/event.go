@@ -20,6 +20,10 @@ const largestEvent = 8 << 10
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
+// LongestEvent is how many bytes the message of an event with an eventTime may have; a scheduler uses them all
+// (NoteLengthLimit in pkg/apis/core/validation of Kubernetes).
+const LongestEvent = 1024
+
 // Event shows what the provider says about a reflected object on the home object. It flows from
 // the provider to home, so here the View is the provider's: origin is the provider's event, shown
 // the one at home. What is shown on one object is not moved to the next of its name. The provider's

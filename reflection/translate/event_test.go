@@ -45,7 +45,11 @@ func TestAttackCopiedText(t *testing.T) {
 				{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceDenied, Reason: hostile, Message: hostile},
 			}}}
 			refusal := translate.View{Provider: "milan", Consumer: "rome", Refusal: &metav1.Condition{Message: hostile}}
-			for _, c := range translate.ResourceSliceStatus(&authv1beta1.ResourceSlice{}, slice, refusal).Status.Conditions {
+			status, err := translate.ResourceSliceStatus(&authv1beta1.ResourceSlice{}, slice, refusal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range status.Status.Conditions {
 				if c.Reason != shown && c.Type == authv1beta1.ResourceSliceResources || c.Message != api.Printable(c.Message) {
 					t.Errorf("condition %s of a slice: %.200q: %.200q", c.Type, c.Reason, c.Message)
 				}

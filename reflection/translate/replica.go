@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -60,15 +61,19 @@ func ResourceSlice(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1
 }
 
 // ResourceSliceStatus pulls the answer, or that the peer refuses the slice. A copy the peer has not answered
-// yet (just made anew) does not take back an earlier answer.
-func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1.ResourceSlice {
+// yet (just made anew) does not take back an earlier answer, nor does one that is too large.
+func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) (*authv1beta1.ResourceSlice, error) {
 	out := home.DeepCopy()
+	var err error
 	if remote != nil && slices.ContainsFunc(remote.Status.Conditions, isAnswer) {
-		remote.Status.DeepCopyInto(&out.Status)
-		out.Status.Conditions = answered(home, remote)
+		status := *remote.Status.DeepCopy()
+		status.Conditions = answered(home, remote)
+		if err = fits(status); err == nil {
+			out.Status = status
+		}
 	}
 	out.Status.Conditions = v.replicated(out.Status.Conditions)
-	return out
+	return out, err
 }
 
 // answers are the conditions that a provider writes.
@@ -166,14 +171,18 @@ func Renew(home, remote *authv1beta1.Renew, v View) *authv1beta1.Renew {
 	return out
 }
 
-// RenewStatus pulls the fresh credentials; an unanswered copy does not take them back.
-func RenewStatus(home, remote *authv1beta1.Renew, _ View) *authv1beta1.Renew {
+// RenewStatus pulls the fresh credentials; an unanswered copy does not take them back, nor do those that are too
+// large.
+func RenewStatus(home, remote *authv1beta1.Renew, _ View) (*authv1beta1.Renew, error) {
 	if remote == nil || remote.Status.AuthParams == nil {
-		return home
+		return home, nil
+	}
+	if err := fits(remote.Status); err != nil {
+		return home, err
 	}
 	out := home.DeepCopy()
 	remote.Status.DeepCopyInto(&out.Status)
-	return out
+	return out, nil
 }
 
 // NamespaceMap pushes the namespaces wanted at the provider.
@@ -207,16 +216,45 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	out.Status = offv1beta1.NamespaceMapStatus{}
 	switch {
 	case remote != nil:
-		remote.Status.DeepCopyInto(&out.Status)
-		for i := range out.Status.Conditions {
-			out.Status.Conditions[i].Message = api.Printable(out.Status.Conditions[i].Message)
-		}
+		out.Status = offv1beta1.NamespaceMapStatus{CurrentMapping: mapped(home, remote), Conditions: standing(remote.Status.Conditions)}
 	case v.Refusal != nil:
 		out.Status.Conditions = home.DeepCopy().Status.Conditions
 		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
 		out.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
 		for namespace, name := range home.Spec.DesiredMapping {
 			out.Status.CurrentMapping[namespace] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offv1beta1.NamespaceCreationLoopBackOff}
+		}
+	}
+	return out
+}
+
+// mapped are the namespaces at the provider that home has asked for: those it wishes, and those it has asked for
+// before, which it shows until the provider has deleted them. A name that was not asked for must be one that
+// namespaces can have.
+func mapped(home, remote *offv1beta1.NamespaceMap) map[string]offv1beta1.RemoteNamespaceStatus {
+	out := maps.Clone(remote.Status.CurrentMapping)
+	maps.DeleteFunc(out, func(namespace string, s offv1beta1.RemoteNamespaceStatus) bool {
+		name, wished := home.Spec.DesiredMapping[namespace]
+		shown, known := home.Status.CurrentMapping[namespace]
+		asked := s.RemoteNamespace == "" || s.RemoteNamespace == name || s.RemoteNamespace == shown.RemoteNamespace
+		return !wished && !known || !asked && len(validation.IsDNS1123Label(s.RemoteNamespace)) > 0 || !slices.Contains(phases, s.Phase)
+	})
+	return out
+}
+
+// phases are those a remote namespace can have; a namespace that is about to be made has none yet.
+var phases = []offv1beta1.NamespacePhase{
+	"", offv1beta1.NamespaceAccepted, offv1beta1.NamespaceCreationLoopBackOff, offv1beta1.NamespaceTerminating,
+}
+
+// standing are the standard conditions of a provider's object, one of each, with the beginnings of their messages.
+func standing(conditions []metav1.Condition) []metav1.Condition {
+	var out []metav1.Condition
+	for _, t := range []string{ctl.ConditionReady, ctl.ConditionReconciling, ctl.ConditionStalled} {
+		if c := meta.FindStatusCondition(conditions, t); c != nil {
+			shown := *c
+			shown.Reason, shown.Message = api.Printable(c.Reason), api.Printable(c.Message)
+			out = append(out, shown)
 		}
 	}
 	return out

@@ -4,6 +4,8 @@
 package translate_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -48,7 +51,7 @@ func TestAnswersOfSlices(t *testing.T) {
 			remote.Status.AuthParams = nil
 		}
 		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal, Unsaid: test.unsaid}
-		got := translate.ResourceSliceStatus(home, remote, view)
+		got, _ := translate.ResourceSliceStatus(home, remote, view)
 		if diff := cmp.Diff(test.want, got.Status.Conditions); diff != "" || got.Status.AuthParams == nil {
 			t.Errorf("%s: credentials %v, conditions (-want +got):\n%s", test.name, got.Status.AuthParams, diff)
 		}
@@ -142,9 +145,81 @@ func TestAttackAnswerToAnotherRequest(t *testing.T) {
 		remote.Status.Conditions = []authv1beta1.ResourceSliceCondition{{
 			Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, ObservedGeneration: test.answered,
 		}}
-		got := translate.ResourceSliceStatus(home, remote, translate.View{})
+		got, _ := translate.ResourceSliceStatus(home, remote, translate.View{})
 		if is := got.Status.Conditions[0].ObservedGeneration; is != test.want {
 			t.Errorf("%s: the answer is about generation %d, want %d", test.name, is, test.want)
 		}
+	}
+}
+
+// TestAttackStatusOfAnySize: a provider answers with more than was asked for: namespaces nobody wished, names no
+// namespace can have, conditions of its own, and messages, credentials or labels of 1 MiB.
+//
+// Outcome: a NamespaceMap shows at most 300 bytes for each namespace it wishes and the beginnings of three messages.
+// A ResourceSlice or a Renew keeps its last answer if the new one has more than 64 KiB, and an event says so.
+func TestAttackStatusOfAnySize(t *testing.T) {
+	type mapping = map[string]offv1beta1.RemoteNamespaceStatus
+	text := strings.Repeat("x", 1<<20)
+	size := func(status any) int {
+		out, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(out)
+	}
+	longest := strings.Repeat("n", 63)
+	home, remote := &offv1beta1.NamespaceMap{}, &offv1beta1.NamespaceMap{}
+	home.Spec.DesiredMapping = map[string]string{longest: longest + "-" + longest, "shop": "shop-rome"}
+	home.Status.CurrentMapping = mapping{"old": {RemoteNamespace: "old-rome", Phase: offv1beta1.NamespaceAccepted}}
+	loop, ends := offv1beta1.NamespaceCreationLoopBackOff, offv1beta1.NamespaceTerminating
+	remote.Status.CurrentMapping = mapping{
+		longest: {RemoteNamespace: longest + "-" + longest, Phase: loop}, "old": {RemoteNamespace: "old-rome", Phase: ends},
+		"shop": {RemoteNamespace: text, Phase: loop}, "stranger": {RemoteNamespace: "stranger-rome", Phase: loop},
+	}
+	for _, c := range []string{ctl.ConditionStalled, ctl.ConditionStalled, ctl.ConditionReady, "Example"} {
+		remote.Status.Conditions = append(remote.Status.Conditions, metav1.Condition{Type: c, Reason: text, Message: text})
+	}
+	got := translate.NamespaceMapStatus(home, remote, translate.View{})
+	want := mapping{longest: remote.Status.CurrentMapping[longest], "old": remote.Status.CurrentMapping["old"]}
+	if diff := cmp.Diff(want, got.Status.CurrentMapping); diff != "" {
+		t.Error(diff)
+	}
+	if n := size(mapping{longest: got.Status.CurrentMapping[longest]}); n > 300 {
+		t.Errorf("a namespace takes %d bytes", n)
+	}
+	if n := len(got.Status.Conditions); n != 2 || size(got.Status) > 20<<10 {
+		t.Errorf("a map has %d conditions and %d bytes", n, size(got.Status))
+	}
+	remote.Status.CurrentMapping["shop"] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: "Gone"}
+	if _, shown := translate.NamespaceMapStatus(home, remote, translate.View{}).Status.CurrentMapping["shop"]; shown {
+		t.Error("a phase that no namespace has is shown")
+	}
+	refused := &metav1.Condition{Reason: "ProviderRefuses", Message: text}
+	if n := size(translate.NamespaceMapStatus(home, nil, translate.View{Refusal: refused}).Status); n > 6<<10 {
+		t.Errorf("the refusal of a map takes %d bytes", n)
+	}
+
+	answer := authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, Reason: text, Message: text}
+	slice, answered := &authv1beta1.ResourceSlice{}, &authv1beta1.ResourceSlice{}
+	slice.Status.NodeLabels = map[string]string{"zone": "a"}
+	answered.Status.Conditions = []authv1beta1.ResourceSliceCondition{answer}
+	answered.Status.NodeLabels = map[string]string{"zone": "b"}
+	out, err := translate.ResourceSliceStatus(slice, answered, translate.View{})
+	if n := size(out.Status); err != nil || n > 9<<10 || out.Status.NodeLabels["zone"] != "b" {
+		t.Errorf("an answer with a long message takes %d bytes (%v)", n, err)
+	}
+	answered.Status.NodeLabels["zone"] = text
+	out, err = translate.ResourceSliceStatus(slice, answered, translate.View{Refusal: refused})
+	if n := size(out.Status); err == nil || n > 6<<10 || out.Status.NodeLabels["zone"] != "a" {
+		t.Errorf("a large answer takes %d bytes (%v)", n, err)
+	}
+	renew, renewed := &authv1beta1.Renew{}, &authv1beta1.Renew{}
+	renewed.Status.AuthParams = &authv1beta1.AuthParams{CA: []byte(text)}
+	if out, err := translate.RenewStatus(renew, renewed, translate.View{}); err == nil || out.Status.AuthParams != nil {
+		t.Errorf("a large renewal is taken (%v)", err)
+	}
+	renewed.Status.AuthParams.CA = []byte(text[:32<<10])
+	if out, err := translate.RenewStatus(renew, renewed, translate.View{}); err != nil || out.Status.AuthParams == nil {
+		t.Errorf("a renewal with a long bundle is not taken (%v)", err)
 	}
 }

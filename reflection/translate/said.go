@@ -4,6 +4,8 @@
 package translate
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,7 +21,20 @@ const (
 	// largestStatus is how many bytes a status has that is shown, and largestContainer how many more for each
 	// container: the ends of this one and of the one before, and less than a message for all else.
 	largestStatus, largestContainer = 8 * longestText, 3 * longestText
+	// largestAnswer is how many bytes the status of an object of ours has that comes back: credentials have about five
+	// thousand, and a certificate authority's bundle may have tens of thousands.
+	largestAnswer = 64 << 10
 )
+
+// fits reports whether what a provider answers is small enough to come back. The error is for the user, and the
+// same whatever the size is.
+func fits(status any) error {
+	text, err := json.Marshal(status)
+	if err == nil && len(text) > largestAnswer {
+		err = fmt.Errorf("the provider's answer has more than %d bytes and is ignored: have its administrator shorten it, for example labels of nodes", largestAnswer)
+	}
+	return err
+}
 
 // said is what is shown of a remote status on a pod of that spec: of containers it has, without the ends of
 // messages that are longer than any of Kubernetes; nil if it is larger than any even so.
@@ -64,10 +79,13 @@ func cutState(s *corev1.ContainerState) {
 	}
 }
 
-// cut leaves the beginning of a message, without half a rune.
-func cut(message string) string {
-	if len(message) <= longestText {
-		return message
+// cut leaves the beginning of a message.
+func cut(message string) string { return Cut(message, longestText) }
+
+// Cut leaves the first bytes of a text, at most that many and without half a rune.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(message[:longestText], "")
+	return strings.ToValidUTF8(text[:most], "")
 }
