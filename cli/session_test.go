@@ -394,8 +394,8 @@ func roles(t *testing.T) []byte {
 			out = append(out, string(raw(t, object.Object)))
 		}
 	}
-	if len(out) != 19 {
-		t.Fatalf("%d roles and policies of others, want 19", len(out))
+	if len(out) != 25 {
+		t.Fatalf("%d roles and policies of others, want 25", len(out))
 	}
 	return []byte(strings.Join(out, "\n---\n"))
 }

@@ -543,7 +543,7 @@ func TestPeersCannot(t *testing.T) {
 			one := larger.DeepCopy()
 			return rome.Status().Patch(t.Context(), one, client.RawPatch("application/merge-patch+json", []byte(`{"status": {"resources": {"cpu": "1000"}}}`)))
 		}},
-		{"choose the provider's template", "only change spec.endpoint", func() error {
+		{"choose the provider's template", "a peer may only", func() error {
 			return merge(t, rome, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
 		}},
 		{"choose the provider's keys", "only change spec.endpoint", func() error { return merge(t, rome, dialer, `{"spec": {"secretRef": {"name": "mine"}}}`) }},
@@ -649,7 +649,7 @@ func TestPeersCannot(t *testing.T) {
 			one.Annotations = nil
 			return account.Update(t.Context(), one)
 		}},
-		{"choose the provider's template as a ServiceAccount", "only change spec.endpoint", func() error {
+		{"choose the provider's template as a ServiceAccount", "a peer may only", func() error {
 			return merge(t, account, dialer, `{"spec": {"clientTemplateRef": {"name": "mine", "namespace": "liqo-tenant-rome"}}}`)
 		}},
 	} {

@@ -206,6 +206,8 @@ func content(o *unstructured.Unstructured) map[string]any {
 	switch o.GetKind() {
 	case "ShadowPod": // tells its phase when its pod has settled; the dump came before
 		unstructured.RemoveNestedField(out.Object, "status", "phase")
+	case "Configuration": // what was agreed is noted since
+		unstructured.RemoveNestedField(out.Object, "status", "agreedCIDRs")
 	case "Renew": // of another key
 		unstructured.RemoveNestedField(out.Object, "spec", "publicKey")
 	case "Pod": // whose host is the virtual kubelet
