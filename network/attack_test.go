@@ -271,3 +271,45 @@ func TestAttackLaterRanges(t *testing.T) {
 		c.Annotations = map[string]string{"liqo.io/approved-cidrs": "10.98.0.0/24"}
 	}, agreed, "10.98.0.0/24 as 10.98.0.0/24")
 }
+
+const accountTaken = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: vk-milan, namespace: default}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: vk-milan, namespace: default, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {endpoint: {port: 51840, serviceType: NodePort}}
+`
+
+// TestAttackGatewayWithAccountOfAnother: a peering user names its GatewayServer as a ServiceAccount in its tenant
+// namespace that is there already: that of the virtual kubelet, which can read what the provider answers.
+//
+// Outcome: the condition of the gateway's WgGatewayServer names the account. No gateway runs with the account, and it gets
+// no rights of gateways.
+func TestAttackGatewayWithAccountOfAnother(t *testing.T) {
+	t.Parallel()
+	c := startControllers(t, "rome")
+	objects := parsed(t, installed)
+	for _, template := range chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}")) {
+		objects = append(objects, template)
+	}
+	for _, obj := range append(objects, parsed(t, accountTaken)...) {
+		create(t, c, obj)
+	}
+	eventually(t, func() error {
+		var wg netv1beta1.WgGatewayServer
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "vk-milan"}, &wg)
+		return errors.Join(err, equal("ServiceAccountExists: ServiceAccount default/vk-milan was made by somebody else; delete or rename it", message(wg.Status.Conditions)))
+	})
+	var bindings rbacv1.ClusterRoleBindingList
+	var local rbacv1.RoleBindingList
+	var deployments appsv1.DeploymentList
+	for _, list := range []client.ObjectList{&bindings, &local, &deployments} {
+		must(t, c.List(t.Context(), list, client.HasLabels{"networking.liqo.io/gateway-name"}))
+	}
+	if n := len(bindings.Items) + len(local.Items) + len(deployments.Items); n > 0 {
+		t.Errorf("%d ClusterRoleBindings, %d RoleBindings, %d Deployments", len(bindings.Items), len(local.Items), len(deployments.Items))
+	}
+}

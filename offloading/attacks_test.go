@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"net/http"
 	"strings"
 	"testing"
@@ -169,4 +171,50 @@ func TestAttackObjectsWithoutBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	labelled(false)
+}
+
+// TestAttackAccountOfVirtualKubelet: a provider, as peering user, names its GatewayServer vk-milan, so that the gateway's
+// ServiceAccount is the one that the virtual kubelet of node milan will have. The gateway comes first.
+//
+// Outcome: the account gets none of the virtual kubelet's rights, no virtual kubelet runs with it, and the condition of
+// the virtual node names it. Once the gateway is gone the virtual node gets an account of its own.
+func TestAttackAccountOfVirtualKubelet(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: api.VkOptionsTemplateName, Namespace: "liqo"}}
+	options.Spec.ContainerImage, options.Spec.CreateNode = "liqo:v1", true
+	ofGateway := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "tenant-milan", Name: "vk-milan",
+		Labels:      map[string]string{"ctl.liqo.io/controller": "wg-gateway-server", "ctl.liqo.io/owner-uid": "gateway", api.LabelManaged: api.True},
+		Annotations: map[string]string{"ctl.liqo.io/owner": "tenant-milan/vk-milan"},
+	}}
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "tenant-milan"}}
+	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "milan", &corev1.LocalObjectReference{Name: "kubeconfig"}
+	k.create(t, namespace("tenant-milan", map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"}), options, ofGateway, vn)
+	k.until(t, "the condition", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(vn), vn)
+		for _, c := range vn.Status.Conditions {
+			if c.Reason == "ServiceAccountExists" && strings.Contains(c.Message, "tenant-milan/vk-milan was made by somebody else") {
+				return err
+			}
+		}
+		return cmp.Or(err, fmt.Errorf("conditions %v", vn.Status.Conditions))
+	})
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualNodeBindingName("milan")}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-milan", Name: "vk-milan"}}
+	for _, obj := range []client.Object{binding, deployment} {
+		if err := k.gone(obj)(t.Context()); err != nil {
+			t.Errorf("made for the account of the gateway: %v", err)
+		}
+	}
+	account := &corev1.ServiceAccount{}
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(ofGateway), account); err != nil || account.ResourceVersion != ofGateway.ResourceVersion {
+		t.Errorf("the account of the gateway was changed: %v %v", account.ObjectMeta, err)
+	}
+	if err := k.Delete(t.Context(), ofGateway); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "the virtual kubelet", func(ctx context.Context) error {
+		return errors.Join(k.Get(ctx, client.ObjectKeyFromObject(binding), binding), k.Get(ctx, client.ObjectKeyFromObject(deployment), deployment))
+	})
 }

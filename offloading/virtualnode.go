@@ -41,6 +41,7 @@ func virtualNode(o Options) ctl.Registrar {
 		Name:      "virtualnode",
 		Finalizer: api.FinalizerVirtualNode,
 		Owns:      []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.RoleBinding{}},
+		Creates:   []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one, too
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
 			{Kind: &corev1.Node{}, Map: virtualNodesNamed},

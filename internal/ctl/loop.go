@@ -130,14 +130,19 @@ func refusal(err error) bool {
 }
 
 // act applies the plan and reports whether it is complete and nothing is left to prune. One
-// object that fails does not keep the others from being applied.
+// object that fails does not keep the others from being applied. One that is somebody else's keeps those after it: they
+// may give it rights, or use it.
 func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
 		errs = append(errs, l.fill(ctx, root, plan.Fill))
 	}
 	for _, obj := range plan.Objects {
-		errs = append(errs, l.apply(ctx, root, obj, plan.Events))
+		err := l.apply(ctx, root, obj, plan.Events)
+		errs = append(errs, err)
+		if errors.As(err, new(errForeign)) {
+			break
+		}
 	}
 	for _, obj := range plan.Delete {
 		errs = append(errs, l.delete(ctx, obj))

@@ -40,7 +40,8 @@ type Plan struct {
 	Lacks Verdict
 	// Events are recorded on the root, each when what it tells of is written.
 	Events []Event
-	// Objects are the desired objects, whole as server-side apply wants them, in any namespace.
+	// Objects are the desired objects, whole as server-side apply wants them, in any namespace. Those that are
+	// only created come before what gives them rights or uses them.
 	Objects []client.Object
 	// Keep are objects made before that are not to be pruned though Objects does not name them: they stay as they
 	// are, but for Parts.
