@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -372,17 +373,17 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	if err != nil {
 		return nil, fmt.Errorf("flag --vk-options-default-template: %w", err)
 	}
-	guestPods, err := offloadingplan.ParseGuestPods(f.guestPods)
+	guestPods, err := decode[offloadingplan.GuestPods]("--guest-pods", f.guestPods)
 	if err != nil {
-		return nil, fmt.Errorf("flag --guest-pods: %w", err)
+		return nil, err
 	}
 	names := offloadingplan.NamePatterns{Allowed: f.allowedNamespaces, Denied: f.deniedNamespaces}
 	if err := names.Check(); err != nil {
 		return nil, fmt.Errorf("flags --allowed-namespaces and --denied-namespaces: %w", err)
 	}
-	namespaceBounds, err := offloadingplan.ParseNamespaceBounds(f.namespaceBounds)
+	namespaceBounds, err := decode[offloadingplan.NamespaceBounds]("--namespace-bounds", f.namespaceBounds)
 	if err != nil {
-		return nil, fmt.Errorf("flag --namespace-bounds: %w", err)
+		return nil, err
 	}
 	all := peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
@@ -468,8 +469,8 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 		return o, fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
 	}
 	var err error
-	if o.Ceilings, err = identityplan.ParseCeilings(f.ceilings); err != nil {
-		return o, fmt.Errorf("flag --ceilings: %w", err)
+	if o.Ceilings, err = decode[identityplan.Ceilings]("--ceilings", f.ceilings); err != nil {
+		return o, err
 	}
 	return o, f.loadCA(config, &o)
 }
@@ -495,6 +496,16 @@ func (f *controllerFlags) loadCA(config *rest.Config, o *identity.Options) error
 func class(entry string) (name string, isDefault bool) {
 	name, mark, _ := strings.Cut(entry, ";")
 	return name, mark == "default"
+}
+
+// decode reads the JSON of a flag, which is a value of the chart; a key that is not known is an error.
+func decode[T any](flag, text string) (value T, err error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&value); err != nil {
+		return value, fmt.Errorf("flag %s: %w", flag, err)
+	}
+	return value, nil
 }
 
 func prefixes(list []string) ([]netip.Prefix, error) {

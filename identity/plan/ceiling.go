@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,14 +28,6 @@ type Ceilings struct {
 	Slice    corev1.ResourceList `json:"slice,omitempty"`
 	Consumer corev1.ResourceList `json:"consumer,omitempty"`
 	Total    corev1.ResourceList `json:"total,omitempty"`
-}
-
-// ParseCeilings reads them from JSON, as the chart value offloading.ceilings has them.
-func ParseCeilings(text string) (Ceilings, error) {
-	var c Ceilings
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	return c, decoder.Decode(&c)
 }
 
 // Changes reports whether the slice is to be granted other amounts than it has. Only then other slices and
@@ -97,7 +88,7 @@ func within(name corev1.ResourceName, amounts, granted corev1.ResourceList) bool
 	return had && (named || name != corev1.ResourcePods) && amount.Cmp(has) <= 0
 }
 
-// others sums what other accepted slices have, of those that count.
+// others returns the sum of what other accepted slices have, of the slices that count.
 func (in GrantedSlice) others(counts func(authv1beta1.ResourceSlice) bool) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for i := range in.All {

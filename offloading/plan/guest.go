@@ -32,14 +32,6 @@ type GuestPods struct {
 	Tolerations []string `json:"tolerations"`
 }
 
-// ParseGuestPods reads the value as JSON; a key it does not know is an error.
-func ParseGuestPods(text string) (GuestPods, error) {
-	var g GuestPods
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	return g, decoder.Decode(&g)
-}
-
 var (
 	// guestFields are those that virtual kubelets copy, of this implementation and of the original. A provider's pod
 	// gets no other: the host's namespaces, a node past the scheduler, precedence over pods of others, devices.

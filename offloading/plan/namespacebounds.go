@@ -4,9 +4,6 @@
 package plan
 
 import (
-	"encoding/json"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +12,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// NamespaceBounds bound what a consumer may have in each namespace made for it.
+// NamespaceBounds bound what a consumer may have in each namespace made for it. They are the chart value
+// offloading.namespaceBounds.
 type NamespaceBounds struct {
 	// Quota is what a ResourceQuota bounds; empty makes none.
 	Quota corev1.ResourceList `json:"quota,omitempty"`
@@ -24,14 +22,6 @@ type NamespaceBounds struct {
 	Secrets int `json:"secrets,omitempty"`
 	// ClaimSize is the most storage that one PersistentVolumeClaim may request; 0 bounds none.
 	ClaimSize resource.Quantity `json:"claimSize,omitempty"`
-}
-
-// ParseNamespaceBounds reads them from JSON, as the chart value offloading.namespaceBounds has them.
-func ParseNamespaceBounds(text string) (NamespaceBounds, error) {
-	var b NamespaceBounds
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	return b, decoder.Decode(&b)
 }
 
 // boundsName is the name of the ResourceQuota and the LimitRange in a namespace made for a consumer.
