@@ -30,7 +30,7 @@ func TestUpgrade(t *testing.T) {
 	tellAll(t, []story{
 		{"install and peer with the former version", installFormer},
 		{"a namespace is offloaded", offloadNamespace},
-		{"each cluster has a volume", volumeOnEach},
+		{"each cluster has a volume", databaseOnBoth},
 		{"upgrade", upgrade},
 		{"unpeer leaves nothing", unpeer},
 		{"uninstall leaves nothing", uninstall},
@@ -58,24 +58,6 @@ func installFormer(t *testing.T) {
 	defer func() { path = now }()
 	installed(t, "tag=former")
 	peerFirst(t)
-}
-
-// volumeOnEach runs a StatefulSet with a replica at home and one at the provider.
-func volumeOnEach(t *testing.T) {
-	rome.kubectl(t, "create", "namespace", "data")
-	rome.must(t, "offload", "namespace", "data")
-	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s") }
-	rome.kubectl(t, "cordon", "milan")
-	rome.apply(t, database)
-	ready()
-	rome.kubectl(t, "uncordon", "milan")
-	rome.kubectl(t, "cordon", "rome-n1", "rome-n2")
-	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=2")
-	ready()
-	rome.kubectl(t, "uncordon", "rome-n1", "rome-n2")
-	for _, pod := range []string{"db-0", "db-1"} {
-		typed(t, "this is "+pod, "-n", "data", "exec", "-i", pod, "--", "/echo", "write", "/disk/name")
-	}
 }
 
 // upgrade installs this version on the consumer, then on the provider. Meanwhile packets flow, and afterwards all

@@ -60,35 +60,44 @@ metadata: {name: theirs, namespace: data-rome}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 `
 
-// volumesStayWhereTheyAre: one replica at home and one next door, each with its data, which it
-// finds again when it comes back.
-func volumesStayWhereTheyAre(t *testing.T) {
+// databaseReady waits until all replicas of the database are ready.
+func databaseReady(t *testing.T) {
+	t.Helper()
+	rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s")
+}
+
+// databaseOnBoth runs a replica of the database at home and one at the provider. Each writes its name to its volume.
+func databaseOnBoth(t *testing.T) {
 	rome.kubectl(t, "create", "namespace", "data")
 	rome.must(t, "offload", "namespace", "data")
-	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s") }
-	place := func(pod string) string {
-		return rome.kubectl(t, "-n", "data", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
-	}
 	rome.kubectl(t, "cordon", "milan")
 	rome.apply(t, database)
-	ready()
+	databaseReady(t)
 	rome.kubectl(t, "uncordon", "milan")
 	rome.kubectl(t, "cordon", "rome-n1", "rome-n2")
 	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=2")
-	ready()
+	databaseReady(t)
 	rome.kubectl(t, "uncordon", "rome-n1", "rome-n2")
+	for _, pod := range []string{"db-0", "db-1"} {
+		typed(t, "this is "+pod, "-n", "data", "exec", "-i", pod, "--", "/echo", "write", "/disk/name")
+	}
+}
+
+// volumesStayWhereTheyAre: one replica at home and one next door, each with its data, which it
+// finds again when it comes back.
+func volumesStayWhereTheyAre(t *testing.T) {
+	databaseOnBoth(t)
+	place := func(pod string) string {
+		return rome.kubectl(t, "-n", "data", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+	}
 	home := place("db-0")
 	if !strings.HasPrefix(home, "rome-n") || place("db-1") != "milan" {
 		t.Fatalf("the pods are on %s and %s", home, place("db-1"))
 	}
 	for _, pod := range []string{"db-0", "db-1"} {
-		typed(t, "this is "+pod, "-n", "data", "exec", "-i", pod, "--", "/echo", "write", "/disk/name")
-	}
-
-	for _, pod := range []string{"db-0", "db-1"} {
 		rome.replace(t, "data", "pod/"+pod)
 	}
-	ready()
+	databaseReady(t)
 	for pod, node := range map[string]string{"db-0": home, "db-1": "milan"} {
 		if place(pod) != node {
 			t.Errorf("%s came back on %s, away from its volume on %s", pod, place(pod), node)
@@ -149,7 +158,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 		}
 	}
 	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=2")
-	ready()
+	databaseReady(t)
 	for pod, node := range map[string]string{"db-0": "milan", "db-1": home} {
 		if place(pod) != node {
 			t.Errorf("%s is on %s, its volume was moved to %s", pod, place(pod), node)
