@@ -126,7 +126,7 @@ func answered(t *authv1beta1.Tenant) bool {
 	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
 }
 
-// inUse reports whether an Identity's kubeconfig is that of its present credentials, which may end soon.
+// inUse reports whether an Identity's kubeconfig holds its current credentials, even if they expire soon.
 func inUse(i *authv1beta1.Identity) bool {
 	told := meta.FindStatusCondition(i.Status.Conditions, "Ready")
 	return i.Status.KubeconfigSecretRef != nil && (told == nil || // it does not say

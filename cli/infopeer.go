@@ -42,7 +42,8 @@ type cidrPair struct {
 type cidrInfo struct {
 	Remote   cidrPair  `json:"remote"`
 	Remapped *cidrPair `json:"remapped,omitempty"`
-	// Unapproved are those announced after the peering was agreed, which are remapped until somebody approves them.
+	// Unapproved lists the CIDRs announced after the peering was agreed. They are remapped until an administrator
+	// approves them.
 	Unapproved []string `json:"unapproved,omitempty"`
 }
 

@@ -120,7 +120,7 @@ func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
 	return err
 }
 
-// unusedName refuses a consumer whose ID is the user name of somebody else here: its Tenant would be refused, too.
+// unusedName fails if the consumer's ID is already a user name in this cluster. Its Tenant would be refused, too.
 func (c *cluster) unusedName(ctx context.Context, consumer string) error {
 	found := &authv1beta1.ResourceSliceList{}
 	if _, err := c.all(ctx, found); err != nil {

@@ -122,7 +122,7 @@ type Issue struct {
 	Signing *certificatesv1.CertificateSigningRequest
 	// Lifetime is asked of the signer, which may give less; 0 leaves it to the signer.
 	Lifetime time.Duration
-	// ClientCAs are those the API server trusts (PEM); empty while they are not known.
+	// ClientCAs holds the client CAs (PEM) that the API server trusts; empty means unknown.
 	ClientCAs []byte
 	Now       time.Time
 }
@@ -170,9 +170,9 @@ func SigningName(namespace string, request, held []byte) string {
 	return api.CSRGenerateName + hex.EncodeToString(sum.Sum(nil))[:requestNameHash]
 }
 
-// plan decides whether a certificate is at hand, due for renewal, or waited for. A certificate that the API server does
-// not trust is due at once. The signing request is kept until the certificate it led to is what we hand out. A
-// certificate that is trusted no more than the one in use does not replace it, or each would be replaced in turn.
+// plan decides whether a certificate is valid, due for renewal, or pending. A certificate that the API server does not
+// trust is due immediately. The signing request is kept until its certificate is in use. A new certificate that is not
+// trusted either does not replace the current one, because that would repeat for ever.
 func (i Issue) plan() issued {
 	held := HeldFor(i.Held, i.Request)
 	if held != nil && trusted(i.Held, i.ClientCAs) && i.Now.Before(RenewAt(held)) {

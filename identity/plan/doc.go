@@ -48,7 +48,7 @@ const (
 	ReasonForeignBinding = "ForeignBinding"
 	// ReasonAddressNotApproved: the provider names another API server; the message says how to approve it.
 	ReasonAddressNotApproved = "AddressNotApproved"
-	// ReasonUserTaken: somebody else has the user name; choose another name for the slice or the cluster.
+	// ReasonUserTaken: the user name is already in use; choose another name for the slice or the cluster.
 	ReasonUserTaken = "UserTaken"
 	// ReasonDraining: what the tenant holds is being removed.
 	ReasonDraining = "Draining"

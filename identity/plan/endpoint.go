@@ -29,12 +29,12 @@ func (e endpoint) String() string {
 	return e.server + " via " + e.proxy
 }
 
-// sameHosts reports whether two endpoints lead to the same hosts and ports.
+// sameHosts reports whether two endpoints have the same hosts and ports, of API server and proxy.
 func (e endpoint) sameHosts(other endpoint) bool {
 	return host(e.server) == host(other.server) && host(e.proxy) == host(other.proxy)
 }
 
-// host is the host and port of a URL, or what is no URL itself.
+// host returns the host and port of a URL, or the text itself if it is not a URL.
 func host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -63,8 +63,8 @@ type ConfigurationStatus struct {
 	// +listType=map
 	// +listMapKey=cidr
 	Views []CIDRView `json:"views,omitempty"`
-	// AgreedCIDRs are those that the peer announced first, when the peering was agreed. One it announces later is
-	// remapped unless the annotation liqo.io/approved-cidrs names it.
+	// AgreedCIDRs lists the CIDRs that the peer announced when the peering was agreed. The controller writes it. A CIDR
+	// announced later is remapped unless the annotation liqo.io/approved-cidrs names it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
