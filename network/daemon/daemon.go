@@ -250,7 +250,8 @@ func (d *Daemon) complete() bool {
 }
 
 // settle changes the kernel until it is as wanted. What is wanted anew is changed before the kernel is read:
-// that takes longer the more peers there are, and tells of what others did.
+// that takes longer the more peers there are, and tells of what others did. So it waits for the next look if that is asked
+// for already.
 func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,8 +260,13 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.last = nil
 	if last != nil {
 		if changes := plan.Diff(*last, want); !changes.Empty() {
-			if err := d.change(ctx, changes); err != nil {
+			err := d.change(ctx, changes)
+			switch {
+			case err != nil:
 				klog.FromContext(ctx).V(1).Info("The network is not as it was left, and is read again", "reason", err)
+			case len(d.looks) > 0:
+				d.last = &want
+				return nil
 			}
 		}
 	}
