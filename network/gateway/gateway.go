@@ -100,8 +100,11 @@ type gateway struct {
 	turned         chan struct{}
 	// other is the address of the pod that has the tunnel, or had it before us; nil = none was seen.
 	other atomic.Pointer[netip.Addr]
+	// ending is closed when the pod is told to end.
+	ending <-chan struct{}
 	// relays are those of a server that hands over; nil = none.
-	relays atomic.Pointer[[]plan.Relay]
+	relays    atomic.Pointer[[]plan.Relay]
+	protected protected
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
@@ -148,6 +151,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Contents:       g.contents(),
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Metrics: g.metrics,
 	}, plane)
+	g.ending = ctx.Done()
 	life, end := g.outlive(ctx)
 	defer end()
 	return g.Run(life)
@@ -218,6 +222,10 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	in.Tunnel.Silent = g.silent(time.Now())
 	in.Tracks = g.rules.Track()
 	in = g.objects().Input(in)
+	var wait time.Duration
+	if in.Protected, wait = g.protected.follow(in.Protected, time.Now()); wait > 0 {
+		time.AfterFunc(wait, g.Look)
+	}
 	if before := g.peer.Swap(in.Tunnel.PeerKey); before != in.Tunnel.PeerKey {
 		g.begin(before != "")
 	}

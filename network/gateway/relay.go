@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -29,55 +30,76 @@ const (
 	datagramLimit = 1 << 16
 )
 
-// relay passes what comes new for our tunnels on to those of another pod, until it is stopped: kube-proxy may
-// lead the client here for up to 1 s after nodes were led to our successor. A client that is asked to come anew
-// before would come back to us, so it returns when the kernel has the rules for it.
-func (g *gateway) relay(ctx context.Context, to netip.Addr) (stop func()) {
-	var all sync.WaitGroup
-	var open []io.Closer
+// loopback leads to the tunnels of this pod.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// relay passes what comes new for our tunnels on to those of another pod, or of this one.
+type relay struct {
+	gateway *gateway
+	// to is the address of the pod; what is known already goes on to where it went.
+	to   atomic.Pointer[netip.Addr]
+	open []io.Closer
+	all  sync.WaitGroup
+}
+
+// relay begins to relay: kube-proxy may lead the client here for up to 1 s after nodes were led to our successor. A
+// client that is asked to come anew before would come back to us, so it returns when the kernel has the rules for it.
+func (g *gateway) relay(ctx context.Context, to netip.Addr) *relay {
+	r := &relay{gateway: g}
+	r.to.Store(&to)
 	var relays []plan.Relay
 	for _, port := range append([]int{g.ListenPort}, g.MoreListenPorts...) {
-		in, own, pass, err := g.listen(ctx, netip.AddrPortFrom(to, uint16(port)))
+		own, err := r.listen(ctx, port, g.TCP)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the client sends anew cannot be relayed")
 			continue
 		}
-		open, relays = append(open, in), append(relays, plan.Relay{Port: port, To: own})
-		all.Go(pass)
+		relays = append(relays, plan.Relay{Port: port, To: own})
 	}
 	g.relays.Store(&relays)
 	ctx, cancel := context.WithTimeout(ctx, relaySoon)
 	defer cancel()
 	g.Await(ctx)
-	return func() {
-		g.relays.Store(nil)
-		for _, in := range open {
-			in.Close()
-		}
-		all.Wait()
-		g.Look()
-	}
+	return r
 }
 
-// listen opens a port of ours, whichever is free; pass relays what comes there until it is closed.
-func (g *gateway) listen(ctx context.Context, to netip.AddrPort) (in io.Closer, own int, pass func(), err error) {
-	if g.TCP {
+// stop ends it, if there is one.
+func (r *relay) stop() {
+	if r == nil {
+		return
+	}
+	r.gateway.relays.Store(nil)
+	for _, in := range r.open {
+		in.Close()
+	}
+	r.all.Wait()
+	r.gateway.Look()
+}
+
+// listen opens a port of ours, whichever is free, and relays what comes there to a port of the other pod.
+func (r *relay) listen(ctx context.Context, port int, tcp bool) (own int, err error) {
+	to := func() netip.AddrPort { return netip.AddrPortFrom(*r.to.Load(), uint16(port)) }
+	if tcp {
 		in, err := net.ListenTCP("tcp", nil)
 		if err != nil {
-			return nil, 0, nil, err
+			return 0, err
 		}
-		return in, in.Addr().(*net.TCPAddr).Port, func() { relayStreams(ctx, in, to) }, nil
+		r.open = append(r.open, in)
+		r.all.Go(func() { relayStreams(ctx, in, to) })
+		return in.Addr().(*net.TCPAddr).Port, nil
 	}
 	conn, err := net.ListenUDP("udp", nil)
 	if err != nil {
-		return nil, 0, nil, err
+		return 0, err
 	}
-	return conn, conn.LocalAddr().(*net.UDPAddr).Port, func() { relayDatagrams(conn, to) }, nil
+	r.open = append(r.open, conn)
+	r.all.Go(func() { relayDatagrams(conn, to) })
+	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
 // relayStreams passes connections on until the listener is closed, and ends them then: the client makes
 // another, which kube-proxy leads to the successor by now.
-func relayStreams(ctx context.Context, in *net.TCPListener, to netip.AddrPort) {
+func relayStreams(ctx context.Context, in *net.TCPListener, to func() netip.AddrPort) {
 	ctx, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	free := make(chan struct{}, relayLimit)
@@ -93,7 +115,7 @@ func relayStreams(ctx context.Context, in *net.TCPListener, to netip.AddrPort) {
 		select {
 		case free <- struct{}{}:
 			all.Go(func() {
-				relayStream(ctx, from, to)
+				relayStream(ctx, from, to())
 				<-free
 			})
 		default:
@@ -126,7 +148,7 @@ func relayStream(ctx context.Context, from net.Conn, to netip.AddrPort) {
 }
 
 // relayDatagrams passes datagrams on and answers back until the socket is closed.
-func relayDatagrams(in *net.UDPConn, to netip.AddrPort) {
+func relayDatagrams(in *net.UDPConn, to func() netip.AddrPort) {
 	var answers sync.WaitGroup
 	flows := map[netip.AddrPort]*net.UDPConn{}
 	defer func() {
@@ -142,7 +164,7 @@ func relayDatagrams(in *net.UDPConn, to netip.AddrPort) {
 		}
 		out := flows[from]
 		if out == nil && len(flows) < relayLimit {
-			if out, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to)); err != nil {
+			if out, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to())); err != nil {
 				continue // lost, as on any way; WireGuard tries again
 			}
 			flows[from] = out

@@ -26,6 +26,8 @@ import (
 //	              the one named before: a client leaves its peer at once,                           │
 //	              a server asks its client to dial anew, relays, then forgets it ◀──────────────────┘
 //
+// A server that is told to end prepares to relay before another pod is named: until then it relays to itself.
+//
 // A pod that is told to end goes on until another is named, and stays as it is for as long as it
 // cannot learn that.
 
@@ -71,11 +73,12 @@ func (g *gateway) named(own netip.Addr) bool {
 
 // lead begins or ends our having the tunnel.
 func (g *gateway) lead(ctx context.Context, leads bool) {
-	if g.leads.Swap(leads) == leads {
+	if g.leads.Load() == leads {
 		return
 	}
 	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
-	g.begin(false)
+	g.begin(false) // first, for a client that leads judges by its pings when to dial anew
+	g.leads.Store(leads)
 	if g.Server {
 		g.handing.Store(!leads)
 		notify(g.turned)
@@ -84,29 +87,41 @@ func (g *gateway) lead(ctx context.Context, leads bool) {
 
 // keepHandingOver does a server's part of a move, before or after it.
 func (g *gateway) keepHandingOver(ctx context.Context) error {
-	for {
+	var r *relay
+	defer func() { r.stop() }()
+	for ending := g.ending; ; {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-ending:
+			if ending = nil; g.leads.Load() {
+				r = g.relay(ctx, loopback)
+			}
+			continue
 		case <-g.turned:
 		}
 		if g.leads.Load() {
 			g.fetch(ctx)
 			continue
 		}
-		g.handOver(ctx)
+		g.handOver(ctx, r)
+		r = nil
 		g.handing.Store(false)
 	}
 }
 
 // handOver ends what a server that was superseded has with its client: it asks it to dial anew, over TCP by
 // ending the connection, and then forgets where it was, for WireGuard would look for it there and take the
-// tunnel back. What still arrives until then is carried, and what comes new is relayed to the successor.
-func (g *gateway) handOver(ctx context.Context) {
+// tunnel back. What still arrives until then is carried, and what comes new is relayed to the successor, by r if that
+// is there already.
+func (g *gateway) handOver(ctx context.Context, r *relay) {
 	if to := g.other.Load(); to != nil {
-		stop := g.relay(ctx, *to)
-		defer stop()
+		if r == nil {
+			r = g.relay(ctx, *to)
+		}
+		r.to.Store(to)
 	}
+	defer r.stop()
 	for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
 		if g.TCP {
 			g.With(func(d *dataplane.Dataplane) { d.HangUp() })
@@ -131,6 +146,8 @@ func (g *gateway) fetch(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			return
+		case <-g.ending:
 			return
 		case <-g.turned:
 			notify(g.turned)

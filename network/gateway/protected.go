@@ -1,0 +1,49 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gateway
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+const (
+	// protectedQuiet is how long the protected addresses must be unchanged before the rules follow, and protectedMost
+	// the longest time that rules lag behind. A drained node changes these addresses some ten times within seconds,
+	// just when gateways move too. Each change rewrites the table, which takes 0.1 s on a busy node, and a move would
+	// wait for it.
+	protectedQuiet, protectedMost = time.Second, 5 * time.Second
+)
+
+// protected are the addresses of protected pods in the rules.
+type protected struct {
+	known              bool
+	used, wanted       []netip.Addr
+	changed, different time.Time
+}
+
+// follow returns the addresses to use now; wait is the time until others are due, 0 = none are.
+func (p *protected) follow(wanted []netip.Addr, now time.Time) (use []netip.Addr, wait time.Duration) {
+	wanted = slices.SortedFunc(slices.Values(wanted), netip.Addr.Compare)
+	if !p.known {
+		p.known, p.used, p.wanted = true, wanted, wanted
+	}
+	if !slices.Equal(wanted, p.wanted) {
+		if slices.Equal(p.wanted, p.used) {
+			p.different = now
+		}
+		p.wanted, p.changed = wanted, now
+	}
+	if slices.Equal(p.wanted, p.used) {
+		return p.used, 0
+	}
+	if wait = min(protectedQuiet-now.Sub(p.changed), protectedMost-now.Sub(p.different)); wait > 0 {
+		return p.used, wait
+	}
+	p.used = p.wanted
+	return p.used, 0
+}
