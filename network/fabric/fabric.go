@@ -116,18 +116,21 @@ func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
 	if in.PodDevices, err = d.PodDevices(in.Self.CIDRs, in.Under.Device); err != nil {
 		return err
 	}
-	outer := make([]netip.Addr, len(in.Gateways))
-	for i, g := range in.Gateways {
-		outer[i] = g.Outer
+	var members []*plan.Member
+	var outer []netip.Addr
+	for _, list := range [][]plan.Member{in.Gateways, in.Standbys} {
+		for i := range list {
+			members, outer = append(members, &list[i]), append(outer, list[i].Outer)
+		}
 	}
 	ports, err := d.Ports(outer)
 	if err != nil {
 		return err
 	}
 	here, err := d.Here(outer, in.PodDevices)
-	for i, addr := range outer {
-		in.Gateways[i].Port = ports[addr]
-		in.Gateways[i].MACs, in.Gateways[i].Here = here[addr]
+	for _, m := range members {
+		m.Port = ports[m.Outer]
+		m.MACs, m.Here = here[m.Outer]
 	}
 	return err
 }

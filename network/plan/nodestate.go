@@ -22,6 +22,8 @@ type NodeStateInput struct {
 	PodDevices []string
 	// Gateways of all peers; none = nothing of Liqo is wanted on the node.
 	Gateways []Member
+	// Standbys are further pods of gateways. What they send is accepted also, but nothing leads to them.
+	Standbys []Member
 	// Nodes are the outer addresses of all nodes.
 	Nodes []netip.Addr
 	// Local are addresses this cluster depends on, as all nodes publish them. What is for one stays off the tunnel
@@ -101,7 +103,7 @@ func (in NodeStateInput) frames() chain {
 	c := chain{name: "frames"}
 	var gateways, members, unheard []netip.Addr
 	var heard []station
-	for _, g := range in.Gateways {
+	for _, g := range slices.Concat(in.Gateways, in.Standbys) {
 		if !g.placed() {
 			continue
 		}
@@ -142,7 +144,7 @@ func (in NodeStateInput) outer() chain {
 	c.add(fmt.Sprintf("udp dport %d jump frames", in.Port))
 	var gateways []netip.Addr
 	var peers []netip.Prefix
-	for _, g := range in.Gateways {
+	for _, g := range slices.Concat(in.Gateways, in.Standbys) {
 		if g.placed() {
 			gateways, peers = append(gateways, g.Outer), append(peers, g.CIDRs...)
 		}

@@ -128,7 +128,11 @@ type NodeObjects struct {
 // gateways but the node has no place in the overlay yet.
 func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	for _, f := range alive(o.Fabrics) {
-		in.Gateways = append(in.Gateways, gatewayMember(f))
+		g := gatewayMember(f)
+		in.Gateways = append(in.Gateways, g)
+		for _, ip := range f.Spec.StandbyIPs {
+			in.Standbys = append(in.Standbys, Member{Name: g.Name, Outer: parseAddr(ip), CIDRs: g.CIDRs})
+		}
 	}
 	for _, n := range alive(o.Nodes) {
 		local, remote := parseAddr(n.Status.NodeIP.Local), parseAddr(n.Status.NodeIP.Remote)

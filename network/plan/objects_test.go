@@ -30,7 +30,7 @@ func FuzzObjects(f *testing.F) {
 		cidrs := func(pod, external string) *netv1beta1.ClusterConfig {
 			return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: list(pod), External: list(external)}}
 		}
-		fabric := netv1beta1.InternalFabricSpec{GatewayIP: outer, RemoteCIDRs: list(view)}
+		fabric := netv1beta1.InternalFabricSpec{GatewayIP: outer, StandbyIPs: list(target), RemoteCIDRs: list(view)}
 		fabric.Interface.Gateway.IP = overlay
 		another := *fabric.DeepCopy()
 		another.GatewayIP, another.RemoteCIDRs, another.Interface.Gateway.IP = target, list(real), exposed
@@ -65,4 +65,33 @@ func FuzzObjects(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMovesChangeNoRuleOfNodes: when another pod of a gateway becomes active, a node only sends to another address.
+func TestMovesChangeNoRuleOfNodes(t *testing.T) {
+	t.Parallel()
+	state := func(active, standby string) State {
+		fabric := &netv1beta1.InternalFabric{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"},
+			Spec:       netv1beta1.InternalFabricSpec{GatewayIP: active, StandbyIPs: []string{standby}, RemoteCIDRs: []string{"10.71.0.0/16"}},
+		}
+		fabric.Spec.Interface.Gateway.IP = "10.80.128.0"
+		node := &netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: netv1beta1.InternalNodeSpec{PodCIDRs: []string{"10.10.1.0/24"}}}
+		node.Spec.Interface.Node.IP, node.Status.NodeIP = "10.80.0.1", netv1beta1.NodeIP{Remote: "172.31.10.11"}
+		return ownState(process{Role: "fabric", Node: "rome-1", MTU: 1500}, []runtime.Object{fabric, node}, nil)
+	}
+	before, after := state("10.10.1.7", "10.10.2.7"), state("10.10.2.7", "10.10.1.7")
+	c := Diff(before, after)
+	if len(c.Forwards) == 0 {
+		t.Error("nothing leads to the other pod")
+	}
+	c.Forwards = nil
+	if !c.Empty() {
+		t.Errorf("more changes:\n%s", c)
+	}
+	for _, ip := range []string{"10.10.1.7", "10.10.2.7"} {
+		if strings.Count(before.Table, ip) == 0 {
+			t.Errorf("frames from %s are not accepted:\n%s", ip, before.Table)
+		}
+	}
 }

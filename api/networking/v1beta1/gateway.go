@@ -45,4 +45,11 @@ type InternalGatewayEndpoint struct {
 	// Node is the node of the pod.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// StandbyIPs are the addresses of the gateway's other pods: replicas that may become active, and pods that end.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="must be an IP address"
+	StandbyIPs []string `json:"standbyIPs,omitempty"`
 }

@@ -24,6 +24,14 @@ type InternalFabricSpec struct {
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
 	GatewayIP string `json:"gatewayIP"`
+	// StandbyIPs are the addresses of the gateway's other pods. Nodes accept frames of the overlay from them also, so
+	// that no rule has to change before another pod becomes active.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="must be an IP address"
+	StandbyIPs []string `json:"standbyIPs,omitempty"`
 }
 
 // InternalFabricInterface is the overlay device of a gateway seen from both ends.

@@ -492,6 +492,7 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
 		return nil, ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
 	}
 	fabric := g.fabricAt(s.InternalEndpoint.IP, addr.String())
+	fabric.Spec.StandbyIPs = s.InternalEndpoint.StandbyIPs
 	return fabric, g.verdict(s, fabric)
 }
 

@@ -385,7 +385,23 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	if active == nil {
 		return nil
 	}
-	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName}
+	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName, StandbyIPs: w.standby(active.Status.PodIP)}
+}
+
+// maxStandby is how many standby addresses InternalFabrics hold.
+const maxStandby = 32
+
+// standby are the addresses of the gateway's other pods that have not finished.
+func (w wgGateway) standby(active string) (out []string) {
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		if ip := p.Status.PodIP; p.Labels[api.LabelGatewayName] == w.root.GetName() && !finished(p) && ip != "" && ip != active {
+			out = append(out, ip)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), maxStandby)]
 }
 
 // podPending says why no pod is active, as the youngest tells. Times and names that were made up
