@@ -30,31 +30,28 @@ const planned = 300 * time.Millisecond
 // machine holds delays that this machine causes by itself, measured in the same run. Clusters, tunnels and tests share
 // its processors, so on a slow machine every packet and every process waits for them.
 type machine struct {
-	// gap is the longest time between two answers to pings while pods without traffic are rolled.
+	// gap is the longest time between two answers to pings while nodes are drained and no gateway moves.
 	gap time.Duration
 	// restart is the time a container takes to run again after its process was killed.
 	restart time.Duration
 }
 
-// maxGap returns the longest gap that a fault may cause: its own bound, or more if this machine is slow. A short gap
-// consists of steps that each wait for a processor as a ping does. In a planned move these are the updates of gateways
-// and nodes, nft on each node, and the handshake; after an outage of API servers all programs run at once. A long gap
-// takes at most three restarts of a container: the container starts, gets ready, and nodes route to it again.
+// maxGap returns the longest gap that a fault may cause: its own bound, and what this machine adds by itself. A short gap
+// comes on top of the longest one without any move. A long gap takes at most three restarts of a container: the
+// container starts, gets ready, and nodes route to it again.
 func (m machine) maxGap(f fault) time.Duration {
 	if f.most <= late {
-		return max(f.most, 5*m.gap)
+		return f.most + m.gap
 	}
 	return max(f.most, 3*m.restart)
 }
 
-// plainPods have no traffic that is measured. Draining a node recreates as many pods.
-const plainPods = `
+// plainPod has no traffic that is measured.
+const plainPod = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: plain}
 spec:
-  replicas: 6
-  strategy: {rollingUpdate: {maxSurge: 100%}}
   selector: {matchLabels: {app: plain}}
   template:
     metadata: {labels: {app: plain}}
@@ -62,16 +59,25 @@ spec:
       containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [serve, -http, ":8080"]}]
 `
 
-// thisMachine measures the machine: it restarts plain pods all at once, then kills the process of one.
+// thisMachine measures the machine: it drains the node without a gateway that has the tunnel, in each cluster, then kills
+// the process of a pod.
 func thisMachine(t *testing.T) (m machine) {
 	t.Helper()
-	milan.apply(t, plainPods)
-	rolled := func() { milan.kubectl(t, "rollout", "status", "deployment/plain", "--timeout=90s") }
-	rolled()
-	m.gap = pinged(t, func() {
-		milan.kubectl(t, "rollout", "restart", "deployment/plain")
-		rolled()
-	}).gap
+	for _, c := range []cluster{rome, milan} {
+		beside := c.name + "-n1"
+		before := activeGateway(t, c)
+		if before.node == beside {
+			beside = c.name + "-n2"
+		}
+		m.gap = max(m.gap, pinged(t, func() { c.drain(t, beside) }).gap)
+		c.kubectl(t, "uncordon", beside)
+		c.kubectl(t, "wait", "deployment", "-A", "--all", "--for=condition=Available", "--timeout=90s")
+		if now := activeGateway(t, c); now != before {
+			t.Fatalf("the tunnel of %s moved from %v to %v", c.name, before, now)
+		}
+	}
+	milan.apply(t, plainPod)
+	milan.kubectl(t, "rollout", "status", "deployment/plain", "--timeout=90s")
 	fields := strings.Fields(milan.kubectl(t, "get", "pods", "-l", "app=plain", "--field-selector", "status.phase=Running",
 		"-o", "jsonpath={.items[0].metadata.name} {.items[0].spec.nodeName}"))
 	ran := milan.restarts(t, "default", fields[0])
@@ -382,9 +388,14 @@ func drainGatewayNode(c cluster) func(*testing.T) {
 			c.kubectl(t, "uncordon", before.node)
 			c.rolled(t)
 		})
-		c.kubectl(t, "drain", before.node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+		c.drain(t, before.node)
 		replaced(t, c, before)
 	}
+}
+
+func (c cluster) drain(t *testing.T, node string) {
+	t.Helper()
+	c.kubectl(t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
 }
 
 // freezeAPIServers stops API servers in the middle of everything, so that nobody is even refused:

@@ -27,11 +27,13 @@ var record = flag.Bool("record", false, "write what the former version made to c
 // TestUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other.
 // It builds the former version from the history of the repository, so it is part of `make soak` only.
 func TestUpgrade(t *testing.T) {
+	var m machine
 	tellAll(t, []story{
 		{"install and peer with the former version", installFormer},
+		{"this machine is measured", func(t *testing.T) { m = thisMachine(t) }},
 		{"a namespace is offloaded", offloadNamespace},
 		{"each cluster has a volume", databaseOnBoth},
-		{"upgrade", upgrade},
+		{"upgrade", func(t *testing.T) { upgrade(t, m.maxGap(fault{most: planned})) }},
 		{"unpeer leaves nothing", unpeer},
 		{"uninstall leaves nothing", uninstall},
 	})
@@ -61,8 +63,8 @@ func installFormer(t *testing.T) {
 }
 
 // upgrade installs this version on the consumer, then on the provider. Meanwhile packets flow, and afterwards all
-// objects of before are there and all pods of users run.
-func upgrade(t *testing.T) {
+// objects of before are there and all pods of users run. No gap is longer than most.
+func upgrade(t *testing.T, most time.Duration) {
 	before := map[string]map[string]object{}
 	for _, c := range []cluster{rome, milan} {
 		before[c.name] = c.objects(t)
@@ -70,7 +72,6 @@ func upgrade(t *testing.T) {
 			c.record(t, before[c.name])
 		}
 	}
-	most := thisMachine(t).maxGap(fault{most: planned})
 	stays := connected(t)
 	for _, c := range []cluster{rome, milan} {
 		gap := pinged(t, func() {
