@@ -33,8 +33,9 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 	}
 	t.Cleanup(plane.Close)
 	d := New(Role{Name: "fabric"}, plane)
+	<-d.looks // as keep does
 	var users []plan.Content
-	settle := func(peers ...string) {
+	settled := func(peers ...string) plan.Changes {
 		t.Helper()
 		in := plan.NodeStateInput{
 			Self:  plan.Member{Name: "n1", Outer: netip.MustParseAddr("10.10.1.5"), Overlay: netip.MustParseAddr("10.80.0.9")},
@@ -56,7 +57,11 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changes := plan.Diff(have, want); !changes.Empty() {
+		return plan.Diff(have, want)
+	}
+	settle := func(peers ...string) {
+		t.Helper()
+		if changes := settled(peers...); !changes.Empty() {
 			t.Fatalf("with %v there is still to do\n%s", peers, changes)
 		}
 	}
@@ -79,6 +84,13 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.50.0.0/16")
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.40.0.0/16")
 	}
+	s.IP("route delete 10.20.0.0/16 table 6091")
+	d.Look()
+	if changes := settled("10.20.0.0/16", "10.30.0.0/16"); len(changes.Routes) != 1 {
+		t.Errorf("while another look is asked for the kernel is read; there is to do\n%s", changes)
+	}
+	<-d.looks
+	settle("10.20.0.0/16", "10.30.0.0/16")
 	users = []plan.Content{{Rules: []plan.Rule{{Priority: 70, Table: plan.UserTables, From: netip.MustParsePrefix("10.72.0.0/16")}}}}
 	add := fmt.Sprint("rule add priority 70 from 10.72.0.0/16 table ", plan.UserTables)
 	s.IP(add)
