@@ -208,6 +208,9 @@ func content(o *unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(out.Object, "status", "phase")
 	case "Configuration": // what was agreed is noted since
 		unstructured.RemoveNestedField(out.Object, "status", "agreedCIDRs")
+	case "GatewayServer", "GatewayClient", "InternalFabric": // standby pods are named since
+		unstructured.RemoveNestedField(out.Object, "status", "internalEndpoint", "standbyIPs")
+		unstructured.RemoveNestedField(out.Object, "spec", "standbyIPs")
 	case "Renew": // of another key
 		unstructured.RemoveNestedField(out.Object, "spec", "publicKey")
 	case "Pod": // whose host is the virtual kubelet
