@@ -12,6 +12,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,6 +150,20 @@ func ask(ctx context.Context, role, what string, out io.Writer) error {
 	}
 	_, err = io.Copy(out, resp.Body)
 	return err
+}
+
+// OverlaySources adds the flag for further addresses that frames of the overlay come from.
+func OverlaySources(cmd *cobra.Command, to *[]netip.Prefix) {
+	cmd.Flags().Func("overlay-sources", "further CIDRs that frames of the overlay come from, beside nodes and gateways; comma-separated", func(text string) error {
+		for cidr := range strings.SplitSeq(text, ",") {
+			p, err := netip.ParsePrefix(cidr)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, p.Masked())
+		}
+		return nil
+	})
 }
 
 // Ignore accepts documented flags that mean nothing here, so that existing templates and extra

@@ -174,6 +174,54 @@ func TestLocalAddresses(t *testing.T) {
 	}
 }
 
+// TestAttackFramesOfStrangers: a host that reaches a node, or a gateway, sends frames of the overlay there, with packets
+// for pods and for the peer.
+//
+// Outcome: nodes and gateways drop frames unless they come from an address of a node or of a gateway pod. A CNI may
+// masquerade frames: all addresses of a node count. Further ones are the chart's networking.overlaySources.
+func TestAttackFramesOfStrangers(t *testing.T) {
+	internet, a, b := peered(t)
+	internet.IP("route add 10.10.1.0/24 via 192.168.1.1 dev up1")
+	const stranger, masqueraded = "192.168.1.66", "192.168.1.77"
+	internet.IP("addr add " + stranger + "/32 dev lo")
+	a.Node.IP("addr add " + masqueraded + "/32 dev lo")
+	last := 0
+	hears := func(from *space.Space, source string, want bool) {
+		t.Helper()
+		last++
+		known := func(n int) string { return fmt.Sprintf("10.71.9.%d", n) }
+		ours := func(n int) string { return fmt.Sprintf("10.10.1.%d", n) }
+		seen := func(n int) string { return fmt.Sprintf("10.72.1.%d", n) }
+		const gateway, node = "02:00:0a:50:80:01", "02:00:0a:50:00:01"
+		from.Sends(source, "192.168.1.1:6091", frame(node, known(100+last), "10.10.1.2"))
+		from.Sends(source, "10.10.1.5:6091", frame(gateway, ours(100+last), "10.71.1.2"))
+		a.Gateway.Sends("10.10.1.5", "192.168.1.1:6091", frame(node, known(200+last), "10.10.1.2"))
+		a.Node.Sends("192.168.1.1", "10.10.1.5:6091", frame(gateway, ours(200+last), "10.71.1.2"))
+		space.Eventually(t, "frame of the gateway", func() error { return errorUnless(a.Pod.Hears(known(200 + last))) })
+		space.Eventually(t, "frame of the node", func() error { return errorUnless(b.Pod.Hears(seen(200 + last))) })
+		if got := a.Pod.Hears(known(100 + last)); got != want {
+			t.Errorf("the node takes a frame from %s: %v, want %v", source, got, want)
+		}
+		if got := b.Pod.Hears(seen(100 + last)); got != want {
+			t.Errorf("the gateway takes a frame from %s: %v, want %v", source, got, want)
+		}
+	}
+	accepts := func(sources ...string) {
+		t.Helper()
+		a.node.in.Sources, a.gateways[0].in.Sources = prefixes(sources...), prefixes(sources...)
+		a.settle(t)
+		if changes := a.node.settle(t); !changes.Empty() {
+			t.Errorf("there is still to do:\n%s", changes)
+		}
+	}
+	hears(internet, stranger, true) // the attack
+	accepts("10.10.1.5/32", "192.168.1.1/32", masqueraded+"/32")
+	hears(internet, stranger, false)
+	hears(a.Node, masqueraded, true)
+	accepts("10.10.1.5/32", "192.168.1.1/32", "192.168.1.64/28")
+	hears(internet, stranger, true)
+}
+
 // TestAttackAddressOfALaterNode: a peer is seen at a range when a node joins at an address in it, or nodes get a DNS server
 // there. A pod of the peer at that address answers in place of it. Another peer was granted just that address before.
 //

@@ -282,7 +282,7 @@ func TestTimedLooksAreCheap(t *testing.T) {
 	}
 }
 
-// TestPodsStayOutOfTheOverlay: frames are accepted from any address, so the node stops its pods. The
+// TestPodsStayOutOfTheOverlay: where frames are accepted from any address, the node stops its pods. The
 // packet in each frame has a source of its own.
 func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	internet, a, b := peered(t)

@@ -33,6 +33,8 @@ type Options struct {
 	NodeName string
 	// OverlayPort is UDP.
 	OverlayPort int
+	// OverlaySources are further addresses that frames of the overlay come from.
+	OverlaySources []netip.Prefix
 	// RulePriority of the routing rule; 0 = the default.
 	RulePriority int
 	// FullMasquerade hides pods from peers.
@@ -90,7 +92,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // want plans from the objects.
 func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: f.fabrics.List(), Nodes: f.nodes.List(), IPs: f.ips.List()}
-	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade})
+	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, Sources: f.OverlaySources, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade})
 	if !ready {
 		klog.FromContext(ctx).Info("Waiting for the InternalNode of this node to get its addresses", "node", f.NodeName)
 		return plan.State{}, false, nil
@@ -160,6 +162,7 @@ func Command() *cobra.Command {
 	fs.BoolVar(&o.FullMasquerade, "full-masquerade", false, "let peers see the first external address instead of pods'")
 	fs.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
+	daemon.OverlaySources(cmd, &o.OverlaySources)
 	daemon.Ignore(cmd, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor", "enable-route-monitor",
 		"disable-kernel-version-check", "minimum-kernel-version", "reconcile-timeout", "global-labels", "global-annotations")
 	cmd.AddCommand(daemon.ShowCommand("fabric"))

@@ -81,6 +81,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	fs.DurationVar(&f.Lease.Duration, "leader-election-lease-duration", 1500*time.Millisecond, "time after which another replica may take over")
 	fs.DurationVar(&f.Lease.RenewDeadline, "leader-election-renew-deadline", time.Second, "time the active replica tries to renew the lease")
 	fs.DurationVar(&f.Lease.RetryPeriod, "leader-election-retry-period", 500*time.Millisecond, "time between two attempts")
+	daemon.OverlaySources(cmd, &f.OverlaySources)
 	daemon.Ignore(cmd, "container-name", "concurrent-containers-names", "reconcile-timeout", "global-labels", "global-annotations",
 		"enable-connection-controller", "ping-buffer-size", "enable-nft-monitor", "enable-route-monitor", "enable-multipath-hash-policy",
 		"disable-kernel-version-check", "minimum-kernel-version", "preserve-client-endpoint", "geneve-cleanup-interval", "disable-arp")

@@ -55,6 +55,8 @@ type Options struct {
 	Userspace, TCP bool
 	// OverlayPort is UDP.
 	OverlayPort int
+	// OverlaySources are further addresses that frames of the overlay come from.
+	OverlaySources []netip.Prefix
 	// Pings.
 	PingEnabled                   bool
 	PingPort                      int
@@ -255,7 +257,7 @@ func (o Options) devices() []string {
 // known is what the process knows without objects.
 func (g *gateway) known() (plan.GatewayStateInput, error) {
 	own, peer := g.addresses()
-	in := plan.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort}
+	in := plan.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources}
 	var err error
 	g.With(func(d *dataplane.Dataplane) { in.Under, in.Self.Outer, err = d.Underlay(g.PodIP) })
 	if err != nil {

@@ -24,6 +24,8 @@ type GatewayStateInput struct {
 	// Nodes and Gateways are the other members of the overlay.
 	Nodes    []Member
 	Gateways []Member
+	// Sources are the outer addresses that frames are accepted from; none = any.
+	Sources []netip.Prefix
 	// Pods and External are what this cluster announces to the peer.
 	Pods, External []netip.Prefix
 	// Remote is what the peer announced and how it is seen here.
@@ -302,9 +304,14 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // can take it over in the middle, and it fills no table. Pods that are targets of IP
 // objects answer under their external address, so what they send is tracked, and so is what protected
 // pods send and get: the peer may answer them, but opens no connection to them. The overlay's frames
-// go first: they often come in segments, forty where the packet within is one.
+// go first: they often come in segments, forty where the packet within is one. Those of anybody but members are dropped.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
+	for _, f := range families() {
+		if strangers, ok := f.match("saddr !=", in.Sources); ok {
+			c.add(fmt.Sprintf("iifname %q udp dport %d %s drop", in.Under.Device, in.Port, strangers))
+		}
+	}
 	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
 	var arriving []string
 	for _, f := range families() {

@@ -29,6 +29,8 @@ type NodeStateInput struct {
 	// Local are addresses this cluster depends on, as all nodes publish them. What is for one stays off the tunnel
 	// though a peer is seen there.
 	Local []netip.Addr
+	// Sources are the outer addresses that frames are accepted from; none = any.
+	Sources []netip.Prefix
 	// Exposed are the targets of IP objects that are reached through a node.
 	Exposed []netip.Addr
 	// Port of the overlay, UDP.
@@ -94,11 +96,10 @@ func (in NodeStateInput) arriving() chain {
 	return c
 }
 
-// frames keeps ordinary pods, and peers, from the overlay, which takes frames from any outer address,
-// because some CNIs masquerade what gateways send to nodes. So the node on which a pod runs stops the
-// pod: by its address, and by the device it comes in by, as it may forge addresses; of what comes in
-// there a gateway is known by its Ethernet address too. The socket of the overlay is bound to all addresses, but
-// no member sends to others than the outer ones.
+// frames keeps the overlay to its members. Frames of others are dropped by their source, and those of pods of this node
+// also by the device they come in by, as pods may forge addresses; of what comes in there a gateway is known by its
+// Ethernet address too. The socket of the overlay is bound to all addresses, but no member sends to others than the
+// outer ones.
 func (in NodeStateInput) frames() chain {
 	c := chain{name: "frames"}
 	var gateways, members, unheard []netip.Addr
@@ -126,6 +127,9 @@ func (in NodeStateInput) frames() chain {
 		c.add(others + " fib daddr type != unicast drop")
 		if pods, ok := f.match("saddr", in.Self.CIDRs); ok {
 			c.add(words(pods, f.but(gateways), to, "drop"))
+		}
+		if strangers, ok := f.match("saddr !=", in.Sources); ok {
+			c.add(words(strangers, to, "drop"))
 		}
 		c.add(words("iifname "+devices, to, f.but(unheard), f.butStations(heard), "drop"))
 	}

@@ -49,6 +49,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		}
 		in.Gateways = append(in.Gateways, gatewayMember(f))
 	}
+	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
 	for _, n := range alive(o.Nodes) {
 		outer := n.Status.NodeIP.Remote
 		if n.Name == in.Node && n.Status.NodeIP.Local != "" {
@@ -104,6 +105,34 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 	}
 }
 
+// frameSources are the addresses that frames of the overlay come from: those of gateways and nodes, and further ones. A
+// CNI may masquerade frames, behind whichever address the node has on the way. A node whose fabric has not published its
+// addresses yet may also use those of its pods: flannel's device has one.
+func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode, further []netip.Prefix) []netip.Prefix {
+	out := slices.Clone(further)
+	add := func(addresses ...string) {
+		for _, text := range addresses {
+			if a := parseAddr(text); a.IsValid() && !a.IsUnspecified() {
+				out = append(out, host(a))
+			}
+		}
+	}
+	for _, f := range alive(fabrics) {
+		add(append(f.Spec.StandbyIPs, f.Spec.GatewayIP)...)
+	}
+	for _, n := range alive(nodes) {
+		add(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
+		if len(n.Status.LocalAddresses) == 0 {
+			out = append(out, parsePrefixes(n.Spec.PodCIDRs)...)
+		}
+		for _, text := range n.Status.LocalAddresses {
+			address, _, _ := strings.Cut(text, "/")
+			add(address)
+		}
+	}
+	return out
+}
+
 func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
 	var out []Exposed
 	for _, ip := range alive(ips) {
@@ -134,6 +163,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 			in.Standbys = append(in.Standbys, Member{Name: g.Name, Outer: parseAddr(ip), CIDRs: g.CIDRs})
 		}
 	}
+	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
 	for _, n := range alive(o.Nodes) {
 		local, remote := parseAddr(n.Status.NodeIP.Local), parseAddr(n.Status.NodeIP.Remote)
 		for _, a := range []netip.Addr{local, remote} {
