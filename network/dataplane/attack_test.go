@@ -178,7 +178,9 @@ func TestLocalAddresses(t *testing.T) {
 // for pods and for the peer.
 //
 // Outcome: nodes and gateways drop frames unless they come from an address of a node or of a gateway pod. A CNI may
-// masquerade frames: all addresses of a node count. Further ones are the chart's networking.overlaySources.
+// masquerade frames: all addresses that a node publishes count, which are its own and those of its default gateways and DNS
+// servers. Further ones are the chart's networking.overlaySources. Who can forge such an address on the nodes' network is
+// not stopped.
 func TestAttackFramesOfStrangers(t *testing.T) {
 	internet, a, b := peered(t)
 	internet.IP("route add 10.10.1.0/24 via 192.168.1.1 dev up1")
