@@ -391,7 +391,7 @@ func (n *network) connect(ready *task) {
 	}
 	n.serverSet = begin(func(ctx context.Context) (err error) { server, err = n.setServer(ctx); return err }, n.looked)
 	n.endpoint = begin(func(ctx context.Context) error {
-		return n.server.await(ctx, server, func() bool { return announced(server) })
+		return n.server.await(ctx, server, func() bool { return announced(server, n.asked("gw-server-service-port")) })
 	}, n.serverSet)
 	n.clientSet = begin(func(ctx context.Context) (err error) { dialer, err = n.setClient(ctx, server); return err }, n.endpoint)
 	n.serverPod = begin(func(ctx context.Context) error {
@@ -587,19 +587,30 @@ func dialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
 }
 
-// announced reports whether the server's status holds an endpoint with the requested node ports. The status is
+// announced reports whether the server's status holds an endpoint with the requested ports. The status is
 // stale for a moment after the request changes, and a client with a custom address does not follow it: it would
-// keep the old port. Only WireGuard templates are compared; other technologies may have no Service.
-func announced(server *netv1beta1.GatewayServer) bool {
+// keep the old port. Only WireGuard templates are compared; other technologies may have no Service. A template may
+// give the Service another port than the server's, so that is compared only if the user asked for it.
+func announced(server *netv1beta1.GatewayServer, askedPort bool) bool {
 	status, request, template := server.Status.Endpoint, server.Spec.Endpoint, server.Spec.ServerTemplateRef
 	if !dialable(status) {
 		return false
 	}
-	if request == nil || request.ServiceType != corev1.ServiceTypeNodePort || template == nil || template.Kind != "WgGatewayServerTemplate" {
+	if request == nil || template == nil || template.Kind != "WgGatewayServerTemplate" {
 		return true
 	}
-	return (request.NodePort == 0 || status.Port == request.NodePort) &&
-		(len(request.NodePorts) == 0 || slices.Equal(status.Ports, request.NodePorts))
+	var port int32
+	var ports []int32
+	switch {
+	case request.ServiceType == corev1.ServiceTypeNodePort:
+		port, ports = request.NodePort, request.NodePorts
+	case askedPort:
+		port, ports = request.Port, request.Ports
+	}
+	if len(ports) == 1 {
+		port, ports = ports[0], nil
+	}
+	return (port == 0 || status.Port == port) && (len(ports) == 0 || slices.Equal(status.Ports, ports))
 }
 
 // setClient makes the client towards the server's endpoint, or what the user gave instead, with the

@@ -63,7 +63,10 @@ func TestAnnounced(t *testing.T) {
 		{"old node port", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(30001), false},
 		{"one of several node ports is old", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30003}}, at(30001, 30002), false},
 		{"all requested node ports", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePorts: []int32{30001, 30002}}, at(30001, 30002), true},
-		{"load balancers ignore node ports", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", NodePort: 30002}, at(51840), true},
+		{"load balancers ignore node ports", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", Port: 51840, NodePort: 30002}, at(51840), true},
+		{"old port of a load balancer", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", Port: 51850}, at(51840), false},
+		{"one port in a list", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", Ports: []int32{51840}}, at(51840), true},
+		{"all ports of a load balancer", "WgGatewayServerTemplate", netv1beta1.Endpoint{ServiceType: "LoadBalancer", Ports: []int32{51840, 51841}}, at(51840, 51841), true},
 		{"other technologies are not compared", "FancyServerTemplate", netv1beta1.Endpoint{ServiceType: "NodePort", NodePort: 30002}, at(443), true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
@@ -71,8 +74,11 @@ func TestAnnounced(t *testing.T) {
 				Spec:   netv1beta1.GatewayServerSpec{Endpoint: &c.request, ServerTemplateRef: &corev1.ObjectReference{Kind: c.kind}},
 				Status: netv1beta1.GatewayServerStatus{Endpoint: c.status},
 			}
-			if got := announced(server); got != c.want {
+			if got := announced(server, true); got != c.want {
 				t.Errorf("announced: %v, want %v", got, c.want)
+			}
+			if c.request.ServiceType == "LoadBalancer" && !announced(server, false) {
+				t.Error("a port that nobody asked for is compared")
 			}
 		})
 	}
