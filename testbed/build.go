@@ -30,6 +30,7 @@ const (
 	coreDNSVersion       = "1.13.1"
 	metricsServerVersion = "0.8.0"
 	kwokVersion          = "0.8.0"
+	flannelVersion       = "0.28.10"
 )
 
 // artifact is one program built from Go modules and kept in the cache.
@@ -75,12 +76,23 @@ func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
 		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", false},
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
+		flannelArtifact(),
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true})
 }
 
+// flannelArtifact is what clusters with flannel need. It lies beside kubelet, where nodes look for programs.
+func flannelArtifact() artifact {
+	return artifact{cniFlannel, "flannel", ".", "kubernetes-v" + kubernetesVersion + "/" + cniFlannel, true}
+}
+
 // binary is the file name that 'go build' gives the program.
-func (a artifact) binary() string { return path.Base(strings.TrimSuffix(a.pkg, "/v3")) }
+func (a artifact) binary() string {
+	if a.pkg == "." {
+		return path.Base(a.module)
+	}
+	return path.Base(strings.TrimSuffix(a.pkg, "/v3"))
+}
 
 // kubernetesFlags stamp the version into the binaries: without it they say v0.0.0.
 // Date and commit are fixed, so that the same source gives the same binary.

@@ -155,7 +155,11 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer cache.Close()
-	if err := t.build(ctx, defaultArtifacts()); err != nil {
+	artifacts := defaultArtifacts()
+	if slices.ContainsFunc(o.cnis, func(text string) bool { return strings.HasSuffix(text, cniFlannel) }) {
+		artifacts = append(artifacts, flannelArtifact())
+	}
+	if err := t.build(ctx, artifacts); err != nil {
 		return err
 	}
 	images, err := t.imageFiles(append(defaultImages(), o.images...))

@@ -99,6 +99,10 @@ func kubeProxy(c Cluster, node string) process {
 		"--config=/etc/kubernetes/kube-proxy.yaml", "--hostname-override="+c.nodeName(node))
 }
 
+func flannel(c Cluster, node string) process {
+	return c.process(cniFlannel, c.nodeName(node), "/etc/kubernetes/flannel.kubeconfig", "/etc/kubernetes/net-conf.json")
+}
+
 func (c Cluster) process(name string, args ...string) process {
 	asNobody := name == "kube-apiserver" || name == "kube-controller-manager"
 	return process{name, append(args, c.Args[name]...), asNobody}
@@ -139,6 +143,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 // traffic out of the cluster masqueraded by masquerade.
 func cniConfig(c Cluster, node string) string {
 	link := `"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true`
+	mtu := 1500
+	if c.CNI == cniFlannel {
+		mtu -= 50 // the overhead of VXLAN over IPv4
+	}
 	blocks := c.podBlocks(node)
 	ranges := fmt.Sprintf(`{"subnet": "%s"}`, blocks[0])
 	if c.CNI == cniPool {
@@ -147,10 +155,10 @@ func cniConfig(c Cluster, node string) string {
 		ranges = fmt.Sprintf(`{"subnet": "%s", "rangeEnd": "%s"}, {"subnet": "%s"}`, blocks[0], addrAt(blocks[0], 4), blocks[1])
 	}
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pod", "plugins": [
- {%s, "mtu": 1500,
+ {%s, "mtu": %d,
   "ipam": {"type": "host-local", "ranges": [[%s]], "dataDir": "/run/cni-ipam"%s}},
  {"type": "portmap", "capabilities": {"portMappings": true}}]}
-`, link, ranges, podRoute(c))
+`, link, mtu, ranges, podRoute(c))
 }
 
 // podRoute: the bridge knows by itself that it is the way out.
@@ -175,6 +183,12 @@ func masquerade(c Cluster) string {
 	}
 }
 `, rule)
+}
+
+// flannelConfig is what flannel knows of the cluster.
+func flannelConfig(c Cluster) string {
+	return fmt.Sprintf(`{"Network": %q, "EnableNFTables": true, "Backend": {"Type": "vxlan"}}
+`, c.PodCIDR)
 }
 
 // kubeletConfig keeps kubelet from evicting and collecting on a machine whose disk it

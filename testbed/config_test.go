@@ -72,6 +72,14 @@ func TestConfiguration(t *testing.T) {
 	golden(t, "pods-outside-the-podcidr-of-their-node", "The second CNI shape: blocks of one pool, links without a bridge, more masquerading.", map[string]string{
 		"10-pod.conflist": cniConfig(turin, "n2"), "masquerade.nft": masquerade(turin), "routes": podRoutes(turin, "n2"), "node.json": nodeObject(turin, "n2"),
 	})
+	pisa, err := newCluster("pisa", 3, upOptions{nodes: 2, cnis: []string{"flannel"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "pods-behind-flannel", "The third CNI shape: flannel leads from node to node and masquerades.", map[string]string{
+		"10-pod.conflist": cniConfig(pisa, "n2"), "net-conf.json": flannelConfig(pisa), "routes": podRoutes(pisa, "n2"), "routes of the control plane": podRoutes(pisa, controlPlane),
+		"flannel": arguments(flannel(pisa, "n2")),
+	})
 	golden(t, "exports-for-the-shell", "What 'eval' of the verb env sets.", map[string]string{
 		"env":        exports([]Cluster{rome, {Name: "milan-2"}}, func(c Cluster) string { return "/t/" + c.Name + "/kubeconfig" }, []string{"/t/bin", "/repo/bin"}),
 		"kubeconfig": kubeconfig(rome, netip.MustParseAddrPort("127.0.0.1:16443"), []byte("ca"), []byte("cert"), []byte("key")),
@@ -93,6 +101,7 @@ func TestVersionsMatchModules(t *testing.T) {
 		{"kubernetes/go.mod", "github.com/coredns/coredns", coreDNSVersion},
 		{"kubernetes/go.mod", "sigs.k8s.io/metrics-server", metricsServerVersion},
 		{"kwok/go.mod", "sigs.k8s.io/kwok", kwokVersion},
+		{"flannel/go.mod", "github.com/flannel-io/flannel", flannelVersion},
 	} {
 		if got := requirements(t, want.file)[want.module]; got != "v"+want.version {
 			t.Errorf("%s requires %s %s, want v%s", want.file, want.module, got, want.version)

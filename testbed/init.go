@@ -124,6 +124,9 @@ func runWorker(s *supervisor, spec nodeSpec) error {
 	if err := client.waitFor(context.Background(), "/api/v1/nodes/"+spec.Cluster.nodeName(spec.Node)); err != nil {
 		return err
 	}
+	if spec.Cluster.CNI == cniFlannel {
+		s.keep(flannel(spec.Cluster, spec.Node))
+	}
 	s.keep(kubelet(spec.Cluster, spec.Node))
 	s.keep(kubeProxy(spec.Cluster, spec.Node))
 	return nil

@@ -192,7 +192,7 @@ func (t Testbed) attachNode(c Cluster, node string) error {
 	if _, err := t.inNet(name, inside+podRoutes(c, node), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	if node == controlPlane {
+	if node == controlPlane || c.CNI == cniFlannel {
 		return nil
 	}
 	_, err := t.inNet(name, masquerade(c), "nft", "-f", "-")
@@ -200,9 +200,12 @@ func (t Testbed) attachNode(c Cluster, node string) error {
 }
 
 // podRoutes lead from a node to the pods of the others, also from the control plane,
-// so that the API server reaches webhooks.
+// so that the API server reaches webhooks. Flannel makes those of its nodes.
 func podRoutes(c Cluster, node string) string {
 	var b strings.Builder
+	if c.CNI == cniFlannel && node != controlPlane {
+		return ""
+	}
 	for _, other := range c.workers() {
 		if other == node {
 			continue

@@ -186,7 +186,12 @@ func (t Testbed) workerFiles(c Cluster, node string, ca authority, files map[str
 	}
 	const etc = "etc/kubernetes/"
 	server := netip.AddrPortFrom(c.apiAddr(), apiPort)
-	for name, id := range map[string]identity{"kubelet": kubeletIdentity(c, node), "kube-proxy": {commonName: "system:kube-proxy"}} {
+	identities := map[string]identity{"kubelet": kubeletIdentity(c, node), "kube-proxy": {commonName: "system:kube-proxy"}}
+	if c.CNI == cniFlannel {
+		identities[cniFlannel] = identity{commonName: cniFlannel, organization: "system:masters"}
+		files[etc+"net-conf.json"] = flannelConfig(c)
+	}
+	for name, id := range identities {
 		cert, key, err := ca.issue(id)
 		if err != nil {
 			return err

@@ -107,7 +107,7 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 
 // frameSources are the addresses that frames of the overlay come from: those of gateways and nodes, and further ones. A
 // CNI may masquerade frames, behind whichever address the node has on the way. A node whose fabric has not published its
-// addresses yet may also use those of its pods: flannel's device has one.
+// addresses yet may also use those of its pods: flannel's device has one, behind which some versions masquerade.
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode, further []netip.Prefix) []netip.Prefix {
 	out := slices.Clone(further)
 	add := func(addresses ...string) {

@@ -28,6 +28,8 @@ import (
 var (
 	// keep leaves the clusters running, for the next run to start from.
 	keep = flag.Bool("keep", false, "leave the clusters running")
+	// cni is the pod network of the pair.
+	cni = flag.String("cni", "bridge", "pod network of the pair")
 	// pair names the folder below bin/ with the state of the clusters. Runs side by side have one each.
 	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
 )
@@ -113,7 +115,7 @@ func setUp() error {
 	if _, err := os.Stat(image); err != nil {
 		return fmt.Errorf("run 'make image' first: %w", err)
 	}
-	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--image", image, "--image", "shell", "--image", "metrics-server", shortLived); err != nil {
+	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", image, "--image", "shell", "--image", "metrics-server", shortLived); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	rome, err = known("rome")
