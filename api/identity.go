@@ -11,12 +11,12 @@ import (
 
 // Secrets of the handshake and their keys.
 const (
-	// AuthenticationKeysSecret holds the cluster's key pair, in the install namespace.
+	// AuthenticationKeysSecret holds the key pair that former versions used for all peers, in the install namespace.
 	AuthenticationKeysSecret = "authentication-keys"
-	// PrivateKeyField is PKCS#8 PEM in AuthenticationKeysSecret, 32 raw bytes in a
-	// gateway's Secret.
+	// PrivateKeyField is PKCS#8 PEM in the Secrets of AuthenticationKeysSecret and PeerKeysSecretName, 32 raw bytes
+	// in a gateway's Secret.
 	PrivateKeyField = "privateKey"
-	// PublicKeyField is PKIX PEM in AuthenticationKeysSecret, 32 raw bytes in a gateway's Secret.
+	// PublicKeyField is PKIX PEM beside a PKCS#8 private key, 32 raw bytes in a gateway's Secret.
 	PublicKeyField = "publicKey"
 	// NonceSecret holds the challenge, in the tenant namespace of the provider.
 	NonceSecret = "liqo-nonce"
@@ -76,6 +76,12 @@ func ControlPlaneIdentityName(providerClusterID string) string {
 
 // ResourceSliceIdentityName names the Identity of a slice.
 func ResourceSliceIdentityName(slice string) string { return "resourceslice-" + slice }
+
+// PeerKeysSecretName names the Secret with the key pair for the peer of a tenant namespace. It is in the install
+// namespace, where peering users read no Secrets.
+func PeerKeysSecretName(tenantNamespace string) string {
+	return AuthenticationKeysSecret + "-" + tenantNamespace
+}
 
 // KubeconfigSecretName names the Secret with the kubeconfig of an Identity.
 func KubeconfigSecretName(identity string) string { return "kubeconfig-" + identity }

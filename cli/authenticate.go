@@ -222,9 +222,9 @@ func (c *cluster) askSignature(ctx context.Context, provider string, challenge [
 	return c.apply(ctx, wanted)
 }
 
-// tenantFor builds the Tenant of this cluster from its key and its answer to the challenge.
+// tenantFor builds the Tenant of this cluster from its key for the provider and its answer to the challenge.
 func (c *cluster) tenantFor(ctx context.Context, namespace string, signature []byte, proxyURL string) (*authv1beta1.Tenant, error) {
-	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.AuthenticationKeysSecret}}
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.PeerKeysSecretName(c.tenant)}}
 	if err := c.read(ctx, keys); err != nil {
 		return nil, hint(err, "it is made by %s; check that it runs", api.ControllerManagerName)
 	}

@@ -40,7 +40,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ gone milan FILE      waits until the objects in FILE are no more
 //	$ spec rome FILE       the spec of the object in FILE
 //	$ left rome            what of a peering is there
-//	$ keys rome            the key with which a cluster proves who it is
+//	$ keys rome milan      the key with which a cluster proves to a peer who it is
 //	$ roles milan          the chart's roles of other clusters and peering users go to a cluster
 //	$ liqo milan           Liqo's controllers of identities run
 //	$ enter rome milan FILE  rome's credentials for milan are the kubeconfig FILE below $DIR
@@ -122,7 +122,7 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 		case "left":
 			out.WriteString(s.left(t, words[1]))
 		case "keys":
-			s.keys(t, words[1])
+			s.keys(t, words[1], words[2])
 		case "roles":
 			s.apply(t, words[1], roles(t))
 		case "kubernetes":

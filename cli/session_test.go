@@ -307,8 +307,8 @@ func (s *session) left(t *testing.T, cluster string) string {
 	return out
 }
 
-// keys makes the key pair of a cluster.
-func (s *session) keys(t *testing.T, cluster string) {
+// keys makes the key pair of a cluster for a peer.
+func (s *session) keys(t *testing.T, cluster, peer string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -327,7 +327,7 @@ func (s *session) keys(t *testing.T, cluster string) {
 	}
 	s.apply(t, cluster, raw(t, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "stringData": data,
-		"metadata": map[string]any{"name": api.AuthenticationKeysSecret, "namespace": api.Namespace},
+		"metadata": map[string]any{"name": api.PeerKeysSecretName(api.TenantNamespace(peer)), "namespace": api.Namespace},
 	}))
 }
 

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -156,6 +157,83 @@ func TestAttackFormerClientCAStillUsed(t *testing.T) {
 	}
 }
 
+// TestAttackKeyOfAnotherPeer: a cluster that is consumer and provider of another has a peering user there. It lists the
+// Secrets of its tenant namespace, where the other cluster's kubeconfig for it is, and with the private key enters a
+// third cluster, whose certificates for the other cluster it has seen.
+//
+// Outcome: the private key in the kubeconfig is for this peer alone: the third cluster's certificate is for another.
+// The peering user reads no Secret of Liqo's namespace, where the keys are, and of the namespaces of other peers.
+func TestAttackKeyOfAnotherPeer(t *testing.T) {
+	t.Parallel()
+	milan, oslo := startCluster(t, "milan"), startCluster(t, "oslo")
+	go certify(t.Context(), t, oslo, oslo.server.Sign)
+	_, ca := formerCA() // rome's: it signs what it likes
+	for _, peer := range []string{"rome", "oslo"} {
+		milan.create(t, tenantNamespace("liqo-tenant-"+peer, peer))
+	}
+	key := func(peer string) crypto.Signer {
+		return must(plan.ParsePrivateKey(milan.field(t, "liqo", api.PeerKeysSecretName("liqo-tenant-"+peer), api.PrivateKeyField)))
+	}
+	atOslo := admittedWith(t, oslo, key("oslo"))
+	forRome := must(ca(&x509.Certificate{Subject: pkix.Name{CommonName: "milan", Organization: []string{api.ControlPlaneOrganization}}}, key("rome").Public()))
+	control := &authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: api.ControlPlaneIdentityName("rome"), Labels: peerLabel("rome")},
+		Spec: authv1beta1.IdentitySpec{ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, AuthParams: &authv1beta1.AuthParams{
+			APIServer: "https://192.0.2.1:6443", SignedCRT: forRome,
+		}},
+	}
+	milan.create(t, control)
+	milan.field(t, control.Namespace, api.KubeconfigSecretName(control.Name), api.KubeconfigField)
+	until(t, "milan's key enters oslo", func(ctx context.Context) (bool, error) {
+		err := asConsumer(atOslo, key("oslo")).List(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(atRome))
+		return err == nil, ignoreForbidden(err)
+	})
+
+	peering := milan.peeringUser(t, control.Namespace)
+	var secrets corev1.SecretList
+	until(t, "the peering user has its rights", func(ctx context.Context) (bool, error) {
+		err := peering.List(ctx, &secrets, client.InNamespace(control.Namespace))
+		return err == nil, ignoreForbidden(err)
+	})
+	stolen := 0
+	for _, s := range secrets.Items {
+		config, err := clientcmd.RESTConfigFromKubeConfig(s.Data[api.KubeconfigField])
+		if err != nil || len(config.KeyData) == 0 {
+			continue
+		}
+		stolen++
+		taken, err := asConsumerWith(atOslo, config.KeyData)
+		if err == nil {
+			err = taken.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(atRome))
+		}
+		if err == nil {
+			t.Errorf("the key in Secret %s enters another provider", s.Name)
+		}
+	}
+	if stolen == 0 {
+		t.Error("there is no kubeconfig to steal: the test looks at the wrong place")
+	}
+	for _, namespace := range []string{"liqo", "liqo-tenant-oslo"} {
+		if err := peering.List(t.Context(), &secrets, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
+			t.Errorf("the peering user lists Secrets of %s: %v", namespace, err)
+		}
+	}
+}
+
+// peeringUser is one with the right of the chart's role that matters.
+func (c cluster) peeringUser(t *testing.T, namespace string) client.Client {
+	t.Helper()
+	c.create(t, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.ClusterRolePeeringUserTenantNamespace},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete", "get", "list"}}},
+	}, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "peering-user"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: api.ClusterRolePeeringUserTenantNamespace},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "peering"}},
+	})
+	return must(client.New(c.server.ConfigFor("peering", api.ControlPlaneOrganization, "system:authenticated"), client.Options{Scheme: scheme.New()}))
+}
+
 // formerCA is a CA (PEM) and how it signs, as apitest.Server.Sign does.
 func formerCA() ([]byte, func(*x509.Certificate, crypto.PublicKey) ([]byte, error)) {
 	public, key, _ := ed25519.GenerateKey(nil) // crypto/rand does not fail
@@ -176,16 +254,22 @@ func formerCA() ([]byte, func(*x509.Certificate, crypto.PublicKey) ([]byte, erro
 // admittedTenant is milan's Tenant once it has its credentials, and milan's key.
 func admittedTenant(t *testing.T, rome cluster) (*authv1beta1.Tenant, ed25519.PrivateKey) {
 	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admittedWith(t, rome, key), key
+}
+
+// admittedWith is milan's Tenant for a key once it has its credentials.
+func admittedWith(t *testing.T, rome cluster, key crypto.Signer) *authv1beta1.Tenant {
+	t.Helper()
 	rome.create(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleRemoteControlPlane},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{authv1beta1.GroupVersion.Group}, Resources: []string{"renews", "resourceslices"}, Verbs: []string{"*"},
 		}},
 	}, tenantNamespace(atRome, "milan"), secret(atRome, api.NonceSecret, api.LabelNonce, nil))
-	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"},
 		Spec: authv1beta1.TenantSpec{
@@ -195,15 +279,20 @@ func admittedTenant(t *testing.T, rome cluster) (*authv1beta1.Tenant, ed25519.Pr
 	}
 	rome.create(t, tenant)
 	rome.until(t, "the tenant has credentials", tenant, func() bool { return tenant.Status.AuthParams != nil })
-	return tenant, key
+	return tenant
 }
 
 // asConsumer enters the provider with a Tenant's certificate.
-func asConsumer(tenant *authv1beta1.Tenant, key ed25519.PrivateKey) client.WithWatch {
+func asConsumer(tenant *authv1beta1.Tenant, key crypto.Signer) client.WithWatch {
+	return must(asConsumerWith(tenant, must(plan.EncodePrivateKey(key))))
+}
+
+// asConsumerWith enters with a key (PEM) that may be of another.
+func asConsumerWith(tenant *authv1beta1.Tenant, key []byte) (client.WithWatch, error) {
 	params := tenant.Status.AuthParams
-	return must(client.NewWithWatch(&rest.Config{Host: params.APIServer, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
-		CAData: params.CA, CertData: params.SignedCRT, KeyData: must(plan.EncodePrivateKey(key)),
-	}}, client.Options{Scheme: scheme.New()}))
+	return client.NewWithWatch(&rest.Config{Host: params.APIServer, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+		CAData: params.CA, CertData: params.SignedCRT, KeyData: key,
+	}}, client.Options{Scheme: scheme.New()})
 }
 
 // certify stands for the cluster's signer.

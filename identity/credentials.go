@@ -45,17 +45,19 @@ func (o Options) identities() ctl.Registrar {
 func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1beta1.Identity) (plan.IdentityInput, error) {
 	in := plan.IdentityInput{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
 	var err error
-	if in.PrivateKey, err = o.privateKey(ctx, r); err != nil {
+	if in.Keys, err = o.keys(ctx, r, root.Namespace); err != nil {
+		return in, err
+	}
+	if in.NamespacePeer, err = namespacePeer(ctx, r, root); err != nil {
 		return in, err
 	}
 	if in.Renew, err = found(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{}); err != nil {
 		return in, err
 	}
-	name := client.ObjectKey{Namespace: root.Namespace, Name: api.ControlPlaneIdentityName(root.Spec.ClusterID)}
-	if in.ControlPlane, err = found(ctx, r, name, &authv1beta1.Identity{}); err != nil {
+	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(root.Spec.ClusterID)); err != nil {
 		return in, err
 	}
-	if in.Kubeconfig, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.KubeconfigSecretName(root.Name)}, &corev1.Secret{}); err != nil {
+	if in.Kubeconfig, err = kubeconfigOf(ctx, r, root.Namespace, root.Name); err != nil {
 		return in, err
 	}
 	if in.ControlPlaneSecrets, err = controlPlaneSecrets(ctx, r, root.Namespace); err != nil {
@@ -67,6 +69,16 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 	}
 	in.Configurations = seen.Items
 	return in, nil
+}
+
+// identityNamed reads an Identity, nil for none.
+func identityNamed(ctx context.Context, r client.Reader, namespace, name string) (*authv1beta1.Identity, error) {
+	return found(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &authv1beta1.Identity{})
+}
+
+// kubeconfigOf reads the Secret with the kubeconfig of an Identity, nil for none.
+func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity string) (*corev1.Secret, error) {
+	return found(ctx, r, client.ObjectKey{Namespace: namespace, Name: api.KubeconfigSecretName(identity)}, &corev1.Secret{})
 }
 
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.

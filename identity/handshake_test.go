@@ -76,7 +76,7 @@ func TestHandshake(t *testing.T) {
 	signature := milan.field(t, atMilan, api.SignedNonceSecret, api.SignedNonceField)
 
 	// Tenant at rome, Identity at milan.
-	key := must(plan.ParsePrivateKey(milan.field(t, "liqo", api.AuthenticationKeysSecret, api.PrivateKeyField)))
+	key := must(plan.ParsePrivateKey(milan.field(t, "liqo", api.PeerKeysSecretName(atMilan), api.PrivateKeyField)))
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: atRome, Name: "milan"},
 		Spec: authv1beta1.TenantSpec{

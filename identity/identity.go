@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity answers who the other cluster is and what it may do: the cluster's key
-// pair, the handshake with nonce and signature, Tenants and their certificates, Identities and
+// Package identity answers who the other cluster is and what it may do: a key
+// pair per peer, the handshake with nonce and signature, Tenants and their certificates, Identities and
 // their kubeconfigs, and the authentication and resources of ResourceSlices.
 //
 // It only reads objects, draws randomness and registers controllers; every decision is in
@@ -26,7 +26,7 @@ import (
 type Options struct {
 	// ClusterID is this cluster's ID.
 	ClusterID string
-	// LiqoNamespace holds the cluster's key pair.
+	// LiqoNamespace holds the key pairs.
 	LiqoNamespace string
 	// ClusterLabels go onto the virtual nodes that stand for this cluster.
 	ClusterLabels map[string]string
@@ -61,6 +61,7 @@ type Options struct {
 func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{
 		keyPair{o},
+		o.peerKeys(),
 		o.nonces(),
 		o.tenants(),
 		approver{},

@@ -32,8 +32,9 @@ const (
 	keyRetry = 5 * time.Second
 )
 
-// keyPair creates the cluster's key pair at start when there is none, and never replaces it.
-// It creates and does not apply: two applies would leave the second of two keys.
+// keyPair creates the key pair that former versions used for all peers at start when there is none, and never
+// replaces it: its Secret is a name that users know. It creates and does not apply: two applies would leave the
+// second of two keys.
 type keyPair struct{ Options }
 
 // Register adds the creation to the manager; only the leader does it.
@@ -106,13 +107,43 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 	return key, err
 }
 
-// privateKey reads the cluster's key (PEM), nil while there is none. It asks the API server:
-// a Secret made by the user may lack the label by which the cache keeps its data.
-func (o Options) privateKey(ctx context.Context, r ctl.Reader) ([]byte, error) {
-	var secret corev1.Secret
-	name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.AuthenticationKeysSecret}
-	if err := r.Live.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get secret %s: %w", name, err)
+// peerKeys makes a key pair for each tenant namespace: the peer that a peering user there belongs to reads the
+// namespace's kubeconfigs, and must not find a key in them that another peer trusts.
+func (o Options) peerKeys() ctl.Registrar {
+	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
+		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},
+		Only: func(root *corev1.Namespace) bool { return root.Labels[api.LabelTenantNamespace] == api.True },
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (in plan.PeerKeysInput, err error) {
+			name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.PeerKeysSecretName(root.Name)}
+			in = plan.PeerKeysInput{Root: root, Name: name}
+			// A late cache must not replace a key that was used already.
+			if in.Keys, err = found(ctx, r.Live, name, &corev1.Secret{}); err != nil || in.Keys != nil {
+				return in, err
+			}
+			in.NewKey, err = keyPair{o}.newKey()
+			return in, err
+		},
+		Plan: plan.PeerKeys,
 	}
-	return secret.Data[api.PrivateKeyField], nil
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
+
+// keys reads the private keys that may be used in a tenant namespace. It asks the API server: a Secret made by the
+// user may lack the label by which the cache keeps its data.
+func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string) (plan.Keys, error) {
+	var keys plan.Keys
+	for name, into := range map[string]*[]byte{
+		api.PeerKeysSecretName(tenantNamespace): &keys.Own, api.AuthenticationKeysSecret: &keys.Shared,
+	} {
+		secret, err := found(ctx, r.Live, client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}, &corev1.Secret{})
+		if err != nil {
+			return keys, err
+		}
+		if secret != nil {
+			*into = secret.Data[api.PrivateKeyField]
+		}
+	}
+	return keys, nil
 }

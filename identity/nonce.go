@@ -59,7 +59,7 @@ func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Sec
 	}
 	in.Root.Data = live.Data
 	if answer {
-		in.PrivateKey, err = o.privateKey(ctx, r)
+		in.Keys, err = o.keys(ctx, r, root.Namespace)
 		return in, err
 	}
 	var tenants authv1beta1.TenantList
@@ -70,6 +70,15 @@ func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Sec
 	in.Random = make([]byte, plan.NonceSize)
 	_, err = rand.Read(in.Random)
 	return in, err
+}
+
+// namespacePeer is the peer that an object's namespace belongs to; empty if it is not a tenant namespace.
+func namespacePeer(ctx context.Context, r ctl.Reader, obj client.Object) (string, error) {
+	namespace, err := namespaceOf(ctx, r, obj)
+	if err != nil || namespace.Labels[api.LabelTenantNamespace] != api.True {
+		return "", err
+	}
+	return namespace.Labels[api.LabelRemoteClusterID], nil
 }
 
 // namespaceOf reads the namespace an object lies in.

@@ -159,14 +159,14 @@ func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
 // gatherAsked reads what the consumer decides on.
 func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
 	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
-	namespace, err := namespaceOf(ctx, r, root)
-	if err != nil {
+	var err error
+	if in.NamespacePeer, err = namespacePeer(ctx, r, root); err != nil {
 		return nil, err
 	}
-	if namespace.Labels[api.LabelTenantNamespace] == "true" {
-		in.NamespacePeer = namespace.Labels[api.LabelRemoteClusterID]
+	if in.Keys, err = o.keys(ctx, r, root.Namespace); err != nil {
+		return nil, err
 	}
-	if in.PrivateKey, err = o.privateKey(ctx, r); err != nil {
+	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(in.NamespacePeer)); err != nil {
 		return nil, err
 	}
 	var all authv1beta1.ResourceSliceList
@@ -177,7 +177,11 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta
 	if in.RemoteNamespace, err = remoteNamespace(ctx, r, root.Namespace); err != nil {
 		return nil, err
 	}
-	if in.Identity, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.ResourceSliceIdentityName(root.Name)}, &authv1beta1.Identity{}); err != nil {
+	identity := api.ResourceSliceIdentityName(root.Name)
+	if in.Identity, err = identityNamed(ctx, r, root.Namespace, identity); err != nil {
+		return nil, err
+	}
+	if in.Kubeconfig, err = kubeconfigOf(ctx, r, root.Namespace, identity); err != nil {
 		return nil, err
 	}
 	in.VirtualNode, err = ownVirtualNode(ctx, r, root)

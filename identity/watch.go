@@ -70,13 +70,18 @@ func inside(prototype client.ObjectList) ctl.MapFunc {
 	}
 }
 
-// keyed maps the Secret with the cluster's key pair to the roots that wait for it.
+// keyed maps a Secret with a key pair to the roots that may use it.
 func (o Options) keyed(prototype client.ObjectList, opts ...client.ListOption) ctl.MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if obj.GetNamespace() != o.LiqoNamespace || obj.GetName() != api.AuthenticationKeysSecret {
+		switch namespace, isPeerKey := strings.CutPrefix(obj.GetName(), api.PeerKeysSecretName("")); {
+		case obj.GetNamespace() != o.LiqoNamespace:
 			return nil
+		case isPeerKey:
+			return roots(ctx, r, prototype, append(opts, client.InNamespace(namespace))...)
+		case obj.GetName() == api.AuthenticationKeysSecret:
+			return roots(ctx, r, prototype, opts...)
 		}
-		return roots(ctx, r, prototype, opts...)
+		return nil
 	}
 }
 

@@ -82,6 +82,7 @@ func interop(t *testing.T, oursName, originalName string) (ours, original *insta
 			t.Fatal(err)
 		}
 		r.lost[string(certificate.RawSubjectPublicKeyInfo)] = key
+		ours.objects = append(ours.objects, ours.keysFor(t, key, "liqo-tenant-turin"))
 	}
 	r.redirect()
 	for _, c := range r.clusters {
@@ -92,6 +93,19 @@ func interop(t *testing.T, oursName, originalName string) (ours, original *insta
 	ours.control(t, "--cluster-labels=provider=AWS,region=B")
 	ours.worked(t)
 	return ours, original
+}
+
+// keysFor is a Secret with the key pair for the peer of a tenant namespace.
+func (c *installation) keysFor(t *testing.T, key crypto.Signer, tenantNamespace string) unstructured.Unstructured {
+	t.Helper()
+	private, err := identityplan.EncodePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "liqo", "name": api.PeerKeysSecretName(tenantNamespace)},
+		"data": map[string]any{api.PrivateKeyField: base64.StdEncoding.EncodeToString(private)},
+	}}
 }
 
 // decoded is the binary content of a field of the first object of a kind that has it.

@@ -25,12 +25,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/api/scheme"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
@@ -58,6 +61,21 @@ func TestUpgradeKeepsObjects(t *testing.T) {
 	for _, c := range clusters {
 		for _, before := range c.objects {
 			c.compare(t, &before)
+		}
+		c.identified(t)
+	}
+}
+
+// identified fails for an Identity whose certificate is of no use any more.
+func (c *installation) identified(t *testing.T) {
+	t.Helper()
+	var all authv1beta1.IdentityList
+	if err := c.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all.Items {
+		if ready := meta.FindStatusCondition(i.Status.Conditions, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
+			t.Errorf("%s: Identity %s is not Ready: %+v", c.name, i.Name, ready)
 		}
 	}
 }
@@ -303,6 +321,9 @@ func (c *installation) compare(t *testing.T, before *unstructured.Unstructured) 
 	if diff := cmp.Diff(was, is); diff != "" && slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, before.GetKind()) {
 		t.Errorf("%s is restarted (-before +after):\n%s", name, diff)
 	}
+	if key := privateKeyIn(before); key != privateKeyIn(after) {
+		t.Errorf("%s has another private key, which its provider does not know", name)
+	}
 	if before.GetKind() != "Pod" {
 		return
 	}
@@ -311,6 +332,15 @@ func (c *installation) compare(t *testing.T, before *unstructured.Unstructured) 
 	if wasPhase != isPhase {
 		t.Errorf("%s was %s and is %s", name, wasPhase, isPhase)
 	}
+}
+
+// privateKeyIn is the line with the private key of a kubeconfig Secret; empty for other objects.
+func privateKeyIn(o *unstructured.Unstructured) string {
+	text, _, _ := unstructured.NestedString(o.Object, "data", api.KubeconfigField)
+	kubeconfig, _ := base64.StdEncoding.DecodeString(text)
+	_, key, _ := strings.Cut(string(kubeconfig), "client-key-data: ")
+	key, _, _ = strings.Cut(key, "\n")
+	return key
 }
 
 // redirect rewrites what was recorded: URLs and authorities of API servers become those of the test, and certificates

@@ -28,15 +28,18 @@ type AskedSlice struct {
 	ClusterID string
 	// NamespacePeer is the peer Root's namespace belongs to; empty = not a tenant namespace.
 	NamespacePeer string
-	// PrivateKey is the cluster's key (PEM), nil while there is none.
-	PrivateKey []byte
+	// Keys are those for that peer.
+	Keys Keys
 	// Slices are all ResourceSlices of the cluster, Root among them.
 	Slices []authv1beta1.ResourceSlice
 	// RemoteNamespace is the tenant namespace in the provider, as the control plane's identity
 	// says; empty while there is none.
 	RemoteNamespace string
-	// Identity and VirtualNode are what was made of the answer, nil while there is none.
+	// ControlPlane is the control plane's Identity for the provider, nil for none.
+	ControlPlane *authv1beta1.Identity
+	// Identity, its Kubeconfig and VirtualNode are what was made of the answer, nil while there is none.
 	Identity    *authv1beta1.Identity
+	Kubeconfig  *corev1.Secret
 	VirtualNode *offv1beta1.VirtualNode
 	Now         time.Time
 }
@@ -141,24 +144,32 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 	case peer != in.NamespacePeer:
 		return nil, ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
 			in.NamespacePeer, peer).Verdict
-	case len(in.PrivateKey) == 0:
-		return nil, ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace").Verdict
+	case len(in.Keys.Own) == 0:
+		return nil, withoutKey().Verdict
 	}
 	for label, value := range replicationLabels(peer) {
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, label, value)
 	}
 	filled.Spec.ConsumerClusterID, filled.Spec.ProviderClusterID = in.ClusterID, peer
-	key, err := ParsePrivateKey(in.PrivateKey)
-	if err == nil && !in.requestedWith(key) {
+	key, err := ParsePrivateKey(in.Keys.Own)
+	if err == nil && !in.requestedWith(key) && !in.staysShared(key) {
 		filled.Spec.CSR, err = NewRequest(key, SliceSubject(in.Root.Name, in.ClusterID))
 	}
 	if err != nil {
-		return nil, ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret).Verdict
+		return nil, unreadable(err, in.Root.Namespace).Verdict
 	}
 	return filled, ctl.Verdict{}
 }
 
-// requestedWith tells whether the request is there and about the cluster's key of today.
+// staysShared reports whether a slice of a former version keeps the key that all peers shared: until the control
+// plane authenticates with the peer's own one.
+func (in AskedSlice) staysShared(own crypto.Signer) bool {
+	shared, err := ParsePrivateKey(in.Keys.Shared)
+	return err == nil && in.requestedWith(shared) && holds(in.Kubeconfig, shared) &&
+		(in.ControlPlane == nil || certificateFor(in.ControlPlane.Spec.AuthParams, own) == nil)
+}
+
+// requestedWith reports whether the request is there and about a key.
 func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 	asked, err := CheckRequest(in.Root.Spec.CSR, SliceSubject(in.Root.Name, in.ClusterID))
 	return err == nil && sameKey(asked, key.Public())

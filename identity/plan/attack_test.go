@@ -259,7 +259,7 @@ func atConsumer(root *authv1beta1.ResourceSlice) ctl.Plan {
 	root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}
 	root.Annotations = map[string]string{api.AnnotationCreateVirtualNode: api.True}
 	return plan.Slice(plan.SliceInput{Asked: &plan.AskedSlice{
-		Root: root, ClusterID: "milan", NamespacePeer: "rome", PrivateKey: known{}.private("milan"), RemoteNamespace: "liqo-tenant-milan",
+		Root: root, ClusterID: "milan", NamespacePeer: "rome", Keys: plan.Keys{Own: known{}.private("milan")}, RemoteNamespace: "liqo-tenant-milan",
 		Identity: &authv1beta1.Identity{Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig"}}},
 		VirtualNode: &offv1beta1.VirtualNode{Status: offv1beta1.VirtualNodeStatus{Conditions: []offv1beta1.VirtualNodeCondition{
 			{Type: ctl.ConditionReady, Status: "True"},
@@ -289,7 +289,7 @@ func TestAttackAddressOfAnother(t *testing.T) {
 	}
 	control := identity(authv1beta1.IdentityControlPlane, "controlplane-rome", at("https://rome:6443", "http://proxy:8118", 1))
 	decide := func(root *authv1beta1.Identity, more plan.IdentityInput) (ctl.Plan, string) {
-		more.Root, more.ClusterID, more.PrivateKey = root, "milan", known{}.private("milan")
+		more.Root, more.ClusterID, more.Keys = root, "milan", plan.Keys{Own: known{}.private("milan")}
 		p := plan.Identity(more)
 		if s := story.First[*corev1.Secret](p.Objects); s != nil {
 			return p, string(s.Data[api.KubeconfigField])
@@ -352,6 +352,63 @@ func TestAttackAddressOfAnother(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAttackSharedKeyDrawnOut: a provider has its consumer write a private key where the provider's peering user reads
+// it, that other peers trust. It answers with a certificate for the key that former versions of the consumer used for
+// all peers, whose public half it knows: for the control plane, in a renewal, and for a slice. Or it talks the
+// consumer's administrator into an Identity for another provider in its own tenant namespace.
+//
+// Outcome: the key is not written, and a condition says that the certificate is for another one. Only a kubeconfig of a
+// former version that has the key already keeps it, until the consumer authenticates again.
+func TestAttackSharedKeyDrawnOut(t *testing.T) {
+	t.Parallel()
+	k := known{}
+	keys := plan.Keys{Own: k.private("milan"), Shared: k.private("shared")}
+	shared := decoded(t, k.kubeconfig("shared"))
+	holder := &corev1.Secret{Data: map[string][]byte{api.KubeconfigField: shared}}
+	own := &corev1.Secret{Data: map[string][]byte{api.KubeconfigField: decoded(t, k.kubeconfig("milan"))}}
+	params := func(name, user, group string, from int) *authv1beta1.AuthParams {
+		return &authv1beta1.AuthParams{APIServer: "https://192.0.2.1:6443", SignedCRT: decoded(t, k.certificate(name, user, group, from, 30))}
+	}
+	decide := func(in plan.IdentityInput) (ctl.Plan, bool) {
+		in.Keys, in.ClusterID, in.Now = keys, "milan", now
+		p := plan.Identity(in)
+		written := p.Fill != nil && bytes.Equal(p.Fill.(*authv1beta1.Identity).Spec.AuthParams.SignedCRT, decoded(t, k.certificate("shared", "milan", "liqo.io", 12, 30)))
+		for _, obj := range p.Objects {
+			if s, ok := obj.(*corev1.Secret); ok && bytes.Contains(s.Data[api.KubeconfigField], []byte(encode(string(keys.Shared)))) {
+				written = true
+			}
+		}
+		return p, written
+	}
+	identity := func(kind authv1beta1.IdentityType, p *authv1beta1.AuthParams) *authv1beta1.Identity {
+		return &authv1beta1.Identity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "controlplane-rome"},
+			Spec:       authv1beta1.IdentitySpec{ClusterID: "rome", Type: kind, AuthParams: p},
+		}
+	}
+	control := identity(authv1beta1.IdentityControlPlane, params("shared", "milan", "liqo.io", 10))
+	slice := identity(authv1beta1.IdentityResourceSlice, params("shared", "big-efee614420c5", "milan", 10))
+	renewed := &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: params("shared", "milan", "liqo.io", 12)}}
+	for name, in := range map[string]plan.IdentityInput{
+		"control plane":               {Root: control},
+		"control plane, once changed": {Root: control, Kubeconfig: own},
+		"slice":                       {Root: slice},
+		"slice, once changed":         {Root: slice, Kubeconfig: own, ControlPlane: identity(authv1beta1.IdentityControlPlane, params("milan", "milan", "liqo.io", 10))},
+		"another provider's":          {Root: control, Kubeconfig: holder, NamespacePeer: "oslo"},
+	} {
+		if p, written := decide(in); written || p.State == ctl.Ready {
+			t.Errorf("%s: the shared key is written: %v; %s", name, written, verdict(p.Verdict))
+		}
+	}
+	again := identity(authv1beta1.IdentityControlPlane, params("milan", "milan", "liqo.io", 11))
+	if p, written := decide(plan.IdentityInput{Root: again, Kubeconfig: holder, Renew: renewed}); written || p.State != ctl.Ready {
+		t.Errorf("renewal: the shared key is written: %v; %s", written, verdict(p.Verdict))
+	}
+	if p, written := decide(plan.IdentityInput{Root: control, Kubeconfig: holder}); !written || p.State != ctl.Ready {
+		t.Errorf("a peering of a former version loses its key: %s", verdict(p.Verdict))
+	}
 }
 
 // TestAttackGrantWithoutBound: a consumer asks for a million CPUs: in one slice, in many slices that are small each,
@@ -510,7 +567,7 @@ func TestAttackCertificateForYears(t *testing.T) {
 	}
 	identity := func(kind authv1beta1.IdentityType, certificate []byte, at time.Time) ctl.Plan {
 		return plan.Identity(plan.IdentityInput{
-			ClusterID: "milan", PrivateKey: known{}.private("milan"), Now: at,
+			ClusterID: "milan", Keys: plan.Keys{Own: known{}.private("milan")}, Now: at,
 			Root: &authv1beta1.Identity{Spec: authv1beta1.IdentitySpec{
 				ClusterID: "rome", Type: kind, AuthParams: &authv1beta1.AuthParams{APIServer: "https://rome", SignedCRT: certificate},
 			}},
@@ -528,7 +585,7 @@ func TestAttackCertificateForYears(t *testing.T) {
 			root.Status.Conditions = append(root.Status.Conditions, authv1beta1.ResourceSliceCondition{Type: c, Status: authv1beta1.ResourceSliceAccepted})
 		}
 		return plan.Slice(plan.SliceInput{Asked: &plan.AskedSlice{
-			Root: root, ClusterID: "milan", NamespacePeer: "rome", PrivateKey: known{}.private("milan"), RemoteNamespace: "liqo-tenant-milan", Now: at,
+			Root: root, ClusterID: "milan", NamespacePeer: "rome", Keys: plan.Keys{Own: known{}.private("milan")}, RemoteNamespace: "liqo-tenant-milan", Now: at,
 		}})
 	}
 	for kind, decide := range map[string]func(time.Time) ctl.Plan{

@@ -46,7 +46,7 @@ func FuzzNonce(f *testing.F) {
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelSignedNonce: "true"}},
 			Data:       map[string][]byte{api.NonceField: nonce},
 		}
-		p := plan.Nonce(plan.NonceInput{Root: root, Tenant: true, PrivateKey: known{}.private("milan")})
+		p := plan.Nonce(plan.NonceInput{Root: root, Tenant: true, Keys: plan.Keys{Own: known{}.private("milan")}})
 		random, err := base64.StdEncoding.DecodeString(string(nonce))
 		if p.Fill != nil && (err != nil || len(random) != plan.NonceSize) {
 			t.Errorf("signed %q", nonce)
@@ -133,7 +133,7 @@ func FuzzAnswer(f *testing.F) {
 		if !ok {
 			return
 		}
-		in := plan.IdentityInput{ClusterID: "milan", PrivateKey: private, Root: &authv1beta1.Identity{
+		in := plan.IdentityInput{ClusterID: "milan", Keys: plan.Keys{Own: private}, Root: &authv1beta1.Identity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "controlplane-rome"},
 			Spec:       authv1beta1.IdentitySpec{ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, AuthParams: &params},
 		}}
@@ -152,7 +152,7 @@ func FuzzAnswer(f *testing.F) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "big", Annotations: map[string]string{api.AnnotationCreateVirtualNode: "true"}},
 			Spec:       authv1beta1.ResourceSliceSpec{ProviderClusterID: "rome"}, Status: answer,
 		}
-		asked := &plan.AskedSlice{Root: root, ClusterID: "milan", NamespacePeer: "rome", PrivateKey: private, RemoteNamespace: "liqo-tenant-milan"}
+		asked := &plan.AskedSlice{Root: root, ClusterID: "milan", NamespacePeer: "rome", Keys: plan.Keys{Own: private}, RemoteNamespace: "liqo-tenant-milan"}
 		if first := plan.Slice(plan.SliceInput{Asked: asked}); first.Fill != nil {
 			asked.Root = first.Fill.(*authv1beta1.ResourceSlice)
 		}

@@ -23,8 +23,10 @@ type IdentityInput struct {
 	Root *authv1beta1.Identity
 	// ClusterID is this cluster, the consumer.
 	ClusterID string
-	// PrivateKey is the cluster's key (PEM), nil while there is none.
-	PrivateKey []byte
+	// NamespacePeer is the peer Root's namespace belongs to; empty = not a tenant namespace.
+	NamespacePeer string
+	// Keys are those for that peer.
+	Keys Keys
 	// Renew is the mailbox of Root in which the provider leaves fresh credentials, nil for none.
 	Renew *authv1beta1.Renew
 	// ControlPlane is the control plane's Identity for the same provider, nil for none: it says
@@ -47,17 +49,21 @@ func Identity(in IdentityInput) ctl.Plan {
 	if root.DeletionTimestamp != nil {
 		return ctl.Plan{}
 	}
-	if len(in.PrivateKey) == 0 {
-		return ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace")
+	private := in.Keys.inUse(root.Spec.AuthParams, in.Kubeconfig)
+	if len(private) == 0 {
+		return withoutKey()
 	}
-	key, err := ParsePrivateKey(in.PrivateKey)
+	key, err := ParsePrivateKey(private)
 	if err != nil {
-		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+		return unreadable(err, root.Namespace)
 	}
 	params, own := root.Spec.AuthParams, certificateFor(root.Spec.AuthParams, key)
 	switch {
 	case root.Spec.ClusterID == "":
 		return ctl.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the provider")
+	case in.NamespacePeer != "" && in.NamespacePeer != root.Spec.ClusterID:
+		return ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q, and what is in it is read by peering users of its peer; "+
+			"create the Identity in the tenant namespace of its provider", in.NamespacePeer, root.Spec.ClusterID)
 	case params == nil:
 		return ctl.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
 	case params.AWSConfig != nil:
@@ -65,13 +71,14 @@ func Identity(in IdentityInput) ctl.Plan {
 	case own == nil && root.Spec.Type == authv1beta1.IdentityResourceSlice:
 		return ctl.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key of today; the ResourceSlice asks the provider for another one")
 	case own == nil:
-		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key; generate a Tenant here and an Identity from it on the provider")
+		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl authenticate' again, "+
+			"or generate a Tenant here and an Identity from it on the provider")
 	}
 	leading, unapproved := in.leading(params)
 	if leading == nil {
 		return ctl.Plan{Verdict: unapproved}
 	}
-	config, err := in.kubeconfig(leading)
+	config, err := in.kubeconfig(leading, private)
 	if err != nil {
 		return ctl.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
 	}
@@ -106,10 +113,15 @@ func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certific
 	return certificate
 }
 
-func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams) ([]byte, error) {
+// withoutKey waits for the key pair of a tenant namespace.
+func withoutKey() ctl.Plan {
+	return ctl.Wait(ReasonKeysNotFound, "the key pair for this peer is not there yet; check that the namespace is a tenant namespace and the controller runs in the Liqo namespace")
+}
+
+func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams, key []byte) ([]byte, error) {
 	return Kubeconfig{
 		Cluster: in.Root.Spec.ClusterID, User: in.Root.Name, Namespace: in.Root.Spec.Namespace,
-		Server: p.APIServer, Proxy: in.proxy(p.ProxyURL), CA: p.CA, Certificate: p.SignedCRT, Key: in.PrivateKey,
+		Server: p.APIServer, Proxy: in.proxy(p.ProxyURL), CA: p.CA, Certificate: p.SignedCRT, Key: key,
 	}.Encode()
 }
 
@@ -160,7 +172,7 @@ func (in IdentityInput) withRenew(plan ctl.Plan, key crypto.Signer) ctl.Plan {
 	}
 	public, err := EncodePublicKey(key.Public())
 	if err != nil {
-		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+		return unreadable(err, in.Root.Namespace)
 	}
 	root := in.Root
 	plan.Objects = append(plan.Objects, &authv1beta1.Renew{

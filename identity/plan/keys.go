@@ -13,6 +13,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 const (
@@ -24,6 +33,99 @@ const (
 	// maxRSABits bounds the work a peer can make us do with one signature.
 	maxRSABits = 8192
 )
+
+// Keys are the private keys (PEM) that this cluster may use in a tenant namespace, nil while there is none. Whatever
+// is in that namespace can be read by the peering user of its peer.
+type Keys struct {
+	// Own is the key for this peer alone.
+	Own []byte
+	// Shared is the key that former versions used for all peers.
+	Shared []byte
+}
+
+// inUse is the key of a certificate whose kubeconfig is to be in the Secret, or is there already. It is Own unless the
+// Secret has Shared. The certificate alone does not decide: the provider makes it, and would choose Shared.
+func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfig *corev1.Secret) []byte {
+	shared, err := ParsePrivateKey(k.Shared)
+	if err == nil && certificateFor(p, shared) != nil && holds(kubeconfig, shared) {
+		return k.Shared
+	}
+	return k.Own
+}
+
+// holds reports whether a user of the kubeconfig in a Secret has a private key.
+func holds(s *corev1.Secret, key crypto.Signer) bool {
+	var config struct {
+		Users []struct {
+			User struct {
+				Key []byte `json:"client-key-data"`
+			}
+		}
+	}
+	if s == nil || yaml.Unmarshal(s.Data[api.KubeconfigField], &config) != nil {
+		return false
+	}
+	for _, u := range config.Users {
+		if has, err := ParsePrivateKey(u.User.Key); err == nil && sameKey(has.Public(), key.Public()) {
+			return true
+		}
+	}
+	return false
+}
+
+// IssuedFor reports whether credentials hold a certificate for a public key (PEM).
+func IssuedFor(p *authv1beta1.AuthParams, public []byte) bool {
+	key, err := ParsePublicKey(public)
+	if err != nil || p == nil {
+		return false
+	}
+	certificate, err := ParseCertificate(p.SignedCRT)
+	return err == nil && sameKey(key, certificate.PublicKey)
+}
+
+// unreadable says of an error in Own what to do.
+func unreadable(err error, tenantNamespace string) ctl.Plan {
+	return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' again", err,
+		api.PeerKeysSecretName(tenantNamespace))
+}
+
+// PeerKeysInput is what decides the key pair for the peer of a tenant namespace.
+type PeerKeysInput struct {
+	Root *corev1.Namespace
+	// Name is that of the Secret.
+	Name client.ObjectKey
+	// Keys is the Secret as it is now, nil for none.
+	Keys *corev1.Secret
+	// NewKey is a fresh key; nil if there is a Secret.
+	NewKey crypto.Signer
+}
+
+// PeerKeys plans the key pair for the peer of a tenant namespace. A key that is there is kept, and goes with the
+// namespace.
+func PeerKeys(in PeerKeysInput) ctl.Plan {
+	if in.Root.DeletionTimestamp != nil {
+		return ctl.Plan{}
+	}
+	key, err := in.NewKey, error(nil)
+	if in.Keys != nil {
+		key, err = ParsePrivateKey(in.Keys.Data[api.PrivateKeyField])
+	}
+	if err != nil {
+		return unreadable(err, in.Root.Name)
+	}
+	private, err := EncodePrivateKey(key)
+	if err != nil {
+		return unreadable(err, in.Root.Name)
+	}
+	public, err := EncodePublicKey(key.Public())
+	if err != nil {
+		return unreadable(err, in.Root.Name)
+	}
+	return ctl.Plan{Objects: []client.Object{&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Name.Namespace, Name: in.Name.Name},
+		Data:       map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
+	}}}
+}
 
 var errSignature = errors.New("signature does not match")
 

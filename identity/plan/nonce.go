@@ -27,13 +27,13 @@ type NonceInput struct {
 	Tenants []authv1beta1.Tenant
 	// Random is NonceSize fresh random bytes.
 	Random []byte
-	// PrivateKey is the cluster's key (PEM), nil while there is none.
-	PrivateKey []byte
+	// Keys are those for the peer of Root's namespace.
+	Keys Keys
 }
 
-// Nonce fills the challenge a provider made, and the answer a consumer gives. An answer is never
-// changed once there, and a challenge only when a Tenant was admitted with it: it serves once, so
-// that a Tenant of former days, which others may have kept, admits nobody.
+// Nonce fills the challenge a provider made, and the answer a consumer gives. An answer is
+// changed only when it was given with another key, and a challenge only when a Tenant was admitted with it: it
+// serves once, so that a Tenant of former days, which others may have kept, admits nobody.
 func Nonce(in NonceInput) ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !in.Tenant {
@@ -42,7 +42,7 @@ func Nonce(in NonceInput) ctl.Plan {
 	switch {
 	case root.Labels[api.LabelNonce] == "true" && (len(root.Data[api.NonceField]) == 0 || in.spent()):
 		return fillSecret(root, api.NonceField, []byte(base64.StdEncoding.EncodeToString(in.Random)))
-	case root.Labels[api.LabelSignedNonce] == "true" && len(root.Data[api.NonceField]) > 0 && len(root.Data[api.SignedNonceField]) == 0:
+	case root.Labels[api.LabelSignedNonce] == "true" && len(root.Data[api.NonceField]) > 0:
 		return signedNonce(in)
 	}
 	return ctl.Plan{}
@@ -62,16 +62,16 @@ func signedNonce(in NonceInput) ctl.Plan {
 		return ctl.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
 			api.NonceField, NonceSize)
 	}
-	if len(in.PrivateKey) == 0 {
-		return ctl.Wait(ReasonKeysNotFound, "the cluster's key pair is not there yet; check that the controller runs in the Liqo namespace")
+	if len(in.Keys.Own) == 0 {
+		return withoutKey()
 	}
-	key, err := ParsePrivateKey(in.PrivateKey)
+	key, err := ParsePrivateKey(in.Keys.Own)
 	if err != nil {
-		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+		return unreadable(err, in.Root.Namespace)
 	}
 	signature, err := Sign(key, in.Root.Data[api.NonceField])
 	if err != nil {
-		return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace and restart the controller", err, api.AuthenticationKeysSecret)
+		return unreadable(err, in.Root.Namespace)
 	}
 	return fillSecret(in.Root, api.SignedNonceField, signature)
 }

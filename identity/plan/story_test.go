@@ -82,13 +82,22 @@ func keepsWhatItGranted(t *testing.T, objects []client.Object, full ctl.Plan) {
 // decide plans for the first object with the others as what Gather saw.
 func decide(t *testing.T, objects []client.Object) ctl.Plan {
 	t.Helper()
-	keys := known{}
+	keys := plan.Keys{Own: known{}.private("milan"), Shared: known{}.private("shared")}
 	switch root := objects[0].(type) {
+	case *corev1.Namespace:
+		in := plan.PeerKeysInput{
+			Root: root, Name: client.ObjectKey{Namespace: "liqo", Name: api.PeerKeysSecretName(root.Name)},
+			Keys: story.First[*corev1.Secret](objects),
+		}
+		if in.Keys == nil {
+			in.NewKey = key("milan")
+		}
+		return plan.PeerKeys(in)
 	case *corev1.Secret:
 		return plan.Nonce(plan.NonceInput{
 			Root: root, Tenant: namespaceOf(objects).Labels[api.LabelTenantNamespace] == "true",
 			Tenants: story.Values[*authv1beta1.Tenant](objects),
-			Random:  bytes.Repeat([]byte{7}, plan.NonceSize), PrivateKey: keys.private("milan"),
+			Random:  bytes.Repeat([]byte{7}, plan.NonceSize), Keys: keys,
 		})
 	case *authv1beta1.Tenant:
 		in := plan.TenantInput{
@@ -107,8 +116,8 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		return plan.Tenant(in)
 	case *authv1beta1.Identity:
 		in := plan.IdentityInput{
-			Root: root, ClusterID: "milan", PrivateKey: keys.private("milan"), Renew: story.First[*authv1beta1.Renew](objects),
-			Configurations: story.Values[*netv1beta1.Configuration](objects), Now: now,
+			Root: root, ClusterID: "milan", Keys: keys, Renew: story.First[*authv1beta1.Renew](objects),
+			Configurations: story.Values[*netv1beta1.Configuration](objects), NamespacePeer: namespaceOf(objects).Labels[api.LabelRemoteClusterID], Now: now,
 		}
 		for _, secret := range story.Values[*corev1.Secret](objects) {
 			if secret.Name == api.KubeconfigSecretName(root.Name) {
@@ -126,13 +135,13 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 	case *authv1beta1.Renew:
 		return plan.Renew(plan.RenewInput{Root: root, Tenants: story.Values[*authv1beta1.Tenant](objects)})
 	case *authv1beta1.ResourceSlice:
-		return plan.Slice(sliceInput(objects, root))
+		return plan.Slice(sliceInput(objects, root, keys))
 	}
 	t.Fatalf("no plan for %T", objects[0])
 	return ctl.Plan{}
 }
 
-func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.SliceInput {
+func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice, keys plan.Keys) plan.SliceInput {
 	if plan.Replicated(root) {
 		return plan.SliceInput{Granted: &plan.GrantedSlice{
 			Root: root, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
@@ -145,14 +154,25 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice) plan.S
 		}}
 	}
 	in := &plan.AskedSlice{
-		Root: root, ClusterID: "milan", PrivateKey: known{}.private("milan"), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
-		Identity: story.First[*authv1beta1.Identity](objects), VirtualNode: story.First[*offv1beta1.VirtualNode](objects), Now: now,
+		Root: root, ClusterID: "milan", Keys: keys, Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+		VirtualNode: story.First[*offv1beta1.VirtualNode](objects), Now: now,
+	}
+	for _, identity := range story.Values[*authv1beta1.Identity](objects) {
+		if identity.Name == api.ResourceSliceIdentityName(root.Name) {
+			in.Identity = &identity
+		} else {
+			in.ControlPlane = &identity
+		}
 	}
 	if ns := namespaceOf(objects); ns.Labels[api.LabelTenantNamespace] == "true" {
 		in.NamespacePeer = ns.Labels[api.LabelRemoteClusterID]
 	}
 	for _, secret := range story.Values[*corev1.Secret](objects) {
-		in.RemoteNamespace = secret.Annotations[api.AnnotationRemoteTenantNamespace]
+		if secret.Name == api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name)) {
+			in.Kubeconfig = &secret
+		} else {
+			in.RemoteNamespace = secret.Annotations[api.AnnotationRemoteTenantNamespace]
+		}
 	}
 	return plan.SliceInput{Asked: in}
 }
@@ -210,9 +230,15 @@ func documents(t *testing.T, s *story.Story) ([]client.Object, known) {
 	made.request("milan", "milan", api.ControlPlaneOrganization)
 	made.request("milan", api.ResourceSliceUserName("big", "milan"), "milan")
 	made.private("milan")
+	made.public("milan")
+	made.private("shared")
+	made.public("shared")
+	made.request("shared", "milan", api.ControlPlaneOrganization)
+	made.private("milan-before")
+	made.public("milan-before")
 	var text bytes.Buffer
 	parsed, err := template.New("story").Funcs(template.FuncMap{
-		"public": made.public, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode, "nonce": nonce,
+		"private": made.private, "public": made.public, "kubeconfig": made.kubeconfig, "request": made.request, "certificate": made.certificate, "sign": made.sign, "base64": encode, "nonce": nonce,
 	}).Parse(string(s.Files[0].Data))
 	if err == nil {
 		err = parsed.Execute(&text, nil)
@@ -257,6 +283,11 @@ func (k known) private(name string) []byte {
 	data := must(plan.EncodePrivateKey(key(name)))
 	k.note("private "+name, data)
 	return data
+}
+
+// kubeconfig is one with a key, as far as it matters.
+func (k known) kubeconfig(name string) string {
+	return encode("users: [{user: {client-key-data: " + encode(string(k.private(name))) + "}}]")
 }
 
 func (k known) public(name string) string {
