@@ -95,6 +95,7 @@ type peerAuth struct {
 	// APIServerStatus is empty where nobody looks at the peer's API server.
 	APIServerStatus moduleStatus `json:"APIServerStatus,omitempty"`
 	ResourceSlices  []sliceInfo  `json:"resourceSlices"`
+	keyInfo
 }
 
 type nodeInfo struct {
@@ -196,6 +197,7 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
 		func() (err error) { into.Network.Connection, err = c.connection(ctx, peer); return err },
 		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
+		func() (err error) { into.Authentication.keyInfo, err = c.inspectKeys(ctx, peer); return err },
 		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
 	)
 	into.Network.Alerts = append(into.Network.Alerts, network...)
@@ -417,6 +419,10 @@ func peerBoxes(p *peerInfo) []string {
 	if p.Authentication.APIServerStatus != "" {
 		auth.add(0, "API server status", string(p.Authentication.APIServerStatus))
 	}
+	if p.Authentication.SharedKey {
+		auth.add(0, "Private key", "shared with other peers, as in former versions; 'liqoctl authenticate' makes one for this peer")
+	}
+	auth.addList(0, "Secrets supplied by users, which a peering user can read in the tenant namespace", p.Authentication.UserSecrets)
 	for _, s := range p.Authentication.ResourceSlices {
 		auth.text(0, "Resource slice "+s.Name)
 		auth.add(1, "Action", s.Action)
