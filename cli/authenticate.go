@@ -226,7 +226,7 @@ func (c *cluster) askSignature(ctx context.Context, provider string, challenge [
 func (c *cluster) tenantFor(ctx context.Context, namespace string, signature []byte, proxyURL string) (*authv1beta1.Tenant, error) {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.PeerKeysSecretName(c.tenant)}}
 	if err := c.read(ctx, keys); err != nil {
-		return nil, hint(err, "it is made by %s; check that it runs", api.ControllerManagerName)
+		return nil, hint(err, "it is made by %s; check that it runs, in this version", api.ControllerManagerName)
 	}
 	key, err := plan.ParsePrivateKey(keys.Data[api.PrivateKeyField])
 	if err != nil {

@@ -420,7 +420,7 @@ func peerBoxes(p *peerInfo) []string {
 		auth.add(0, "API server status", string(p.Authentication.APIServerStatus))
 	}
 	if p.Authentication.SharedKey {
-		auth.add(0, "Private key", "shared with other peers, as in former versions; 'liqoctl authenticate' makes one for this peer")
+		auth.add(0, "Private key", "shared with other peers, as in former versions; 'liqoctl authenticate' replaces it by one for this peer")
 	}
 	auth.addList(0, "Secrets supplied by users, which a peering user can read in the tenant namespace", p.Authentication.UserSecrets)
 	for _, s := range p.Authentication.ResourceSlices {

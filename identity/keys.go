@@ -107,8 +107,8 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 	return key, err
 }
 
-// peerKeys makes a key pair for each tenant namespace: the peer that a peering user there belongs to reads the
-// namespace's kubeconfigs, and must not find a key in them that another peer trusts.
+// peerKeys makes a key pair for each tenant namespace. A peering user reads the kubeconfigs in the tenant namespace of its
+// peer, and no other peer may trust the key in them.
 func (o Options) peerKeys() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
 		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},

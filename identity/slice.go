@@ -169,6 +169,9 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta
 	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(in.NamespacePeer)); err != nil {
 		return nil, err
 	}
+	if in.ControlPlaneSecrets, err = controlPlaneSecrets(ctx, r, root.Namespace); err != nil {
+		return nil, err
+	}
 	var all authv1beta1.ResourceSliceList
 	if err := r.List(ctx, &all); err != nil {
 		return nil, fmt.Errorf("list resource slices: %w", err)

@@ -37,6 +37,8 @@ type AskedSlice struct {
 	RemoteNamespace string
 	// ControlPlane is the control plane's Identity for the provider, nil for none.
 	ControlPlane *authv1beta1.Identity
+	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider.
+	ControlPlaneSecrets []corev1.Secret
 	// Identity, its Kubeconfig and VirtualNode are what was made of the answer, nil while there is none.
 	Identity    *authv1beta1.Identity
 	Kubeconfig  *corev1.Secret
@@ -152,7 +154,10 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 	}
 	filled.Spec.ConsumerClusterID, filled.Spec.ProviderClusterID = in.ClusterID, peer
 	key, err := ParsePrivateKey(in.Keys.Own)
-	if err == nil && !in.requestedWith(key) && !in.staysShared(key) {
+	if err == nil {
+		key = in.key(key)
+	}
+	if err == nil && !in.requestedWith(key) {
 		filled.Spec.CSR, err = NewRequest(key, SliceSubject(in.Root.Name, in.ClusterID))
 	}
 	if err != nil {
@@ -161,12 +166,22 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 	return filled, ctl.Verdict{}
 }
 
-// staysShared reports whether a slice of a former version keeps the key that all peers shared: until the control
-// plane authenticates with the peer's own one.
-func (in AskedSlice) staysShared(own crypto.Signer) bool {
+// key is the one to ask with: that of the control plane, as a provider may compare them. It is the one that former
+// versions shared among all peers until the control plane authenticates with the peer's own. Where its credentials do not
+// tell, a slice keeps the key it has.
+func (in AskedSlice) key(own crypto.Signer) crypto.Signer {
 	shared, err := ParsePrivateKey(in.Keys.Shared)
-	return err == nil && in.requestedWith(shared) && holds(in.Kubeconfig, shared) &&
-		(in.ControlPlane == nil || certificateFor(in.ControlPlane.Spec.AuthParams, own) == nil)
+	if err != nil {
+		return own
+	}
+	if in.ControlPlane != nil && in.Keys.usesShared(in.ControlPlane.Spec.AuthParams, in.ControlPlaneSecrets) {
+		return shared
+	}
+	told := in.ControlPlane != nil && certificateFor(in.ControlPlane.Spec.AuthParams, own) != nil
+	if !told && in.requestedWith(shared) && hold(all(nil, in.Kubeconfig), shared) {
+		return shared
+	}
+	return own
 }
 
 // requestedWith reports whether the request is there and about a key.

@@ -49,7 +49,7 @@ func Identity(in IdentityInput) ctl.Plan {
 	if root.DeletionTimestamp != nil {
 		return ctl.Plan{}
 	}
-	private := in.Keys.inUse(root.Spec.AuthParams, in.Kubeconfig)
+	private := in.Keys.inUse(root.Spec.AuthParams, all(in.ControlPlaneSecrets, in.Kubeconfig))
 	if len(private) == 0 {
 		return withoutKey()
 	}
@@ -69,7 +69,7 @@ func Identity(in IdentityInput) ctl.Plan {
 	case params.AWSConfig != nil:
 		return ctl.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
 	case own == nil && root.Spec.Type == authv1beta1.IdentityResourceSlice:
-		return ctl.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key of today; the ResourceSlice asks the provider for another one")
+		return ctl.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key for this peer; if the ResourceSlice does not ask the provider for another one, delete it and make it again")
 	case own == nil:
 		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl authenticate' again, "+
 			"or generate a Tenant here and an Identity from it on the provider")

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,34 +44,48 @@ type Keys struct {
 	Shared []byte
 }
 
-// inUse is the key of a certificate whose kubeconfig is to be in the Secret, or is there already. It is Own unless the
-// Secret has Shared. The certificate alone does not decide: the provider makes it, and would choose Shared.
-func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfig *corev1.Secret) []byte {
-	shared, err := ParsePrivateKey(k.Shared)
-	if err == nil && certificateFor(p, shared) != nil && holds(kubeconfig, shared) {
+// inUse is the key of a certificate. It is Own unless one of the kubeconfigs, which are in the tenant namespace, has
+// Shared. The certificate alone does not decide: the provider makes it, and would choose Shared.
+func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) []byte {
+	if k.usesShared(p, kubeconfigs) {
 		return k.Shared
 	}
 	return k.Own
 }
 
-// holds reports whether a user of the kubeconfig in a Secret has a private key.
-func holds(s *corev1.Secret, key crypto.Signer) bool {
-	var config struct {
-		Users []struct {
-			User struct {
-				Key []byte `json:"client-key-data"`
+func (k Keys) usesShared(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) bool {
+	shared, err := ParsePrivateKey(k.Shared)
+	return err == nil && certificateFor(p, shared) != nil && hold(kubeconfigs, shared)
+}
+
+// hold reports whether a user of one of the kubeconfigs has a private key.
+func hold(kubeconfigs []corev1.Secret, key crypto.Signer) bool {
+	return slices.ContainsFunc(kubeconfigs, func(s corev1.Secret) bool {
+		var config struct {
+			Users []struct {
+				User struct {
+					Key []byte `json:"client-key-data"`
+				}
 			}
 		}
-	}
-	if s == nil || yaml.Unmarshal(s.Data[api.KubeconfigField], &config) != nil {
-		return false
-	}
-	for _, u := range config.Users {
-		if has, err := ParsePrivateKey(u.User.Key); err == nil && sameKey(has.Public(), key.Public()) {
-			return true
+		if yaml.Unmarshal(s.Data[api.KubeconfigField], &config) != nil {
+			return false
 		}
+		for _, u := range config.Users {
+			if has, err := ParsePrivateKey(u.User.Key); err == nil && sameKey(has.Public(), key.Public()) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// all are Secrets of which one may be nil.
+func all(list []corev1.Secret, one *corev1.Secret) []corev1.Secret {
+	if one == nil {
+		return list
 	}
-	return false
+	return append(slices.Clone(list), *one)
 }
 
 // IssuedFor reports whether credentials hold a certificate for a public key (PEM).
@@ -108,6 +123,9 @@ func PeerKeys(in PeerKeysInput) ctl.Plan {
 	}
 	key, err := in.NewKey, error(nil)
 	if in.Keys != nil {
+		if owner := metav1.GetControllerOf(in.Keys); owner != nil && owner.UID != in.Root.UID {
+			return ctl.Plan{} // somebody else makes it
+		}
 		key, err = ParsePrivateKey(in.Keys.Data[api.PrivateKeyField])
 	}
 	if err != nil {

@@ -172,6 +172,7 @@ func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice, keys p
 			in.Kubeconfig = &secret
 		} else {
 			in.RemoteNamespace = secret.Annotations[api.AnnotationRemoteTenantNamespace]
+			in.ControlPlaneSecrets = append(in.ControlPlaneSecrets, secret)
 		}
 	}
 	return plan.SliceInput{Asked: in}
@@ -234,6 +235,7 @@ func documents(t *testing.T, s *story.Story) ([]client.Object, known) {
 	made.private("shared")
 	made.public("shared")
 	made.request("shared", "milan", api.ControlPlaneOrganization)
+	made.request("shared", api.ResourceSliceUserName("big", "milan"), "milan")
 	made.private("milan-before")
 	made.public("milan-before")
 	var text bytes.Buffer
