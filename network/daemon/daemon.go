@@ -250,8 +250,8 @@ func (d *Daemon) complete() bool {
 }
 
 // settle changes the kernel until it is as wanted. What is wanted anew is changed before the kernel is read:
-// that takes longer the more peers there are, and tells of what others did. So it waits for the next look if that is asked
-// for already.
+// that takes longer the more peers there are, and tells of what others did. If another look is asked for already, the
+// kernel is read then.
 func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -180,7 +180,8 @@ func TestLocalAddresses(t *testing.T) {
 // Outcome: nodes and gateways drop frames unless they come from an address of a node or of a gateway pod. A CNI may
 // masquerade frames: all addresses that a node publishes count, which are its own and those of its default gateways and DNS
 // servers. Further ones are the chart's networking.overlaySources. Who can forge such an address on the nodes' network is
-// not stopped.
+// not stopped, nor is anybody while some node has published no addresses, because its fabric does not run or is of a
+// former version.
 func TestAttackFramesOfStrangers(t *testing.T) {
 	internet, a, b := peered(t)
 	internet.IP("route add 10.10.1.0/24 via 192.168.1.1 dev up1")

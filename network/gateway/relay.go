@@ -36,7 +36,7 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // relay passes what comes new for our tunnels on to those of another pod, or of this one.
 type relay struct {
 	gateway *gateway
-	// to is the address of the pod; what is known already goes on to where it went.
+	// to is the address of the pod. Datagrams go there from then on, connections stay where they went.
 	to   atomic.Pointer[netip.Addr]
 	open []io.Closer
 	all  sync.WaitGroup
@@ -157,10 +157,17 @@ func relayDatagrams(in *net.UDPConn, to func() netip.AddrPort) {
 		}
 		answers.Wait()
 	}()
+	at := to()
 	for b := make([]byte, datagramLimit); ; {
 		n, from, err := in.ReadFromUDPAddrPort(b)
 		if err != nil {
 			return
+		}
+		if now := to(); now != at {
+			for _, out := range flows {
+				out.Close()
+			}
+			at, flows = now, map[netip.AddrPort]*net.UDPConn{}
 		}
 		out := flows[from]
 		if out == nil && len(flows) < relayLimit {

@@ -77,10 +77,12 @@ func (g *gateway) lead(ctx context.Context, leads bool) {
 		return
 	}
 	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
-	g.begin(false) // first, for a client that leads judges by its pings when to dial anew
+	g.begin(false) // before: as soon as a client leads, its pings decide when it dials anew
+	if g.Server {
+		g.handing.Store(!leads) // before: who has not the tunnel and does not hand it over may end
+	}
 	g.leads.Store(leads)
 	if g.Server {
-		g.handing.Store(!leads)
 		notify(g.turned)
 	}
 }
@@ -94,7 +96,7 @@ func (g *gateway) keepHandingOver(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ending:
-			if ending = nil; g.leads.Load() {
+			if ending = nil; g.Server && g.leads.Load() {
 				r = g.relay(ctx, loopback)
 			}
 			continue
@@ -187,14 +189,19 @@ func (g *gateway) outlive(ctx context.Context) (context.Context, context.CancelF
 		}
 		klog.FromContext(ctx).Info("Told to end: going on until another pod has the tunnel", "within", leaveWithin)
 		limit := time.After(leaveWithin)
-		for g.needed() {
+		for over := false; g.needed() && !over; {
 			select {
 			case <-limit:
-				return
+				over = true
 			case <-life.Done():
 				return
 			case <-time.After(moveEvery): // between looks at what is known anyway
 			}
+		}
+		if g.relays.Swap(nil) != nil { // nobody followed: the kernel's tunnel goes on until the container is back
+			ctx, cancel := context.WithTimeout(life, relaySoon)
+			defer cancel()
+			g.Await(ctx)
 		}
 	}()
 	return life, end

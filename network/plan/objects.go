@@ -106,8 +106,8 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 }
 
 // frameSources are the addresses that frames of the overlay come from: those of gateways and nodes, and further ones. A
-// CNI may masquerade frames, behind whichever address the node has on the way. A node whose fabric has not published its
-// addresses yet may also use those of its pods: flannel's device has one, behind which some versions masquerade.
+// CNI may masquerade frames, behind whichever address the node has on the way. So there are none, which means any, while
+// the fabric of some node has not published its addresses: it is of a former version, or the node has just joined.
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode, further []netip.Prefix) []netip.Prefix {
 	out := slices.Clone(further)
 	add := func(addresses ...string) {
@@ -123,7 +123,7 @@ func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.Intern
 	for _, n := range alive(nodes) {
 		add(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		if len(n.Status.LocalAddresses) == 0 {
-			out = append(out, parsePrefixes(n.Spec.PodCIDRs)...)
+			return nil
 		}
 		for _, text := range n.Status.LocalAddresses {
 			address, _, _ := strings.Cut(text, "/")

@@ -78,6 +78,7 @@ func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 		fabric.Spec.Interface.Gateway.IP = "10.80.128.0"
 		node := &netv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: netv1beta1.InternalNodeSpec{PodCIDRs: []string{"10.10.1.0/24"}}}
 		node.Spec.Interface.Node.IP, node.Status.NodeIP = "10.80.0.1", netv1beta1.NodeIP{Remote: "172.31.10.11"}
+		node.Status.LocalAddresses = []string{"172.31.10.11/24", "10.10.1.1/24"}
 		return ownState(process{Role: "fabric", Node: "rome-1", MTU: 1500}, []runtime.Object{fabric, node}, nil)
 	}
 	before, after := state("10.10.1.7", "10.10.2.7"), state("10.10.2.7", "10.10.1.7")
@@ -93,5 +94,24 @@ func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 		if strings.Count(before.Table, ip) == 0 {
 			t.Errorf("frames from %s are not accepted:\n%s", ip, before.Table)
 		}
+	}
+}
+
+// TestFrameSources: frames come from gateway pods, from what nodes have published and from further addresses, and from
+// anywhere while a node has published nothing.
+func TestFrameSources(t *testing.T) {
+	t.Parallel()
+	fabrics := []netv1beta1.InternalFabric{{Spec: netv1beta1.InternalFabricSpec{GatewayIP: "10.10.1.7", StandbyIPs: []string{"10.10.2.7"}}}, {Spec: netv1beta1.InternalFabricSpec{GatewayIP: "0.0.0.0"}}}
+	node := func(ip string, local ...string) netv1beta1.InternalNode {
+		return netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{NodeIP: netv1beta1.NodeIP{Remote: ip}, LocalAddresses: local}}
+	}
+	published := []netv1beta1.InternalNode{node("172.31.10.11", "172.31.10.11/24", "10.10.1.0/32"), node("172.31.10.12", "172.31.10.12/24")}
+	further := parsePrefixes([]string{"192.0.2.0/24"})
+	want := parsePrefixes([]string{"192.0.2.0/24", "10.10.2.7/32", "10.10.1.7/32", "172.31.10.11/32", "172.31.10.11/32", "10.10.1.0/32", "172.31.10.12/32", "172.31.10.12/32"})
+	if got := frameSources(fabrics, published, further); !slices.Equal(got, want) {
+		t.Errorf("frames come from %v, want %v", got, want)
+	}
+	if got := frameSources(fabrics, append(published, node("172.31.10.13")), further); got != nil {
+		t.Errorf("while a node has published nothing frames come from %v only", got)
 	}
 }
