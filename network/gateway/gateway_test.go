@@ -804,6 +804,38 @@ func TestTimedGatewaysAreReplaced(t *testing.T) {
 	servers[2].ended(t, 10*time.Second) // and not after the 25 s a successor is waited for
 }
 
+// TestAServerThatNobodyFollows: a server that is told to end relays what comes anew to itself. If nobody follows, the
+// kernel goes on without it, and no rule leads to a port that it had.
+func TestAServerThatNobodyFollows(t *testing.T) {
+	t.Parallel()
+	_, a, b := worlds(t)
+	a.startFabric(t)
+	b.trust(t, a)
+	a.trust(t, b)
+	server := a.startGateway(t, b, true)
+	relays := func() bool {
+		out, err := a.Gateway.Try("", "nft", "list", "table", "inet", plan.NFTable)
+		return err != nil || strings.Contains(out, " redirect to ")
+	}
+	space.Eventually(t, "a table without a relay", func() error {
+		if relays() {
+			return errors.New("it relays")
+		}
+		return nil
+	})
+	server.tell()
+	space.Eventually(t, "a relay", func() error {
+		if !relays() {
+			return errors.New("it does not relay")
+		}
+		return nil
+	})
+	server.ended(t, 40*time.Second)
+	if relays() {
+		t.Error("what comes anew is still led to the server that has ended")
+	}
+}
+
 // TestTimedServersOverTCPHandOver: also then a server that is told to end keeps its client until its successor has
 // it, wherever kube-proxy leads meanwhile.
 func TestTimedServersOverTCPHandOver(t *testing.T) {
