@@ -19,14 +19,17 @@ const (
 	protectedQuiet, protectedMost = time.Second, 5 * time.Second
 )
 
-// protected are the addresses of protected pods in the rules.
+// protected delays changes of the protected addresses, so that many changes become one. The zero value has none yet.
 type protected struct {
-	known              bool
-	used, wanted       []netip.Addr
+	// known is set after the first call of follow, whose addresses are used immediately.
+	known bool
+	// used are the addresses in the rules, wanted the latest ones.
+	used, wanted []netip.Addr
+	// changed is when wanted last changed, different since when it differs from used.
 	changed, different time.Time
 }
 
-// follow returns the addresses to use now; wait is the time until others are due, 0 = none are.
+// follow returns the addresses to use now. If wanted is not used yet, wait is the time until it will be; else 0.
 func (p *protected) follow(wanted []netip.Addr, now time.Time) (use []netip.Addr, wait time.Duration) {
 	wanted = slices.SortedFunc(slices.Values(wanted), netip.Addr.Compare)
 	if !p.known {

@@ -63,7 +63,7 @@ func (g *gateway) relay(ctx context.Context, to netip.Addr) *relay {
 	return r
 }
 
-// stop ends it, if there is one.
+// stop stops relaying; r may be nil.
 func (r *relay) stop() {
 	if r == nil {
 		return

@@ -77,9 +77,9 @@ func (g *gateway) lead(ctx context.Context, leads bool) {
 		return
 	}
 	klog.FromContext(ctx).Info("The pod that has the tunnel changed", "this", leads)
-	g.begin(false) // before: as soon as a client leads, its pings decide when it dials anew
+	g.begin(false) // before leads is set: a client that leads redials by what its pings say
 	if g.Server {
-		g.handing.Store(!leads) // before: who has not the tunnel and does not hand it over may end
+		g.handing.Store(!leads) // before leads is cleared: a gateway that neither leads nor hands over may exit
 	}
 	g.leads.Store(leads)
 	if g.Server {
@@ -198,7 +198,7 @@ func (g *gateway) outlive(ctx context.Context) (context.Context, context.CancelF
 			case <-time.After(moveEvery): // between looks at what is known anyway
 			}
 		}
-		if g.relays.Swap(nil) != nil { // nobody followed: the kernel's tunnel goes on until the container is back
+		if g.relays.Swap(nil) != nil { // no successor: the kernel's tunnel keeps working until the container restarts
 			ctx, cancel := context.WithTimeout(life, relaySoon)
 			defer cancel()
 			g.Await(ctx)

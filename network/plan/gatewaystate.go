@@ -304,7 +304,8 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // can take it over in the middle, and it fills no table. Pods that are targets of IP
 // objects answer under their external address, so what they send is tracked, and so is what protected
 // pods send and get: the peer may answer them, but opens no connection to them. The overlay's frames
-// go first: they often come in segments, forty where the packet within is one. Those that do not come from Sources are dropped.
+// go first: they often come in segments, forty where the packet within is one. Frames from other addresses than Sources are
+// dropped.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
 	for _, f := range families() {

@@ -118,7 +118,8 @@ func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.Intern
 		}
 	}
 	for _, f := range alive(fabrics) {
-		add(append(f.Spec.StandbyIPs, f.Spec.GatewayIP)...)
+		add(f.Spec.GatewayIP)
+		add(f.Spec.StandbyIPs...)
 	}
 	for _, n := range alive(nodes) {
 		add(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
