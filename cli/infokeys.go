@@ -19,16 +19,16 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
-// keyInfo is what concerns the private keys that this cluster uses with a peer.
+// keyInfo describes the private keys that this cluster uses with a peer.
 type keyInfo struct {
 	// SharedKey reports that this cluster authenticates with the key that former versions used for all peers.
 	SharedKey bool `json:"sharedKey,omitempty"`
-	// UserSecrets are Secrets with keys or kubeconfigs that users supplied, as "namespace/name". Those in the tenant
-	// namespace can be read by a peering user of the peer.
+	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name". A peering user of the
+	// peer can read the ones in the tenant namespace.
 	UserSecrets []string `json:"userSecrets,omitempty"`
 }
 
-// inspectKeys reads which keys are used with a peer. What the user may not read is left out.
+// inspectKeys reports the keys used with a peer. Secrets that the user may not read are left out.
 func (c *cluster) inspectKeys(ctx context.Context, peer string) (keyInfo, error) {
 	shared := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.AuthenticationKeysSecret}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(shared), shared)
@@ -50,7 +50,7 @@ func (c *cluster) inspectKeys(ctx context.Context, peer string) (keyInfo, error)
 	return info, err
 }
 
-// secretsUsed are the Secrets that objects of a peer refer to, and kubeconfigs of this cluster's control plane for it.
+// secretsUsed lists the Secrets that objects of a peer refer to, and this cluster's control-plane kubeconfigs for it.
 func (c *cluster) secretsUsed(ctx context.Context, peer string) ([]string, error) {
 	servers, clients, nodes := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &offv1beta1.VirtualNodeList{}
 	for _, list := range []client.ObjectList{servers, clients, nodes} {

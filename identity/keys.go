@@ -32,9 +32,9 @@ const (
 	keyRetry = 5 * time.Second
 )
 
-// keyPair creates the key pair that former versions used for all peers at start when there is none, and never
-// replaces it: its Secret is a name that users know. It creates and does not apply: two applies would leave the
-// second of two keys.
+// keyPair creates Secret authentication-keys at start if it does not exist, and never replaces it. Former versions used
+// that key for all peers; new peerings have keys of their own, but users know the Secret's name. It uses create instead
+// of apply, because of two concurrent applies the second would replace the key.
 type keyPair struct{ Options }
 
 // Register adds the creation to the manager; only the leader does it.
@@ -107,8 +107,8 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 	return key, err
 }
 
-// peerKeys makes a key pair for each tenant namespace. A peering user reads the kubeconfigs in the tenant namespace of its
-// peer, and no other peer may trust the key in them.
+// peerKeys creates a key pair for each tenant namespace. A peering user can read the kubeconfigs in the tenant namespace
+// of its cluster, so no other peer may trust the key in them.
 func (o Options) peerKeys() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
 		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},
@@ -116,7 +116,7 @@ func (o Options) peerKeys() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (in plan.PeerKeysInput, err error) {
 			name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.PeerKeysSecretName(root.Name)}
 			in = plan.PeerKeysInput{Root: root, Name: name}
-			// A late cache must not replace a key that was used already.
+			// Read live: with a stale cache, a key that is in use would be replaced.
 			if in.Keys, err = found(ctx, r.Live, name, &corev1.Secret{}); err != nil || in.Keys != nil {
 				return in, err
 			}
@@ -130,8 +130,8 @@ func (o Options) peerKeys() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 
-// keys reads the private keys that may be used in a tenant namespace. It asks the API server: a Secret made by the
-// user may lack the label by which the cache keeps its data.
+// keys reads the private keys that may be used in a tenant namespace. It reads from the API server, because the cache
+// drops the data of Secrets without Liqo's labels, such as those made by users.
 func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string) (plan.Keys, error) {
 	var keys plan.Keys
 	for name, into := range map[string]*[]byte{

@@ -28,7 +28,7 @@ type AskedSlice struct {
 	ClusterID string
 	// NamespacePeer is the peer Root's namespace belongs to; empty = not a tenant namespace.
 	NamespacePeer string
-	// Keys are those for that peer.
+	// Keys holds the private keys for NamespacePeer.
 	Keys Keys
 	// Slices are all ResourceSlices of the cluster, Root among them.
 	Slices []authv1beta1.ResourceSlice
@@ -39,7 +39,7 @@ type AskedSlice struct {
 	ControlPlane *authv1beta1.Identity
 	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider.
 	ControlPlaneSecrets []corev1.Secret
-	// Identity, its Kubeconfig and VirtualNode are what was made of the answer, nil while there is none.
+	// Identity, Kubeconfig (the Identity's Secret) and VirtualNode were created from the provider's answer; nil until then.
 	Identity    *authv1beta1.Identity
 	Kubeconfig  *corev1.Secret
 	VirtualNode *offv1beta1.VirtualNode
@@ -153,10 +153,7 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, label, value)
 	}
 	filled.Spec.ConsumerClusterID, filled.Spec.ProviderClusterID = in.ClusterID, peer
-	key, err := ParsePrivateKey(in.Keys.Own)
-	if err == nil {
-		key = in.key(key)
-	}
+	key, err := in.key()
 	if err == nil && !in.requestedWith(key) {
 		filled.Spec.CSR, err = NewRequest(key, SliceSubject(in.Root.Name, in.ClusterID))
 	}
@@ -166,25 +163,29 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 	return filled, ctl.Verdict{}
 }
 
-// key is the one to ask with: that of the control plane, as a provider may compare them. It is the one that former
-// versions shared among all peers until the control plane authenticates with the peer's own. Where its credentials do not
-// tell, a slice keeps the key it has.
-func (in AskedSlice) key(own crypto.Signer) crypto.Signer {
-	shared, err := ParsePrivateKey(in.Keys.Shared)
+// key returns the private key for the slice's request. It is the control plane's key, because a provider may compare the
+// two: the shared key until the control plane authenticates with the peer's own. If the control plane's credentials do
+// not show which key it uses, the slice keeps its current key.
+func (in AskedSlice) key() (crypto.Signer, error) {
+	own, err := ParsePrivateKey(in.Keys.Own)
 	if err != nil {
-		return own
+		return nil, err
+	}
+	shared, err := ParsePrivateKey(in.Keys.Shared)
+	if err != nil { // a new installation may have none
+		return own, nil
 	}
 	if in.ControlPlane != nil && in.Keys.usesShared(in.ControlPlane.Spec.AuthParams, in.ControlPlaneSecrets) {
-		return shared
+		return shared, nil
 	}
-	told := in.ControlPlane != nil && certificateFor(in.ControlPlane.Spec.AuthParams, own) != nil
-	if !told && in.requestedWith(shared) && hold(all(nil, in.Kubeconfig), shared) {
-		return shared
+	usesOwn := in.ControlPlane != nil && certificateFor(in.ControlPlane.Spec.AuthParams, own) != nil
+	if !usesOwn && in.requestedWith(shared) && hold(appendSecret(nil, in.Kubeconfig), shared) {
+		return shared, nil
 	}
-	return own
+	return own, nil
 }
 
-// requestedWith reports whether the request is there and about a key.
+// requestedWith reports whether spec.csr is a valid request for this key.
 func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 	asked, err := CheckRequest(in.Root.Spec.CSR, SliceSubject(in.Root.Name, in.ClusterID))
 	return err == nil && sameKey(asked, key.Public())

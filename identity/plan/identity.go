@@ -25,7 +25,7 @@ type IdentityInput struct {
 	ClusterID string
 	// NamespacePeer is the peer Root's namespace belongs to; empty = not a tenant namespace.
 	NamespacePeer string
-	// Keys are those for that peer.
+	// Keys holds the private keys for NamespacePeer.
 	Keys Keys
 	// Renew is the mailbox of Root in which the provider leaves fresh credentials, nil for none.
 	Renew *authv1beta1.Renew
@@ -49,7 +49,7 @@ func Identity(in IdentityInput) ctl.Plan {
 	if root.DeletionTimestamp != nil {
 		return ctl.Plan{}
 	}
-	private := in.Keys.inUse(root.Spec.AuthParams, all(in.ControlPlaneSecrets, in.Kubeconfig))
+	private := in.Keys.inUse(root.Spec.AuthParams, appendSecret(in.ControlPlaneSecrets, in.Kubeconfig))
 	if len(private) == 0 {
 		return withoutKey()
 	}

@@ -35,17 +35,18 @@ const (
 	maxRSABits = 8192
 )
 
-// Keys are the private keys (PEM) that this cluster may use in a tenant namespace, nil while there is none. Whatever
-// is in that namespace can be read by the peering user of its peer.
+// Keys holds the private keys (PEM) that this cluster may use in a tenant namespace. The peering user of the peer can
+// read every Secret in that namespace.
 type Keys struct {
-	// Own is the key for this peer alone.
+	// Own is the key for this peer only; nil until it is created.
 	Own []byte
-	// Shared is the key that former versions used for all peers.
+	// Shared is the key that former versions used for all peers; nil if there is none.
 	Shared []byte
 }
 
-// inUse is the key of a certificate. It is Own unless one of the kubeconfigs, which are in the tenant namespace, has
-// Shared. The certificate alone does not decide: the provider makes it, and would choose Shared.
+// inUse returns the key to use with a certificate: Shared if the certificate is for Shared and one of the kubeconfigs in
+// the tenant namespace already holds it, else Own. The certificate alone must not decide, because the provider issues it
+// and could choose Shared.
 func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) []byte {
 	if k.usesShared(p, kubeconfigs) {
 		return k.Shared
@@ -53,12 +54,13 @@ func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) []by
 	return k.Own
 }
 
+// usesShared reports whether inUse returns Shared.
 func (k Keys) usesShared(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) bool {
 	shared, err := ParsePrivateKey(k.Shared)
 	return err == nil && certificateFor(p, shared) != nil && hold(kubeconfigs, shared)
 }
 
-// hold reports whether a user of one of the kubeconfigs has a private key.
+// hold reports whether one of the kubeconfigs contains the private key.
 func hold(kubeconfigs []corev1.Secret, key crypto.Signer) bool {
 	return slices.ContainsFunc(kubeconfigs, func(s corev1.Secret) bool {
 		var config struct {
@@ -80,12 +82,12 @@ func hold(kubeconfigs []corev1.Secret, key crypto.Signer) bool {
 	})
 }
 
-// all are Secrets of which one may be nil.
-func all(list []corev1.Secret, one *corev1.Secret) []corev1.Secret {
-	if one == nil {
+// appendSecret returns a copy of list with s appended; list itself if s is nil.
+func appendSecret(list []corev1.Secret, s *corev1.Secret) []corev1.Secret {
+	if s == nil {
 		return list
 	}
-	return append(slices.Clone(list), *one)
+	return append(slices.Clone(list), *s)
 }
 
 // IssuedFor reports whether credentials hold a certificate for a public key (PEM).
@@ -98,25 +100,26 @@ func IssuedFor(p *authv1beta1.AuthParams, public []byte) bool {
 	return err == nil && sameKey(key, certificate.PublicKey)
 }
 
-// unreadable says of an error in Own what to do.
+// unreadable blocks because Own cannot be parsed, and tells the user how to replace it.
 func unreadable(err error, tenantNamespace string) ctl.Plan {
 	return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' again", err,
 		api.PeerKeysSecretName(tenantNamespace))
 }
 
-// PeerKeysInput is what decides the key pair for the peer of a tenant namespace.
+// PeerKeysInput is the input of PeerKeys.
 type PeerKeysInput struct {
+	// Root is a tenant namespace.
 	Root *corev1.Namespace
-	// Name is that of the Secret.
+	// Name is the name of the Secret with the key pair.
 	Name client.ObjectKey
-	// Keys is the Secret as it is now, nil for none.
+	// Keys is the current Secret; nil if there is none.
 	Keys *corev1.Secret
-	// NewKey is a fresh key; nil if there is a Secret.
+	// NewKey is a newly generated key; nil if Keys is set.
 	NewKey crypto.Signer
 }
 
-// PeerKeys plans the key pair for the peer of a tenant namespace. A key that is there is kept, and goes with the
-// namespace.
+// PeerKeys plans the key pair for the peer of a tenant namespace. An existing key is preserved. The Secret is deleted
+// with the namespace, unless another controller owns it.
 func PeerKeys(in PeerKeysInput) ctl.Plan {
 	if in.Root.DeletionTimestamp != nil {
 		return ctl.Plan{}
@@ -124,7 +127,7 @@ func PeerKeys(in PeerKeysInput) ctl.Plan {
 	key, err := in.NewKey, error(nil)
 	if in.Keys != nil {
 		if owner := metav1.GetControllerOf(in.Keys); owner != nil && owner.UID != in.Root.UID {
-			return ctl.Plan{} // somebody else makes it
+			return ctl.Plan{} // another controller manages the Secret
 		}
 		key, err = ParsePrivateKey(in.Keys.Data[api.PrivateKeyField])
 	}

@@ -27,7 +27,7 @@ type NonceInput struct {
 	Tenants []authv1beta1.Tenant
 	// Random is NonceSize fresh random bytes.
 	Random []byte
-	// Keys are those for the peer of Root's namespace.
+	// Keys holds the private keys for the peer of Root's namespace.
 	Keys Keys
 }
 
