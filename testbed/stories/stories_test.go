@@ -117,6 +117,17 @@ func TestTimedStories(t *testing.T) {
 	})
 }
 
+// TestTimedHostilePeer runs after TestTimedStories, which leaves the clusters as they were before Liqo was installed.
+func TestTimedHostilePeer(t *testing.T) {
+	tellAll(t, []story{
+		{"install", func(t *testing.T) {
+			installed(t, "offloading.namespaceBounds.secrets=50", "offloading.namespaceBounds.quota.count/configmaps=50")
+		}},
+		{"peer", peerFirst},
+		{"a hostile peer gains nothing", hostilePeer},
+	})
+}
+
 // tellAll runs stories until one fails, because each story starts where the previous one ended. It runs none
 // if the test has already failed.
 func tellAll(t *testing.T, stories []story) {
