@@ -60,13 +60,14 @@ func (c *Cluster) ready(ctx context.Context) error {
 }
 
 // staticMapper maps every kind of the scheme to the resource of the usual name, and custom ones to
-// that of the given name. All kinds the engine reads follow the rule and, but for volumes and namespaces,
-// are namespaced.
+// that of the given name. All kinds that are read follow the rule. They are namespaced, but for
+// volumes, namespaces and nodes.
 func staticMapper(scheme *runtime.Scheme, custom []CustomResource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {
 		scope := meta.RESTScopeNamespace
-		if gvk.Kind == "PersistentVolume" || gvk.Kind == "Namespace" {
+		switch gvk.Kind {
+		case "PersistentVolume", "Namespace", "Node":
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(gvk, scope)

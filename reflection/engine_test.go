@@ -941,10 +941,50 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	w.must("leave the network", w.home.Delete(t.Context(), &conf))
 	stop = w.reflect()
 	seen("unmapped", "10.20.3.7", "10.20.3.7")
+	w.ownAddressesAreNotShown()
 	stop()
 	w.configure()
 	w.reflect()
 	w.exists(w.home, &home, homeNS, "not-yet", func() error { return equal("10.71.3.5", home.Status.PodIP) })
+}
+
+// ownAddressesAreNotShown: without a network, remote pods show no address of the consumer's nodes,
+// Services or API server. A node that joins later counts from then on.
+func (w *world) ownAddressesAreNotShown() {
+	w.Helper()
+	shows := func(name, ip string) {
+		w.Helper()
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error {
+			return equal([]string{"Running", ip}, []string{string(home.Status.Phase), home.Status.PodIP})
+		})
+	}
+	for name, ip := range map[string]string{"node": "10.20.4.1", "service": "10.20.5.1", "server": "10.20.6.1"} {
+		name = "like-a-" + name
+		w.create(w.home, pod(name))
+		w.runAt(name, ip)
+		shows(name, ip)
+	}
+	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	w.create(w.home, worker)
+	worker.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "worker"}, {Type: corev1.NodeInternalIP, Address: "10.20.4.1"},
+	}
+	w.must("status of node", w.home.Status().Update(w.Context(), worker))
+	shows("like-a-node", "")
+	services := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: api.NetworkServiceCIDR, Namespace: "liqo"}}
+	services.Labels = map[string]string{api.LabelNetworkType: api.NetworkTypeServiceCIDR}
+	services.Spec.CIDR = "10.20.5.0/24"
+	w.create(w.home, services)
+	shows("like-a-service", "")
+	server := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-2", Namespace: "default"}}
+	server.Labels = map[string]string{discoveryv1.LabelServiceName: "kubernetes"}
+	server.AddressType = discoveryv1.AddressTypeIPv4
+	server.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.20.6.1"}}}
+	w.create(w.home, server)
+	shows("like-a-server", "")
+	w.must("delete node", w.home.Delete(w.Context(), worker))
+	shows("like-a-node", "10.20.4.1")
 }
 
 // each does something for all names, a few at a time.

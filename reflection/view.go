@@ -12,8 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +30,9 @@ import (
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips;networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // viewer makes Views out of the objects that describe the peering: the namespaces that exist at
 // the provider, the virtual nodes that stand for it, the addresses exchanged with it.
@@ -35,6 +41,7 @@ type viewer struct {
 	cache   cache.Cache
 	changed chan struct{}  // something was seen; one place, so that bursts become one view
 	former  translate.View // as it was given last
+	own     bool           // whether the objects that ownAddresses reads are watched
 }
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
@@ -50,6 +57,15 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 				Namespaces: map[string]cache.Config{o.LiqoNamespace: {}},
 				Label:      labels.SelectorFromSet(labels.Set{api.LabelIPType: api.IPTypeAPIServer}),
 			},
+			&corev1.Node{}: {Transform: onlyAddresses},
+			&discoveryv1.EndpointSlice{}: {
+				Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {}},
+				Label:      labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: "kubernetes"}),
+			},
+			&ipamv1alpha1.Network{}: {
+				Namespaces: map[string]cache.Config{o.LiqoNamespace: {}},
+				Label:      labels.SelectorFromSet(labels.Set{api.LabelNetworkType: api.NetworkTypeServiceCIDR}),
+			},
 		},
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: new(true),
@@ -58,17 +74,33 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 		return nil, fmt.Errorf("make cache of the peering: %w", err)
 	}
 	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
-	kinds := []client.Object{&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{}}
+	return v, v.watch(ctx,
+		&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{})
+}
+
+// watch wakes the viewer when an object of these kinds changes. An update of a Node counts if its
+// addresses change.
+func (v *viewer) watch(ctx context.Context, kinds ...client.Object) error {
+	changed := toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { v.wake() },
+		UpdateFunc: func(before, after any) {
+			a, isNode := before.(*corev1.Node)
+			if !isNode || !slices.Equal(a.Status.Addresses, after.(*corev1.Node).Status.Addresses) {
+				v.wake()
+			}
+		},
+		DeleteFunc: func(any) { v.wake() },
+	}
 	for _, kind := range kinds {
-		informer, err := c.GetInformer(ctx, kind, notWaiting)
+		informer, err := v.cache.GetInformer(ctx, kind, notWaiting)
 		if err != nil {
-			return nil, fmt.Errorf("watch %T: %w", kind, err)
+			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, err := informer.AddEventHandler(handler(func(client.Object) { v.wake() })); err != nil {
-			return nil, fmt.Errorf("watch %T: %w", kind, err)
+		if _, err := informer.AddEventHandler(changed); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	return v, nil
+	return nil
 }
 
 func (v *viewer) wake() {
@@ -122,7 +154,9 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		Namespaces:         map[string]string{},
 		Unanswered:         map[string]bool{},
 	}
-	for _, part := range []func(context.Context, *translate.View) error{v.namespaces, v.nodes, v.addresses, v.apiServer} {
+	for _, part := range []func(context.Context, *translate.View) error{
+		v.namespaces, v.nodes, v.addresses, v.apiServer, v.ownAddresses,
+	} {
 		if err := part(ctx, &out); err != nil {
 			return out, err
 		}
@@ -276,6 +310,64 @@ func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 		out.APIServer.Port = port
 	}
 	return nil
+}
+
+// ownAddresses reads the addresses of this cluster's nodes, API server and Services. With a network
+// to the provider they are not needed, and not watched: there may be thousands of nodes.
+func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
+	if out.Networked || len(out.PeerPods) > 0 || out.HideIPs {
+		return nil
+	}
+	if !v.own {
+		if err := v.watch(ctx, &corev1.Node{}, &discoveryv1.EndpointSlice{}, &ipamv1alpha1.Network{}); err != nil {
+			return err
+		}
+		v.own = true
+	}
+	var nodes corev1.NodeList
+	var servers discoveryv1.EndpointSliceList
+	var services ipamv1alpha1.NetworkList
+	for _, list := range []client.ObjectList{&nodes, &servers, &services} {
+		if err := v.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	add := func(text string) {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			out.Own = append(out.Own, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	for _, n := range nodes.Items {
+		for _, address := range n.Status.Addresses {
+			add(address.Address)
+		}
+	}
+	for _, s := range servers.Items {
+		for _, e := range s.Endpoints {
+			for _, address := range e.Addresses {
+				add(address)
+			}
+		}
+	}
+	for _, n := range services.Items {
+		out.Own = append(out.Own, prefixes([]string{string(n.Spec.CIDR)})...)
+	}
+	slices.SortFunc(out.Own, netip.Prefix.Compare)
+	out.Own = slices.Compact(out.Own)
+	return nil
+}
+
+// onlyAddresses removes from a Node all but its addresses. The cache holds every Node, and a Node
+// may take 30 KB, most of it names of images.
+func onlyAddresses(obj any) (any, error) {
+	n, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion},
+		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
+	}, nil
 }
 
 // prefixes parses CIDRs; the schema lets nothing else in.

@@ -14,13 +14,19 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestAttackPodAddresses: a provider says that a remote pod has a loopback or link-local address, or one outside of the
-// provider's ranges where they are known, so that Services of the consumer lead there.
+// TestAttackPodAddresses: a provider reports that a remote pod has a loopback or link-local
+// address, or one outside of the provider's ranges. Without a network between the clusters its
+// ranges are not known, and it reports an address of the consumer's API server, nodes or Services.
+// Services of the consumer would route its pods' traffic there.
 //
-// Outcome: the home pod does not show the address, so no Service leads to it.
+// Outcome: the home pod does not show the address, so no Service routes to it.
 func TestAttackPodAddresses(t *testing.T) {
 	t.Parallel()
 	networked := translate.View{Networked: true, PeerPods: []translate.Remap{{From: netip.MustParsePrefix("10.20.0.0/16"), To: netip.MustParsePrefix("10.21.0.0/16")}}}
+	flat := translate.View{}
+	for _, own := range []string{"10.96.0.0/12", "192.0.2.1/32", "2001:db8::1/128"} {
+		flat.Own = append(flat.Own, netip.MustParsePrefix(own))
+	}
 	for _, c := range []struct {
 		view translate.View
 		ip   string
@@ -36,6 +42,13 @@ func TestAttackPodAddresses(t *testing.T) {
 		{translate.View{}, "fe80::1", nil},
 		{translate.View{}, "0.0.0.0", nil},
 		{translate.View{Networked: true}, "10.20.0.7", nil},
+		{flat, "10.20.0.7", []corev1.PodIP{{IP: "10.20.0.7"}}},
+		{flat, "192.0.2.2", []corev1.PodIP{{IP: "192.0.2.2"}}},
+		{flat, "10.96.0.1", nil},
+		{flat, "192.0.2.1", nil},
+		{flat, "::ffff:192.0.2.1", nil},
+		{flat, "2001:db8::1", nil},
+		{flat, "2001:db8::1%eth0", nil},
 	} {
 		c.view.Namespaces = map[string]string{"shop": "shop-rome"}
 		home, remote := &corev1.Pod{}, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: c.ip, PodIPs: []corev1.PodIP{{IP: c.ip}}}}

@@ -307,10 +307,11 @@ func sized(has, asked *corev1.PodSpec) bool {
 	return true
 }
 
-// podIPs are where home reaches the pod. Where the provider's ranges are known, an address outside of them is
-// left out: Services lead clients at home to what stands here, and a provider must not choose where that is.
-// Loopback, link-local and other addresses that are not routed are never those of a remote pod.
-// While they are not known yet, a pod keeps what it has.
+// podIPs returns the addresses by which the consumer reaches the pod. Services of the consumer
+// route clients to them, and a provider must not choose where. With a network, addresses outside of
+// the provider's ranges are left out; while these are not known yet, a pod keeps what it has.
+// Without a network, the consumer's own addresses are left out. Those that are not routed, like
+// loopback, always are.
 func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	switch {
 	case v.HideIPs || in.PodIP == "":
@@ -323,7 +324,10 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	var all []corev1.PodIP
 	for _, ip := range in.PodIPs {
 		addr, err := netip.ParseAddr(ip.IP)
-		if err != nil || !addr.Unmap().IsGlobalUnicast() || len(v.PeerPods) > 0 && !slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) }) {
+		addr = addr.Unmap().WithZone("")
+		ofPeer := slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) })
+		own := slices.ContainsFunc(v.Own, func(p netip.Prefix) bool { return p.Contains(addr) })
+		if err != nil || !addr.IsGlobalUnicast() || len(v.PeerPods) > 0 && !ofPeer || own {
 			continue
 		}
 		all = append(all, corev1.PodIP{IP: Addr(v.PeerPods, addr).String()})
