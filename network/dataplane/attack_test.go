@@ -225,6 +225,101 @@ func TestAttackFramesOfStrangers(t *testing.T) {
 	hears(internet, stranger, true)
 }
 
+// TestAttackFramesOfPeers: a peer sends frames of the overlay through the tunnel, with packets for
+// a protected pod and for pods of another peer. It sends them to gateways, nodes and IP objects
+// whose target is a node, from an address that it announced and from the address of a node.
+//
+// Outcome: they are dropped, also while frames are accepted from any address. The gateway drops
+// those for IP objects, which could otherwise leave it with its own address, as frames that nodes
+// accept.
+func TestAttackFramesOfPeers(t *testing.T) {
+	internet := space.NewInternet(t)
+	c := newCluster(t, internet, "C", 1, "10.10.1.5")
+	p1, p2 := newCluster(t, internet, "P1", 2, "10.10.1.6"), newCluster(t, internet, "P2", 3, "10.10.1.6")
+	second := space.New(t, "C second gateway")
+	c.Plug(second, "10.10.1.7")
+	c.addGateway(t, second, "10.10.1.7")
+	c.expose(exposed("10.70.0.2", "192.168.1.1", true), exposed("10.70.0.3", "192.168.1.1", false))
+	ofC := [2]string{"10.72.0.0/16", "10.74.0.0/16"}
+	c.dial(0, p1, [2]string{"10.71.0.0/16", "10.73.0.0/16"}, ofC)
+	c.dial(1, p2, [2]string{"10.81.0.0/16", "10.83.0.0/16"}, ofC)
+	c.Pod.IP("addr add 10.10.1.9/24 dev eth0")
+	c.Pod.Serve("10.10.1.9:80")
+	for _, x := range []*cluster{c, p1, p2} {
+		x.settle(t)
+		x.Pod.Serve("10.10.1.2:80")
+	}
+	p1.forges(t, "10.10.1.1/32", "10.10.1.5/32", "10.10.1.7/32", "10.10.1.9/32", "10.70.0.0/16")
+	p1.Gateway.IP("addr add 10.10.9.0/24 dev lo")
+	p1.Gateway.IP("addr add 192.168.1.77/32 dev lo")
+
+	members := prefixes("10.10.1.5/32", "10.10.1.7/32", "192.168.1.1/32", "192.168.1.77/32")
+	for i, sources := range [][]netip.Prefix{nil, members} {
+		c.node.in.Sources = sources
+		for _, g := range c.gateways {
+			g.in.Sources, g.in.Protected = sources, []netip.Addr{netip.MustParseAddr("10.10.1.2")}
+		}
+		c.settle(t)
+		open := plan.GatewayState(c.gateways[0].in)
+		open.Peers[0].AllowedIPs = prefixes("0.0.0.0/0")
+		c.gateways[0].apply(t, open)
+		waitFor(t, c.Gateway)
+		waitFor(t, second)
+		framesOfPeer(t, c, p1, p2, 100*i)
+	}
+}
+
+// forges makes the gateway of a cluster send anything to these prefixes of its peer.
+func (c *cluster) forges(t *testing.T, to ...string) {
+	t.Helper()
+	state := plan.GatewayState(c.gateways[0].in)
+	state.Table, state.Peers[0].AllowedIPs = "", prefixes("0.0.0.0/0")
+	for _, p := range prefixes(to...) {
+		state.Routes = append(state.Routes, plan.Route{Device: "liqo-tunnel", To: p})
+	}
+	c.gateways[0].apply(t, state)
+	c.Gateway.IP("rule add from all lookup 6091 priority 80")
+}
+
+// framesOfPeer fails when a frame arrives that peer sends to c, or when one of a member does not.
+// The packets within have addresses of their own, from n upwards.
+func framesOfPeer(t *testing.T, c, peer, another *cluster, n int) {
+	t.Helper()
+	const node, gateway, second = "02:00:0a:50:00:01", "02:00:0a:50:80:01", "02:00:0a:50:80:02"
+	toPod := func() []byte { return frame(node, fmt.Sprintf("10.71.7.%d", n), "10.10.1.2") }
+	toPeer := func() []byte { return frame(gateway, fmt.Sprintf("10.10.7.%d", n), "10.71.1.2") }
+	toAnother := func() []byte { return frame(second, fmt.Sprintf("10.10.7.%d", n), "10.81.1.2") }
+	arrived := func() error {
+		ofPeer, ofC := fmt.Sprintf("10.71.7.%d", n), fmt.Sprintf("10.72.7.%d", n)
+		return errorUnless(c.Pod.Hears(ofPeer) || peer.Pod.Hears(ofC) || another.Pod.Hears(ofC))
+	}
+	for _, frames := range []struct {
+		to      string
+		content func() []byte
+	}{
+		{"10.10.1.1", toPod}, {"10.70.0.2", toPod}, {"10.70.0.3", toPod},
+		{"10.10.1.5", toPeer}, {"10.10.1.7", toAnother},
+	} {
+		for _, from := range []string{"10.10.9.250", "192.168.1.77"} {
+			n++
+			peer.Gateway.Sends(from, frames.to+":6091", frames.content())
+			peer.Gateway.Tells(fmt.Sprintf("10.10.9.%d", n), "10.10.1.9:80")
+			space.Eventually(t, "packet sent after the frame", func() error {
+				return errorUnless(c.Pod.Hears(fmt.Sprintf("10.71.9.%d", n)))
+			})
+			if arrived() == nil {
+				t.Errorf("sources %v: a frame from %s to %s arrives", c.node.in.Sources, from, frames.to)
+			}
+		}
+	}
+	n++
+	c.Gateway.Sends("10.10.1.5", "192.168.1.1:6091", toPod())
+	space.Eventually(t, "frame of the gateway", arrived)
+	n++
+	c.Node.Sends("192.168.1.1", "10.10.1.7:6091", toAnother())
+	space.Eventually(t, "frame of the node", arrived)
+}
+
 // TestAttackAddressOfALaterNode: a peer is seen at a range when a node joins at an address in it, or nodes get a DNS server
 // there. A pod of the peer at that address answers in place of it. Another peer was granted just that address before.
 //

@@ -524,6 +524,10 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 // everything, as from-peer lets pass nothing that opens one, so that another gateway can take over; of the rest what
 // connection tracking knows. Before that, TCP segments are clamped to the longest packet for the tunnel, in
 // both directions and with a number: "rt mtu" would take the overlay's MTU for answers, which is larger.
+//
+// Packets for IP objects are dropped if they are for the overlay's port. Where the target is a
+// node, a frame of the peer would come from this gateway, masqueraded with its address: the node
+// would accept it as a frame of the gateway.
 func (in GatewayStateInput) forward(longest int) chain {
 	tunnel, ovl := in.device(), api.OverlayInterface
 	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
@@ -545,7 +549,11 @@ func (in GatewayStateInput) forward(longest int) chain {
 			c.add(fmt.Sprintf("iifname %q oifname %q %s meta l4proto tcp accept", tunnel, ovl, protected))
 		}
 	}
-	c.add("ct state established,related accept", fmt.Sprintf("iifname %q ct status dnat accept", tunnel))
+	c.add(
+		fmt.Sprintf("iifname %q ct status dnat udp dport %d drop", tunnel, in.Port),
+		"ct state established,related accept",
+		fmt.Sprintf("iifname %q ct status dnat accept", tunnel),
+	)
 	return c
 }
 
