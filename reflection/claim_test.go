@@ -56,13 +56,19 @@ func (w *world) unused(c client.Client, namespace, name string) {
 	})
 }
 
+// offerStorage lets the provider offer a storage class.
+func (w *world) offerStorage() {
+	w.Helper()
+	var virtual offv1beta1.VirtualNode
+	w.must("read virtual node", w.home.Get(w.Context(), types.NamespacedName{Namespace: tenant, Name: node}, &virtual))
+	virtual.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}}
+	w.must("offer storage", w.home.Update(w.Context(), &virtual))
+}
+
 // aVolumeIsAtTheProvider: it is given back when the claim at home is deleted, no pod uses it, and
 // nobody wants to retain it; in no other case.
 func aVolumeIsAtTheProvider(t *testing.T, w *world) {
-	var virtual offv1beta1.VirtualNode
-	w.must("read virtual node", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: node}, &virtual))
-	virtual.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}}
-	w.must("offer storage", w.home.Update(t.Context(), &virtual))
+	w.offerStorage()
 	stop := w.reflect()
 
 	home, remote := claim("data", ""), &corev1.PersistentVolumeClaim{}
@@ -169,6 +175,12 @@ func ofClaim(name string) corev1.Volume {
 	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
 }
 
+func ofEphemeralClaim(name string) corev1.Volume {
+	template := &corev1.PersistentVolumeClaimTemplate{Spec: claim("", "").Spec}
+	source := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}
+	return corev1.Volume{Name: name, VolumeSource: source}
+}
+
 func ownedBy(pod *corev1.Pod) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
 }
@@ -182,10 +194,7 @@ func ownedBy(pod *corev1.Pod) []metav1.OwnerReference {
 func TestAttackClaimOfScaledStatefulSet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var virtual offv1beta1.VirtualNode
-	w.must("read virtual node", w.home.Get(t.Context(), types.NamespacedName{Namespace: tenant, Name: node}, &virtual))
-	virtual.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}}
-	w.must("offer storage", w.home.Update(t.Context(), &virtual))
+	w.offerStorage()
 	defer w.reflect()()
 
 	// As the StatefulSet controller does when it scales down, and then the garbage collector.
@@ -212,9 +221,7 @@ func TestAttackClaimOfScaledStatefulSet(t *testing.T) {
 	w.gone(w.home, home, homeNS, home.Name)
 
 	// A pod may own claims without having ephemeral volumes, as a driver of Spark does, also one of such a name.
-	ephemeral := podWith("web", corev1.Volume{Name: "cache", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim("", "").Spec},
-	}}})
+	ephemeral := podWith("web", ofEphemeralClaim("cache"))
 	for _, pod := range []*corev1.Pod{ephemeral, podWith("driver", ofClaim("driver-data"))} {
 		w.create(w.home, pod)
 		owned := claim(pod.Name+"-"+pod.Spec.Volumes[0].Name, "")
@@ -224,6 +231,52 @@ func TestAttackClaimOfScaledStatefulSet(t *testing.T) {
 	w.exists(w.remote, remote, remoteNS, "driver-data")
 	if err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "web-cache"}, remote); !apierrors.IsNotFound(err) {
 		t.Errorf("the claim of an ephemeral volume is reflected (%v)", err)
+	}
+}
+
+// TestAttackClaimOfFormerOwner: a StatefulSet is deleted and made anew, and its
+// persistentVolumeClaimRetentionPolicy.whenDeleted is Delete. Its pod would find the data of the
+// deleted one. A pod with an ephemeral volume is replaced by one of its name while the claim of the
+// former pod still exists. At the provider that claim would keep the new pod from getting its own.
+//
+// Outcome: the claim of the StatefulSet is deleted at the provider before it is gone at the
+// consumer, and made anew. A claim of a former pod is not reflected.
+func TestAttackClaimOfFormerOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.offerStorage()
+	defer w.reflect()()
+
+	// The StatefulSet controller makes the set the owner of its claim. When the set is deleted, the
+	// garbage collector deletes the claim.
+	home, remote := claim("data-db-0", ""), &corev1.PersistentVolumeClaim{}
+	home.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "former", Controller: new(true)},
+	}
+	w.create(w.home, home)
+	w.exists(w.remote, remote, remoteNS, home.Name)
+	former := remote.UID
+	w.must("delete the claim", w.home.Delete(t.Context(), home))
+	w.unused(w.home, homeNS, home.Name)
+	w.unused(w.remote, remoteNS, home.Name)
+	w.gone(w.home, home, homeNS, home.Name)
+	w.create(w.home, claim(home.Name, ""))
+	w.exists(w.remote, remote, remoteNS, home.Name)
+	if remote.UID == former {
+		t.Error("the claim of the new StatefulSet has the volume of the deleted one")
+	}
+
+	ephemeral := podWith("web", ofEphemeralClaim("cache"))
+	w.create(w.home, ephemeral)
+	left := claim("web-cache", "")
+	left.OwnerReferences = ownedBy(ephemeral)
+	left.OwnerReferences[0].UID = "former"
+	w.create(w.home, left)
+	w.create(w.home, claim("next", ""))
+	w.exists(w.remote, remote, remoteNS, "next")
+	err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: left.Name}, remote)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the claim of a former pod is reflected (%v)", err)
 	}
 }
 

@@ -248,8 +248,9 @@ func namespaceKinds(o Options, home *Cluster) []Kind {
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 
-// gatherOwner leaves the claims of generic ephemeral volumes alone. It reads the pod that may have such a volume from
-// the API server: no cache holds all pods of a namespace. A claim whose pod is gone goes, too.
+// gatherOwner skips the claims of generic ephemeral volumes. It reads the pod that may have such a
+// volume from the API server: no cache holds all pods of a namespace. A claim of a pod that is gone
+// is skipped as well, also if another pod has its name: the garbage collector deletes the claim.
 func gatherOwner(home client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
 		claim := as[*corev1.PersistentVolumeClaim](o.Home)
@@ -258,7 +259,8 @@ func gatherOwner(home client.Reader) func(context.Context, client.Reader, Object
 			return v, 0, nil
 		}
 		pod, err := get(ctx, home, types.NamespacedName{Namespace: claim.Namespace, Name: name}, &corev1.Pod{})
-		if err == nil && (pod == nil || translate.OfEphemeralVolume(claim, as[*corev1.Pod](pod))) {
+		isGone := pod == nil || !metav1.IsControlledBy(claim, pod)
+		if err == nil && (isGone || translate.OfEphemeralVolume(claim, as[*corev1.Pod](pod))) {
 			err = errNotOurs
 		}
 		return v, 0, err
