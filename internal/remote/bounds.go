@@ -45,7 +45,8 @@ type bounds struct {
 var ordinary = bounds{list: 64 << 20, cache: 192 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
 // few are the bounds of a peer in a process that serves all peers and reads only what a peering consists of: at most 100
-// slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB.
+// slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB, and 1 GiB with garbage:
+// TestAttackTenPeers.
 var few = bounds{list: 8 << 20, cache: 8 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
 const (

@@ -184,6 +184,7 @@ func within(t *testing.T, limit uint64, do func() error) error {
 	runtime.ReadMemStats(&before)
 	err := do()
 	runtime.ReadMemStats(&after)
+	t.Logf("memory grew by %d MiB", (after.Sys-before.Sys)>>20)
 	if after.Sys > before.Sys+limit {
 		t.Errorf("memory grew from %d to %d bytes", before.Sys, after.Sys)
 	}
@@ -333,6 +334,46 @@ func TestAttackEndlessObjects(t *testing.T) {
 			holds(t, i, 1)
 		})
 	}
+}
+
+// TestAttackTenPeers: ten providers together answer without end, on all seven caches that the consumer's controller
+// keeps of each, with objects that take far more memory than their text.
+//
+// Outcome: each cache fails at its bound and lists again. The controller stays below the memory limit of the chart.
+func TestAttackTenPeers(t *testing.T) {
+	const (
+		peers, caches = 10, 7
+		limit         = 2 << 30 // controllerManager.pod.resources
+		object        = `{"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "shop", "name": "web-%d"}, "spec": {"containers": [{}, {}, {}, {}]}}`
+	)
+	var asked [peers]*atomic.Int64
+	_ = within(t, limit, func() error {
+		for p := range peers {
+			asked[p] = new(atomic.Int64)
+			server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", jsonType)
+				asked[p].Add(1)
+				first, next := `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [{}`, ","+object
+				if r.FormValue("watch") != "" {
+					first, next = "", `{"type": "ADDED", "object": `+object+"}"
+				}
+				_, err := io.WriteString(w, first)
+				for i := 0; err == nil; i++ {
+					_, err = fmt.Fprintf(w, next, i)
+				}
+			})
+			clients := clientOf(t, server, few)
+			for c := range caches {
+				lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "pods", fmt.Sprint("shop-", c), fields.Everything())
+				i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, semantics(c%2 == 0)), &corev1.Pod{}, 0, nil)
+				go i.RunWithContext(t.Context())
+			}
+		}
+		wait(t, "each cache of each peer to list again", func() bool {
+			return !slices.ContainsFunc(asked[:], func(n *atomic.Int64) bool { return n.Load() < 3*caches })
+		})
+		return nil
+	})
 }
 
 // counting counts requests that the peer did not answer.
