@@ -94,6 +94,8 @@ type worker struct {
 	ledger ledger
 	events EventFunc
 
+	refused refused
+
 	mu       sync.Mutex
 	failures map[types.NamespacedName]string    // last message shown, so that it is shown once
 	silence  map[types.NamespacedName]time.Time // since when the peer does not say whether it is ready
@@ -150,6 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			running.Go(func() { w.work(ctx) })
 		}
 	}
+	running.Go(func() { e.probe(ctx) })
 	<-ctx.Done()
 	for _, w := range e.kinds {
 		w.queue.ShutDown()
@@ -313,6 +316,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
+	w.noteRefusal(key, err)
 	if errors.Is(err, errNotOurs) {
 		err = nil
 	} else {

@@ -298,6 +298,7 @@ func TestReflection(t *testing.T) {
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that others hold says how it ended", aPodThatOthersHoldSaysHowItEnded},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
+		{"refused objects recover soon after the peer accepts them", refusedObjectsRecover},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
@@ -809,6 +810,43 @@ func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	says("exceeded quota")
 	w.runAt("refused", "10.20.1.11")
 	w.exists(w.home, &home, homeNS, "refused", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+}
+
+// refusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than ten seconds, then
+// accepts them.
+func refusedObjectsRecover(t *testing.T, w *world) {
+	const objects, refusals = 20, 8 // 100 ms, doubled eight times
+	defer w.reflect()()
+	var role rbacv1.Role
+	w.must("read role", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "liqo-virtual-kubelet-remote"}, &role))
+	before := role.DeepCopy()
+	for i := range role.Rules {
+		if slices.Contains(role.Rules[i].Resources, "configmaps") {
+			role.Rules[i].Verbs = slices.DeleteFunc(slices.Clone(role.Rules[i].Verbs), func(verb string) bool { return verb == "create" })
+		}
+	}
+	w.must("take the right to create ConfigMaps", w.remote.Update(t.Context(), &role))
+	w.granted(false, authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps"})
+	former := w.count("error", "ConfigMap", homeNS, w.options.Node)
+	for i := range objects {
+		w.create(w.home, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: homeNS, Name: fmt.Sprint("refused-", i)}})
+	}
+	w.eventually("all are refused often", func(context.Context) error {
+		if got := w.count("error", "ConfigMap", homeNS, w.options.Node) - former; got < objects*refusals {
+			return fmt.Errorf("%v refusals", got)
+		}
+		return nil
+	})
+	role.Rules = before.Rules
+	w.must("give the right back", w.remote.Update(t.Context(), &role))
+	w.granted(true, authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps"})
+	began := time.Now()
+	for i := range objects {
+		w.exists(w.remote, &corev1.ConfigMap{}, remoteNS, fmt.Sprint("refused-", i))
+	}
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("refused objects are accepted after %v, long after the peer would accept them", took)
+	}
 }
 
 // aResizeThatIsRefusedSaysWhy, whether it is refused to the ShadowPod or to the pod of it, and goes on when

@@ -15,8 +15,8 @@ import (
 // queue holds the keys (namespace and name at home) of one kind that are to be looked at.
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-// Back-off of a key that fails, doubled each time: the first is short because conflicts are
-// settled by the next event; the last bounds how late a freed quota or name is noticed.
+// Back-off of a key that fails, doubled each time. The first is short because conflicts are settled
+// by the next event. Refused objects are tried in turn besides: see refused.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Minute
