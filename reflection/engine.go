@@ -49,6 +49,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -94,7 +95,7 @@ type worker struct {
 	ledger ledger
 	events EventFunc
 
-	refused refused
+	refused ctl.Refused[types.NamespacedName]
 
 	mu       sync.Mutex
 	failures map[types.NamespacedName]string    // last message shown, so that it is shown once
@@ -151,8 +152,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		for range w.Workers {
 			running.Go(func() { w.work(ctx) })
 		}
+		running.Go(func() { w.refused.Probe(ctx, w.queue.Add) })
 	}
-	running.Go(func() { e.probe(ctx) })
 	<-ctx.Done()
 	for _, w := range e.kinds {
 		w.queue.ShutDown()
@@ -316,11 +317,18 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
-	w.noteRefusal(key, err)
 	if errors.Is(err, errNotOurs) {
 		err = nil
 	} else {
 		w.engine.metrics.items.WithLabelValues(counters...).Inc()
+	}
+	switch {
+	case refusal(err) != nil:
+		w.refused.Add(key)
+	case err == nil:
+		for _, other := range w.refused.Accepted(key) {
+			w.queue.Add(other)
+		}
 	}
 	if after > 0 {
 		w.queue.AddAfter(key, after)

@@ -16,7 +16,7 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Back-off of a key that fails, doubled each time. The first is short because conflicts are settled
-// by the next event. Refused objects are tried in turn besides: see refused.
+// by the next event. Refused objects are tried in turn besides: see ctl.Refused.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Minute

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/liqo-go/liqo/internal/apply"
 )
@@ -174,6 +175,12 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 			return w.Map(ctx, l.client, obj)
 		}), concerning(w.Concerns))
 	}
+	// Sources start before the first root is reconciled.
+	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		l.queue = q
+		go l.trials.Probe(ctx, q.Add)
+		return nil
+	}))
 	return b.Complete(l)
 }
 

@@ -271,19 +271,22 @@ func steady(t *testing.T, c client.Client) {
 	}
 }
 
-// refuser answers the first DELETE with a conflict, as webhooks may: nothing changes, and no event follows.
+// refuser answers some requests as webhooks may: nothing changes, and no event follows.
 type refuser struct {
 	http.RoundTripper
-	refused *atomic.Bool
+	refuses func(*http.Request) bool
+	code    int
+	reason  metav1.StatusReason
 }
 
 func (r refuser) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodDelete || r.refused.Swap(true) {
+	if !r.refuses(req) {
 		return r.RoundTripper.RoundTrip(req)
 	}
+	body := fmt.Sprintf(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": %q, "code": %d}`, r.reason, r.code)
 	return &http.Response{
-		StatusCode: http.StatusConflict, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409}`)),
+		StatusCode: r.code, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)),
 	}, nil
 }
 
@@ -291,8 +294,9 @@ func (r refuser) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestAConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Bool
+	first := func(req *http.Request) bool { return req.Method == http.MethodDelete && !refused.Swap(true) }
 	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
-		return refuser{rt, &refused}
+		return refuser{rt, first, http.StatusConflict, metav1.StatusReasonConflict}
 	}, wisher())
 	made := func() string { return granted(t, c) }
 	wish(t, c, map[string]string{"wish": "a=1 b=2"})
@@ -301,6 +305,33 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	eventually(t, "b=2", made)
 	if !refused.Load() {
 		t.Error("nothing was refused")
+	}
+}
+
+// TestRefusedRootsRecover: what was refused until its back-off is longer than five seconds is applied soon after it
+// would be accepted.
+func TestRefusedRootsRecover(t *testing.T) {
+	t.Parallel()
+	const lasts = 5 * time.Second
+	var first, last atomic.Pointer[time.Time]
+	forbidden := func(req *http.Request) bool {
+		if req.Method != http.MethodPatch || !strings.Contains(req.URL.Path, "/configmaps/") || last.Load() != nil {
+			return false
+		}
+		now := time.Now()
+		if !first.CompareAndSwap(nil, &now) && now.Sub(*first.Load()) > lasts {
+			last.Store(&now)
+		}
+		return true
+	}
+	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
+		return refuser{rt, forbidden, http.StatusForbidden, metav1.StatusReasonForbidden}
+	}, wisher())
+	wish(t, c, map[string]string{"wish": "a=1"})
+	eventually(t, "ApplyRefused", func() string { return ready(t, c) })
+	eventually(t, "a=1", func() string { return granted(t, c) })
+	if took := time.Since(*last.Load()); took > lasts-time.Second {
+		t.Errorf("it is applied %v after it was refused for the last time", took)
 	}
 }
 

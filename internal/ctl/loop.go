@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -47,6 +48,9 @@ type loop[R client.Object, In any] struct {
 	verdicts map[types.NamespacedName]Verdict
 	// refused says since when the API server has refused what a root wants.
 	refused map[types.NamespacedName]time.Time
+	// trials are the roots of refused; queue is the controller's.
+	trials Refused[reconcile.Request]
+	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // Reconcile makes one root's plan true.
@@ -55,6 +59,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err := l.client.Get(ctx, req.NamespacedName, root); err != nil {
 		if apierrors.IsNotFound(err) {
 			l.forget(req.NamespacedName, root)
+			l.accepted(req)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("get %s %s: %w", l.Name, req, err)
@@ -82,8 +87,12 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
 		return reconcile.Result{RequeueAfter: foreignInterval}, nil
 	}
+	if err == nil {
+		l.accepted(req)
+	}
 	if refusal(err) {
 		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
+		l.trials.Add(req)
 		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
@@ -99,10 +108,16 @@ const (
 	refusalTold = time.Second
 	// refusalRetry is the first time between two attempts; it doubles.
 	refusalRetry = 50 * time.Millisecond
-	// refusedInterval is how often a lasting refusal is tried again: no event tells when a quota
-	// has room or a policy has changed.
+	// refusedInterval is how often a lasting refusal is tried again, besides in its turn among those refused.
 	refusedInterval = 15 * time.Second
 )
+
+// accepted tries other refused roots if this one was refused.
+func (l *loop[R, In]) accepted(req reconcile.Request) {
+	for _, other := range l.trials.Accepted(req) {
+		l.queue.Add(other)
+	}
+}
 
 // refusedFor is how long the API server has refused what a root wants; 0 means that it does not.
 func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
