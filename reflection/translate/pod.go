@@ -118,6 +118,9 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	if in.HostUsers != nil && !*in.HostUsers { // true is the default
 		out.HostUsers = in.HostUsers
 	}
+	if in.HostNetwork {
+		dropHostPorts(out.InitContainers, out.Containers)
+	}
 	for i := range out.TopologySpreadConstraints {
 		c := &out.TopologySpreadConstraints[i]
 		selectOwn(c.LabelSelector, &c.MatchLabelKeys, metav1.LabelSelectorOpIn, home.Labels)
@@ -125,6 +128,18 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	patchPod(&out, v.Patch)
 	supportAPIServer(&out, home, v)
 	return out
+}
+
+// dropHostPorts removes the host ports of a pod in the host's network. The API server requires each to be equal to the
+// container's port there, and fills it in.
+func dropHostPorts(each ...[]corev1.Container) {
+	for _, containers := range each {
+		for i := range containers {
+			for j := range containers[i].Ports {
+				containers[i].Ports[j].HostPort = 0
+			}
+		}
+	}
 }
 
 func ofVirtualNode(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTaintKey }
