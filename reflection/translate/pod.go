@@ -109,7 +109,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		SetHostnameAsFQDN:             in.SetHostnameAsFQDN,
 		HostAliases:                   in.HostAliases,
 		EnableServiceLinks:            in.EnableServiceLinks,
-		TopologySpreadConstraints:     in.TopologySpreadConstraints,
+		TopologySpreadConstraints:     spread(in),
 		Resources:                     in.Resources,
 		Tolerations:                   slices.DeleteFunc(in.Tolerations, ofVirtualNode),
 		RuntimeClassName:              v.runtimeClass(home),
@@ -140,6 +140,26 @@ func dropHostPorts(each ...[]corev1.Container) {
 			}
 		}
 	}
+}
+
+// spread returns the topology spread constraints for the provider's scheduler. DoNotSchedule becomes ScheduleAnyway
+// except over nodes: the home scheduler has decided already, and the provider's nodes may lack the topology label.
+// A pod may have one constraint for each key and whenUnsatisfiable, so its own ScheduleAnyway has precedence.
+func spread(home *corev1.PodSpec) []corev1.TopologySpreadConstraint {
+	var out []corev1.TopologySpreadConstraint
+	for _, c := range home.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule && c.TopologyKey != corev1.LabelHostname {
+			preferred := func(o corev1.TopologySpreadConstraint) bool {
+				return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == corev1.ScheduleAnyway
+			}
+			if slices.ContainsFunc(home.TopologySpreadConstraints, preferred) {
+				continue
+			}
+			c.WhenUnsatisfiable, c.MinDomains = corev1.ScheduleAnyway, nil // minDomains needs DoNotSchedule
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 func ofVirtualNode(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTaintKey }
