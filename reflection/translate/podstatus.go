@@ -228,6 +228,7 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if in == nil {
 		return
 	}
+	namePlacement(in.Conditions, shadow, v.Node)
 	if pending := resizePending(out, shadow, remote, v); pending != nil {
 		in.Conditions = append(slices.DeleteFunc(in.Conditions, ofResize), *pending)
 	}
@@ -350,7 +351,9 @@ func mergeConditions(home, remote []corev1.PodCondition, generation int64) []cor
 		}
 		switch was := condition(home, c.Type); {
 		case was == nil:
-		case c.Type == corev1.PodScheduled && was.Status == c.Status, c.Type == corev1.DisruptionTarget && was.Status == corev1.ConditionTrue:
+		case c.Type == corev1.PodScheduled && was.Status == c.Status:
+			c.LastTransitionTime = was.LastTransitionTime
+		case c.Type == corev1.DisruptionTarget && was.Status == corev1.ConditionTrue:
 			c = *was
 		}
 		if c.ObservedGeneration != 0 {

@@ -19,7 +19,7 @@ import (
 //	object             kept
 //	home pod, Pending  all
 //	home pod, later    its status; of its spec what a ShadowPod that exists is compared with
-//	ShadowPod          its status; of its spec the resources of containers
+//	ShadowPod          its status; of its spec the resources of containers and what it requires of nodes
 //	remote pod         its status; of the rest whose it is, where it runs and the resources of containers
 //	Secret of tokens   its keys
 //
@@ -76,9 +76,12 @@ func TrimShadowPod(p *offv1beta1.ShadowPod) {
 	p.OwnerReferences = nil
 	in := p.Spec.Pod
 	p.Spec.Pod = corev1.PodSpec{
-		EphemeralContainers: in.EphemeralContainers,
-		Containers:          resourcesOf(in.Containers),
-		InitContainers:      resourcesOf(in.InitContainers),
+		EphemeralContainers:       in.EphemeralContainers,
+		Containers:                resourcesOf(in.Containers),
+		InitContainers:            resourcesOf(in.InitContainers),
+		NodeSelector:              in.NodeSelector,
+		Affinity:                  in.Affinity,
+		TopologySpreadConstraints: in.TopologySpreadConstraints,
 	}
 }
 
