@@ -605,6 +605,15 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	rich.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "init:1"}}
 	c := &rich.Spec.Containers[0]
 	c.Command, c.Env = []string{"run"}, []corev1.EnvVar{{Name: "A", Value: "a"}}
+	where := corev1.LocalObjectReference{Name: "where"}
+	c.EnvFrom = []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: where}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: where}, Prefix: "KUBERNETES_"},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "not-yet"}}},
+	}
+	meta := metav1.ObjectMeta{Name: where.Name, Namespace: homeNS}
+	w.create(w.home, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"KUBERNETES_SERVICE_HOST": "192.0.2.1"}})
+	w.create(w.home, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"SERVICE_PORT": "8443"}})
 	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	rich.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
 	rich.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -616,6 +625,11 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	spec := w.shadow("rich").Spec.Pod
 	if !slices.Contains(spec.Containers[0].Env, c.Env[0]) || spec.InitContainers[0].Image != "init:1" {
 		t.Fatalf("the ShadowPod lacks something: %v", spec)
+	}
+	for _, e := range spec.Containers[0].Env {
+		if e.Name == "KUBERNETES_SERVICE_HOST" || e.Name == "KUBERNETES_SERVICE_PORT" {
+			t.Errorf("%s overrides what the user has set", e.Name)
+		}
 	}
 	remote.Status.ContainerStatuses[0].Resources = &c.Resources // without it no API server lets a pod be resized
 	w.must("size at the provider", w.remote.Status().Update(t.Context(), remote))
@@ -764,6 +778,7 @@ func aPodFindsEachEndpoint(t *testing.T, w *world) {
 	names := "[kubernetes.default kubernetes.default.svc]"
 	if err := equal([]string{
 		"10.70.0.10" + names, "10.70.0.11" + names, "KUBERNETES_SERVICE_HOST=kubernetes.default", "KUBERNETES_SERVICE_PORT=6443",
+		"KUBERNETES_SERVICE_PORT_HTTPS=6443",
 	}, got); err != nil {
 		t.Error(err)
 	}

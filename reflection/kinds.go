@@ -5,6 +5,8 @@ package reflection
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,6 +85,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		Marks:       mine,
 		Report:      &corev1.Pod{},
 		ReportMarks: mine,
+		Gather:      gatherEnv(home),
 		Push:        Push(translate.Pod),
 		Pull:        pullPod,
 		TrimRemote:  Trim(translate.TrimShadowPod),
@@ -106,6 +110,26 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		Events:     "SATokensReflection",
 		Quiet:      true,
 	}}
+}
+
+// gatherEnv reads the keys of the ConfigMaps and Secrets from which containers take variables. They are read once for
+// each pod, so no cache holds them. One that does not exist yet has no keys.
+func gatherEnv(home client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+		v.EnvKeys = map[string][]string{}
+		for _, source := range translate.EnvSources(as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), v) {
+			kind, name, _ := strings.Cut(source, "/")
+			obj := &unstructured.Unstructured{}
+			obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+			err := home.Get(ctx, types.NamespacedName{Namespace: o.Home.GetNamespace(), Name: name}, obj)
+			if client.IgnoreNotFound(err) != nil {
+				return v, 0, fmt.Errorf("get %s %s/%s: %w", kind, o.Home.GetNamespace(), name, err)
+			}
+			data, _ := obj.Object["data"].(map[string]any)
+			v.EnvKeys[source] = slices.Collect(maps.Keys(data))
+		}
+		return v, 0, nil
+	}
 }
 
 // podOfTokens is the reverse of api.ServiceAccountTokenSecretName.

@@ -55,6 +55,8 @@ type Options struct {
 	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
 	// empty = kubernetes.default by the addresses of the IP objects of type api-server.
 	HomeAPIServerHost, HomeAPIServerPort string
+	// ClusterDomain is the DNS domain of the home cluster; empty = not known.
+	ClusterDomain string
 	// DisableAPIServerSupport leaves remote pods without access to the home API server.
 	DisableAPIServerSupport bool
 	// IngressClass and LoadBalancerClass at the provider; empty = the default the VirtualNode

@@ -206,6 +206,11 @@ func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects
 		return o, nil, errNotOurs
 	}
 	*part = whole
+	if w.Gather != nil {
+		if v, _, err = w.Gather(ctx, w.engine.Home, o, v); err != nil {
+			return o, nil, err
+		}
+	}
 	want, err := w.Push(o, v)
 	return o, want, err
 }

@@ -143,7 +143,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		HideIPs:            v.DisableIPReflection,
 		RuntimeClass:       v.RuntimeClass,
 		HostIP:             v.PodIP,
-		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, Unsupported: v.DisableAPIServerSupport},
+		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, ClusterDomain: v.ClusterDomain, Unsupported: v.DisableAPIServerSupport},
 		LabelsDropped:      set(v.LabelsNotReflected),
 		AnnotationsDropped: set(v.AnnotationsNotReflected),
 		IngressClass:       v.IngressClass,

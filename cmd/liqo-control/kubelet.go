@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -117,6 +119,10 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 	if err != nil {
 		return reflection.Options{}, fmt.Errorf("flag --node-ip: %w", err)
 	}
+	resolver, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return reflection.Options{}, fmt.Errorf("read the DNS domain of the cluster: %w", err)
+	}
 	reflectors := map[string]reflection.Reflector{}
 	for kind, r := range f.Reflectors {
 		if r.Workers > 0 {
@@ -150,6 +156,7 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		AnnotationsNotReflected: f.AnnotationsNotReflected,
 		HomeAPIServerHost:       f.HomeAPIServerHost,
 		HomeAPIServerPort:       f.HomeAPIServerPort,
+		ClusterDomain:           translate.ClusterDomain(string(resolver)),
 		DisableAPIServerSupport: !f.EnableAPIServerSupport,
 		IngressClass:            f.RemoteRealIngressClassName,
 		LoadBalancerClass:       f.RemoteRealLoadBalancerClassName,

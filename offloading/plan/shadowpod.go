@@ -375,7 +375,7 @@ func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuratio
 	out, seen = slices.Clone(aliases), true
 	for i := range out {
 		home, err := netip.ParseAddr(out[i].IP)
-		if err != nil || !slices.Contains(out[i].Hostnames, homeAPIServerName) {
+		if err != nil || !slices.ContainsFunc(out[i].Hostnames, ofHomeAPIServer) {
 			continue
 		}
 		if here, ok := v.see(home); ok {
@@ -395,8 +395,11 @@ func announced(c *networkingv1beta1.Configuration, address netip.Addr) bool {
 	})
 }
 
-// homeAPIServerName is how an offloaded pod names the API server of its home.
-const homeAPIServerName = "kubernetes.default"
+// ofHomeAPIServer reports whether a name is one by which an offloaded pod finds the API server of its home.
+func ofHomeAPIServer(name string) bool {
+	const short = "kubernetes.default"
+	return name == short || strings.HasPrefix(name, short+".")
+}
 
 // ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
 // namespace was made for; it is empty for any other namespace. What may change later is a policy of the chart.

@@ -119,7 +119,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		out.HostUsers = in.HostUsers
 	}
 	if in.HostNetwork {
-		dropHostPorts(out.InitContainers, out.Containers)
+		eachContainer(&out, dropHostPorts)
 	}
 	for i := range out.TopologySpreadConstraints {
 		c := &out.TopologySpreadConstraints[i]
@@ -132,13 +132,9 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 
 // dropHostPorts removes the host ports of a pod in the host's network. The API server requires each to be equal to the
 // container's port there, and fills it in.
-func dropHostPorts(each ...[]corev1.Container) {
-	for _, containers := range each {
-		for i := range containers {
-			for j := range containers[i].Ports {
-				containers[i].Ports[j].HostPort = 0
-			}
-		}
+func dropHostPorts(c *corev1.Container) {
+	for i := range c.Ports {
+		c.Ports[i].HostPort = 0
 	}
 }
 

@@ -6,15 +6,47 @@ package translate
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
 // homeAPIServerHost is the name by which a remote pod calls the API server of its home; the
 // certificate of every API server is valid for it.
 const homeAPIServerHost = "kubernetes.default"
+
+// ClusterDomain returns the DNS domain of the cluster that a pod with this resolv.conf runs in; empty for a resolver
+// that is not the cluster's.
+func ClusterDomain(resolvConf string) string {
+	for line := range strings.Lines(resolvConf) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "search" {
+			continue
+		}
+		for _, domain := range fields[1:] { // <namespace>.svc.<domain> svc.<domain> <domain>
+			if domain, ok := strings.CutPrefix(domain, "svc."); ok {
+				return strings.TrimSuffix(domain, ".")
+			}
+		}
+	}
+	return ""
+}
+
+// apiServerNames returns the names by which a pod of the namespace finds the API server in the DNS of home.
+func (v View) apiServerNames(namespace string) []string {
+	names := []string{homeAPIServerHost, homeAPIServerHost + ".svc"}
+	if domain := v.APIServer.ClusterDomain; domain != "" {
+		names = append(names, homeAPIServerHost+".svc."+domain)
+	}
+	if namespace == metav1.NamespaceDefault {
+		names = append(names, "kubernetes")
+	}
+	return names
+}
 
 // supportAPIServer gives a remote pod the API server it asks for by annotation: that of home
 // (default), that of the provider, or none.
@@ -26,7 +58,7 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 		return
 	}
 	renameRootCA(out, v.Consumer)
-	if mode == apiServerDisabled || v.APIServer.Unsupported {
+	if !usesHomeAPIServer(home, v) {
 		dropTokens(out.Volumes)
 		return
 	}
@@ -35,39 +67,93 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	readTokensFrom(out.Volumes, secret)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
 	env := apiServerEnv(host, port)
-	for _, containers := range [][]corev1.Container{out.InitContainers, out.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
-			c.Env = addEnv(c.Env, env)
-		}
-	}
-	for i := range out.EphemeralContainers {
-		c := &out.EphemeralContainers[i]
+	eachContainer(out, func(c *corev1.Container) {
 		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
-		c.Env = addEnv(c.Env, env)
-	}
+		c.Env = addEnv(c.Env, slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool { return v.takes(c.EnvFrom, e.Name) }))
+	})
 	if v.APIServer.Host != "" {
 		return
 	}
+	names := slices.DeleteFunc(v.apiServerNames(home.Namespace), func(name string) bool {
+		return slices.ContainsFunc(home.Spec.HostAliases, func(a corev1.HostAlias) bool { return slices.Contains(a.Hostnames, name) })
+	})
 	for _, addr := range v.APIServer.Addrs {
-		out.HostAliases = append(out.HostAliases, corev1.HostAlias{
-			IP:        addr.String(),
-			Hostnames: []string{homeAPIServerHost, homeAPIServerHost + ".svc"},
-		})
+		if len(names) > 0 {
+			out.HostAliases = append(out.HostAliases, corev1.HostAlias{IP: addr.String(), Hostnames: names})
+		}
 	}
 }
 
-// apiServerEnv are the variables by which libraries find the API server.
+// eachContainer visits all containers of a pod.
+func eachContainer(pod *corev1.PodSpec, visit func(*corev1.Container)) {
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			visit(&containers[i])
+		}
+	}
+	for i := range pod.EphemeralContainers {
+		visit((*corev1.Container)(&pod.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+// EnvSources returns as "<kind>/<name>" the ConfigMaps and Secrets from which those containers take variables that
+// are to be pushed with variables of the API server.
+func EnvSources(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) []string {
+	pushed := home.Spec
+	switch {
+	case !usesHomeAPIServer(home, v) || remote == nil && (finished(home) || ranOnce(home)):
+		return nil
+	case remote != nil:
+		known := min(len(remote.Spec.Pod.EphemeralContainers), len(pushed.EphemeralContainers))
+		pushed = corev1.PodSpec{EphemeralContainers: pushed.EphemeralContainers[known:]}
+	}
+	var out []string
+	eachContainer(&pushed, func(c *corev1.Container) {
+		for _, source := range c.EnvFrom {
+			out = append(out, envSource(source))
+		}
+	})
+	out = slices.DeleteFunc(out, func(source string) bool { return source == "" })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func envSource(s corev1.EnvFromSource) string {
+	switch {
+	case s.ConfigMapRef != nil:
+		return "ConfigMap/" + s.ConfigMapRef.Name
+	case s.SecretRef != nil:
+		return "Secret/" + s.SecretRef.Name
+	}
+	return ""
+}
+
+// takes reports whether a container takes a variable from one of its sources. Env would override it.
+func (v View) takes(sources []corev1.EnvFromSource, variable string) bool {
+	return slices.ContainsFunc(sources, func(s corev1.EnvFromSource) bool {
+		key, prefixed := strings.CutPrefix(variable, s.Prefix)
+		return prefixed && slices.Contains(v.EnvKeys[envSource(s)], key)
+	})
+}
+
+// usesHomeAPIServer reports whether the remote pod finds the API server of home.
+func usesHomeAPIServer(home *corev1.Pod, v View) bool {
+	mode := home.Annotations[api.AnnotationAPIServerSupport]
+	return mode != apiServerRemote && mode != apiServerDisabled && !v.APIServer.Unsupported
+}
+
+// apiServerEnv returns the variables by which libraries find the API server. They are named after the port of the
+// Service, as those that a kubelet sets for its own cluster: 443 and HTTPS in every cluster.
 func apiServerEnv(host, port string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "KUBERNETES_SERVICE_HOST", Value: host},
 		{Name: "KUBERNETES_SERVICE_PORT", Value: port},
+		{Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: port},
 		{Name: "KUBERNETES_PORT", Value: "tcp://" + host + ":" + port},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP", Value: "tcp://" + host + ":" + port},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_PROTO", Value: "tcp"},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_ADDR", Value: host},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_PORT", Value: port},
+		{Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://" + host + ":" + port},
+		{Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"},
+		{Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: host},
+		{Name: "KUBERNETES_PORT_443_TCP_PORT", Value: port},
 	}
 }
 
@@ -181,11 +267,7 @@ func renameRootCA(out *corev1.PodSpec, consumer string) {
 			}
 		}
 	}
-	for _, containers := range [][]corev1.Container{out.InitContainers, out.Containers} {
-		for i := range containers {
-			renameRootCAEnv(&containers[i], rename)
-		}
-	}
+	eachContainer(out, func(c *corev1.Container) { renameRootCAEnv(c, rename) })
 }
 
 func renameRootCAEnv(c *corev1.Container, rename func(*corev1.LocalObjectReference)) {

@@ -39,8 +39,7 @@ const (
 // TokenSources are the tokens a pod needs from home; none if it does not speak to the home API
 // server.
 func TokenSources(home *corev1.Pod, v View) []TokenSource {
-	mode := home.Annotations[api.AnnotationAPIServerSupport]
-	if mode == apiServerRemote || mode == apiServerDisabled || v.APIServer.Unsupported || finished(home) {
+	if !usesHomeAPIServer(home, v) || finished(home) {
 		return nil
 	}
 	var out []TokenSource

@@ -94,6 +94,8 @@ type View struct {
 	// Involved is the home object an event of the provider is about; nil = none. Set for
 	// events only.
 	Involved *corev1.ObjectReference
+	// EnvKeys are the keys of ConfigMaps and Secrets, by what EnvSources returns. Set for pods only.
+	EnvKeys map[string][]string
 	// Refusal is what the peer has just said that does not let the remote object be made or changed; nil =
 	// it let. Set when a status is pulled.
 	Refusal *metav1.Condition
@@ -111,6 +113,8 @@ type APIServer struct {
 	// Addrs are the addresses of the API server as peers see it, used when Host is empty;
 	// none = it is not reachable and pods get no host name for it.
 	Addrs []netip.Addr
+	// ClusterDomain is the DNS domain of the home cluster; empty = not known.
+	ClusterDomain string
 	// Unsupported: remote pods know nothing of the home API server.
 	Unsupported bool
 }
