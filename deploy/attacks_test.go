@@ -93,6 +93,7 @@ func TestAttackShadowPodChanged(t *testing.T) {
 		"a deadline":                func(s *offv1beta1.ShadowPod) { s.Spec.Pod.ActiveDeadlineSeconds = new(int64(5)) },
 		"a toleration":              func(s *offv1beta1.ShadowPod) { s.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "a"}} },
 		"resources": func(s *offv1beta1.ShadowPod) {
+			s.Spec.Pod.Resources = &corev1.ResourceRequirements{}
 			s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("1")}
 		},
 		"an ephemeral container": func(s *offv1beta1.ShadowPod) {

@@ -657,6 +657,17 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	w.exists(w.remote, &shadow, remoteNS, "rich", func() error { return equal(spec, shadow.Spec.Pod) })
 
+	// So does whatever else may change of a pod that runs.
+	change := func(of *corev1.PodSpec) {
+		of.Containers[0].Image, of.InitContainers[0].Image, of.ActiveDeadlineSeconds = "web:2", "init:2", new(int64(600))
+		of.Tolerations = append(of.Tolerations, corev1.Toleration{Key: "late", Operator: corev1.TolerationOpExists})
+	}
+	w.must("get home pod", w.home.Get(t.Context(), client.ObjectKeyFromObject(&home), &home))
+	change(&home.Spec)
+	w.must("change the spec", w.home.Update(t.Context(), &home))
+	change(&spec)
+	w.exists(w.remote, &shadow, remoteNS, "rich", func() error { return equal(spec, shadow.Spec.Pod) })
+
 	// What is removed at the provider is made again, whole.
 	first := shadow.UID
 	w.must("remove the ShadowPod", w.remote.Delete(t.Context(), &shadow))
@@ -670,7 +681,8 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	// The home pod has lost nothing, either.
 	remote.Status.Message = "hello"
 	w.must("speak at the provider", w.remote.Status().Update(t.Context(), remote))
-	w.exists(w.home, &home, homeNS, "rich", func() error { return equal("web:1", home.Spec.Containers[0].Image) })
+	w.exists(w.home, &home, homeNS, "rich", func() error { return equal("web:2", home.Spec.Containers[0].Image) })
+	change(&before.Spec)
 	before.Spec.Containers[0].Resources.Requests = spec.Containers[0].Resources.Requests
 	delete(before.Annotations, "note")
 	if err := equal([]any{before.Spec, before.Annotations, before.OwnerReferences}, []any{home.Spec, home.Annotations, home.OwnerReferences}); err != nil {

@@ -559,7 +559,7 @@ func (w *world) owner() {
 		return
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: w.uid()}}
-	pod.Spec = corev1.PodSpec{RestartPolicy: w.policy, NodeName: "milan", Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	pod.Spec = corev1.PodSpec{RestartPolicy: w.policy, NodeName: "milan", Containers: []corev1.Container{{Name: "c", Image: "i", ImagePullPolicy: corev1.PullAlways}}}
 	pod.Status.Phase = corev1.PodPending
 	w.setHome(pod)
 }

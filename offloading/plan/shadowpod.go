@@ -139,7 +139,7 @@ func (in ShadowPodInput) Mapping() bool {
 	return !seen && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // by two clocks
 }
 
-// amend plans what may change in a pod that runs: the resources of its containers, within the quota,
+// amend plans what may change in a pod that runs: its resources and those of its containers, within the quota,
 // and the containers it is debugged with. What the provider added to its resources stays.
 func (in ShadowPodInput) amend(p *ctl.Plan) {
 	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod.Status.Phase) {
@@ -175,6 +175,9 @@ func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 		of, by := &has.Resources, asked.Resources
 		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
 	})
+	if of, by := out.Spec.Resources, root.Spec.Pod.Resources; of != nil && by != nil {
+		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
+	}
 	if equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
 		return nil
 	}
@@ -352,12 +355,17 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 	if s := asked.ActiveDeadlineSeconds; s != nil && (out.ActiveDeadlineSeconds == nil || *s < *out.ActiveDeadlineSeconds) {
 		out.ActiveDeadlineSeconds = s
 	}
-	added := slices.DeleteFunc(slices.Clone(asked.Tolerations), func(t corev1.Toleration) bool {
+	wanted := slices.DeleteFunc(slices.Clone(asked.Tolerations), func(t corev1.Toleration) bool {
 		return in.Guests.controlPlane(t) || tolerated(out.Tolerations, t)
 	})
-	added, _ = in.Guests.narrowed(added)
-	for _, t := range added {
-		if !tolerated(out.Tolerations, t) {
+	wanted, _ = in.Guests.narrowed(wanted)
+	for _, t := range wanted {
+		former := func(o corev1.Toleration) bool { return o.MatchToleration(&t) && !tolerated(asked.Tolerations, o) }
+		switch i := slices.IndexFunc(out.Tolerations, former); {
+		case tolerated(out.Tolerations, t):
+		case i >= 0: // of a toleration, only the seconds can change
+			out.Tolerations[i] = t
+		default:
 			out.Tolerations = append(out.Tolerations, t)
 		}
 	}

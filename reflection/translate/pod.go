@@ -26,8 +26,8 @@ const (
 	apiServerDisabled = "disabled"
 )
 
-// Pod pushes a pod as ShadowPod. Its spec is written once: later only labels and annotations follow, the
-// resources of containers and the containers it is debugged with. A finished pod is not started again,
+// Pod pushes a pod as ShadowPod. Its spec is written once: later its labels and annotations follow, and what
+// Kubernetes lets change in the spec of a pod that has a node. A finished pod is not started again,
 // nor is one that runs to its end and had started, and the ShadowPod of a former pod of the same name is
 // given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
@@ -47,21 +47,49 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 	}
 	out := remote.DeepCopy()
 	out.ObjectMeta = v.podMetadata(home, out.ObjectMeta)
-	resize(out.Spec.Pod.Containers, home.Spec.Containers)
-	resize(out.Spec.Pod.InitContainers, home.Spec.InitContainers)
+	amend(&out.Spec.Pod, &home.Spec)
 	if n := len(out.Spec.Pod.EphemeralContainers); n < len(home.Spec.EphemeralContainers) {
 		out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers, podSpec(home, v).EphemeralContainers[n:]...)
 	}
 	return out
 }
 
-// resize gives containers the resources that those of home have.
-func resize(out, home []corev1.Container) {
-	for i := range min(len(out), len(home)) {
-		if !equality.Semantic.DeepEqual(out[i].Resources, home[i].Resources) {
-			out[i].Resources = *home[i].Resources.DeepCopy()
+// amend takes over what may have changed in the spec of a home pod, but for the containers it is debugged with: images,
+// resources, the deadline and tolerations.
+func amend(out, home *corev1.PodSpec) {
+	for _, each := range [][2][]corev1.Container{{out.Containers, home.Containers}, {out.InitContainers, home.InitContainers}} {
+		for i := range min(len(each[0]), len(each[1])) {
+			has, asked := &each[0][i], &each[1][i]
+			has.Image = asked.Image
+			if !equality.Semantic.DeepEqual(has.Resources, asked.Resources) {
+				has.Resources = *asked.Resources.DeepCopy()
+			}
 		}
 	}
+	if !equality.Semantic.DeepEqual(out.Resources, home.Resources) {
+		out.Resources = home.Resources.DeepCopy()
+	}
+	out.ActiveDeadlineSeconds = home.ActiveDeadlineSeconds
+	out.Tolerations = tolerate(out.Tolerations, home.Tolerations)
+}
+
+// tolerate adds the tolerations that a home pod was given later. Of one it had already, the seconds may have changed.
+// None is ever removed: those of the virtual node's patch stay.
+func tolerate(out, home []corev1.Toleration) []corev1.Toleration {
+	among := func(all []corev1.Toleration, t corev1.Toleration) bool {
+		return slices.ContainsFunc(all, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) })
+	}
+	for _, t := range home {
+		former := func(o corev1.Toleration) bool { return o.MatchToleration(&t) && !among(home, o) }
+		switch i := slices.IndexFunc(out, former); {
+		case ofVirtualNode(t) || among(out, t):
+		case i >= 0:
+			out[i] = t
+		default:
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.ObjectMeta {

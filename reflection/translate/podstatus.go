@@ -286,7 +286,7 @@ func resizePending(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev
 
 func ofResize(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending }
 
-// sized reports whether containers have the resources others ask for. They may have more kinds of them,
+// sized reports whether a pod and its containers have the resources others ask for. They may have more kinds of them,
 // which the provider adds.
 func sized(has, asked *corev1.PodSpec) bool {
 	amounts := func(has, asked corev1.ResourceList) bool {
@@ -297,15 +297,17 @@ func sized(has, asked *corev1.PodSpec) bool {
 		}
 		return true
 	}
+	same := func(has, asked corev1.ResourceRequirements) bool {
+		return amounts(has.Requests, asked.Requests) && amounts(has.Limits, asked.Limits)
+	}
 	for _, each := range [][2][]corev1.Container{{has.Containers, asked.Containers}, {has.InitContainers, asked.InitContainers}} {
 		for i := range min(len(each[0]), len(each[1])) {
-			has, asked := each[0][i].Resources, each[1][i].Resources
-			if !amounts(has.Requests, asked.Requests) || !amounts(has.Limits, asked.Limits) {
+			if !same(each[0][i].Resources, each[1][i].Resources) {
 				return false
 			}
 		}
 	}
-	return true
+	return asked.Resources == nil || has.Resources != nil && same(*has.Resources, *asked.Resources)
 }
 
 // podIPs returns the addresses by which the consumer reaches the pod. Services of the consumer

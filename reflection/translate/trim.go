@@ -19,8 +19,8 @@ import (
 //	object             kept
 //	home pod, Pending  all
 //	home pod, later    its status; of its spec what a ShadowPod that exists is compared with
-//	ShadowPod          its status; of its spec the resources of containers and what it requires of nodes
-//	remote pod         its status; of the rest whose it is, where it runs and the resources of containers
+//	ShadowPod          its status; of its spec what follows home and what it requires of nodes
+//	remote pod         its status; of the rest whose it is, where it runs and its resources
 //	Secret of tokens   its keys
 //
 // What is kept in part must not be written back: InPart tells.
@@ -40,20 +40,25 @@ func TrimPod(p *corev1.Pod) {
 		ServiceAccountName:  in.ServiceAccountName,
 		ReadinessGates:      in.ReadinessGates,
 		EphemeralContainers: in.EphemeralContainers,
-		Containers:          resourcesOf(in.Containers),
-		InitContainers:      resourcesOf(in.InitContainers),
 		Volumes:             tokensOf(in.Volumes),
 	}
+	keepChangeable(&p.Spec, &in)
 }
 
-// resourcesOf leaves of containers their names and resources.
-func resourcesOf(in []corev1.Container) []corev1.Container {
+// keepChangeable keeps what amend compares.
+func keepChangeable(out, in *corev1.PodSpec) {
+	out.Containers, out.InitContainers = trimContainers(in.Containers), trimContainers(in.InitContainers)
+	out.Resources, out.ActiveDeadlineSeconds, out.Tolerations = in.Resources, in.ActiveDeadlineSeconds, in.Tolerations
+}
+
+// trimContainers leaves of containers their names, images and resources.
+func trimContainers(in []corev1.Container) []corev1.Container {
 	if in == nil {
 		return nil
 	}
 	out := make([]corev1.Container, len(in))
 	for i := range in {
-		out[i] = corev1.Container{Name: in[i].Name, Resources: in[i].Resources}
+		out[i] = corev1.Container{Name: in[i].Name, Image: in[i].Image, Resources: in[i].Resources}
 	}
 	return out
 }
@@ -77,16 +82,15 @@ func TrimShadowPod(p *offv1beta1.ShadowPod) {
 	in := p.Spec.Pod
 	p.Spec.Pod = corev1.PodSpec{
 		EphemeralContainers:       in.EphemeralContainers,
-		Containers:                resourcesOf(in.Containers),
-		InitContainers:            resourcesOf(in.InitContainers),
 		NodeSelector:              in.NodeSelector,
 		Affinity:                  in.Affinity,
 		TopologySpreadConstraints: in.TopologySpreadConstraints,
 	}
+	keepChangeable(&p.Spec.Pod, &in)
 }
 
-// InPart reports whether a home pod or a ShadowPod is one of which only a part is known: containers of
-// whole ones have images.
+// InPart reports whether a home pod or a ShadowPod is one of which only a part is known: the API server fills in the
+// pull policy of whole ones. One that was never filled in is only read once more.
 func InPart(obj any) bool {
 	var containers []corev1.Container
 	switch p := obj.(type) {
@@ -95,7 +99,7 @@ func InPart(obj any) bool {
 	case *offv1beta1.ShadowPod:
 		containers = p.Spec.Pod.Containers
 	}
-	return len(containers) > 0 && containers[0].Image == ""
+	return len(containers) > 0 && containers[0].ImagePullPolicy == ""
 }
 
 // TrimReport leaves of a remote pod what is pulled, and what tells whose it is.
@@ -112,8 +116,9 @@ func TrimReport(p *corev1.Pod) {
 			NodeName:                      spec.NodeName,
 			SchedulingGates:               spec.SchedulingGates,
 			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-			Containers:                    resourcesOf(spec.Containers),
-			InitContainers:                resourcesOf(spec.InitContainers),
+			Containers:                    trimContainers(spec.Containers),
+			InitContainers:                trimContainers(spec.InitContainers),
+			Resources:                     spec.Resources,
 		},
 		Status: status,
 	}

@@ -71,7 +71,7 @@ func TestTrimmingLosesNothingThatIsRead(t *testing.T) {
 // TestWhatIsTrimmedIsKnown: a pod that waits may be made at the provider from what is known of it, one that runs
 // and a ShadowPod are read whole before; trimming again takes nothing more.
 func TestWhatIsTrimmedIsKnown(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", ImagePullPolicy: corev1.PullAlways}}}}
 	for phase, part := range map[corev1.PodPhase]bool{"": false, corev1.PodPending: false, corev1.PodRunning: true, corev1.PodFailed: true} {
 		pod.Status.Phase = phase
 		once := trimmed(pod, translate.TrimPod)
