@@ -1,0 +1,164 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// TestEveryFieldOfAPod: each field of a pod's spec goes to the provider, or docs/offload.md says why it does not. A
+// field that a new version of Kubernetes adds is in neither place. What goes only in some pods counts as going:
+// with either boolean, with either API server, with the pod's own anti-affinity.
+func TestEveryFieldOfAPod(t *testing.T) {
+	const section = "### Fields of a pod that stay at home\n"
+	page, err := os.ReadFile("../../docs/offload.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), section)
+	table, _, _ = strings.Cut(table, "\n##")
+	documented := map[string]bool{} // and whether it stays at home
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\|").FindAllStringSubmatch(table, -1) {
+		for _, field := range regexp.MustCompile("`[^`]+`").FindAllString(row[1], -1) {
+			documented[strings.Trim(field, "`")] = false
+		}
+	}
+
+	home, gone := map[string]bool{}, map[string]bool{}
+	for _, yes := range []bool{true, false} {
+		for _, server := range []string{"", "remote"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{
+				"liqo.io/anti-affinity-preset": "propagate", "liqo.io/api-server-support": server,
+			}}}
+			(&filler{yes: yes}).fill(reflect.ValueOf(&pod.Spec).Elem())
+			shadow := translate.Pod(pod, nil, translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"shop": "shop-rome"}})
+			there := leaves(t, shadow.Spec.Pod)
+			for leaf, path := range leaves(t, pod.Spec) {
+				home[path] = true
+				gone[path] = gone[path] || there[leaf] != ""
+			}
+		}
+	}
+	if len(home) < 800 { // Kubernetes 1.35 has 807
+		t.Errorf("only %d fields are filled", len(home))
+	}
+	for _, path := range slices.Sorted(maps.Keys(home)) {
+		known := false
+		for field := range documented {
+			if strings.Contains("."+strings.ReplaceAll(path, "[]", "")+".", "."+field+".") {
+				known, documented[field] = true, documented[field] || !gone[path]
+			}
+		}
+		if !gone[path] && !known {
+			t.Errorf("%s stays at home: have podSpec push it, or say why in docs/offload.md, %s", path, strings.TrimSpace(section))
+		}
+	}
+	for _, field := range slices.Sorted(maps.Keys(documented)) {
+		if !documented[field] {
+			t.Errorf("docs/offload.md says that %s stays at home, and it does not", field)
+		}
+	}
+}
+
+// filler fills a value with others that differ from each other, as far as their type lets them.
+type filler struct {
+	yes bool
+	n   int64
+}
+
+func (f *filler) fill(v reflect.Value) {
+	f.n++
+	switch at := v.Addr().Interface().(type) {
+	case *resource.Quantity:
+		*at = *resource.NewQuantity(f.n, resource.DecimalSI)
+		return
+	case *intstr.IntOrString:
+		*at = intstr.FromInt32(int32(f.n))
+		return
+	case *metav1.Time:
+		*at = metav1.Unix(f.n, 0)
+		return
+	case *metav1.FieldsV1:
+		at.Raw = fmt.Appendf(nil, `{"f:%d":{}}`, f.n)
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprint("f", f.n))
+	case reflect.Bool:
+		v.SetBool(f.yes)
+	case reflect.Int32, reflect.Int64:
+		v.SetInt(f.n)
+	case reflect.Uint8:
+		v.SetUint(uint64(f.n) % 256)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		f.fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		f.fill(key)
+		f.fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(v.Field(i))
+		}
+	default:
+		panic("no value for " + v.Type().String())
+	}
+}
+
+// leaves returns the path of each value of an object by path and value. A path names no index and no key of a map.
+func leaves(t *testing.T, obj any) map[string]string {
+	t.Helper()
+	text, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content any
+	if err := json.Unmarshal(text, &content); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	var visit func(path string, value any)
+	visit = func(path string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, child := range value {
+				if regexp.MustCompile(`^f:?\d+$`).MatchString(key) { // a map's, which the filler has chosen
+					visit(path+"[]", child)
+					continue
+				}
+				visit(strings.TrimPrefix(path+"."+key, "."), child)
+			}
+		case []any:
+			for _, child := range value {
+				visit(path+"[]", child)
+			}
+		default:
+			out[fmt.Sprint(path, "=", value)] = path
+		}
+	}
+	visit("", content)
+	return out
+}
