@@ -4,6 +4,8 @@
 package translate
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liqo-go/liqo/api"
@@ -32,7 +34,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 		s.LoadBalancerClass = loadBalancerClass(in, v)
 	}
 	s.Type = in.Type
-	s.Selector = in.Selector
+	s.Selector = v.selector(in.Selector)
 	s.Ports = servicePorts(in.Ports, s.Ports, marked(home.Annotations, api.AnnotationForceRemoteNodePort))
 	s.ExternalName = in.ExternalName
 	s.LoadBalancerSourceRanges = in.LoadBalancerSourceRanges
@@ -40,6 +42,17 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
 	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
 	s.IPFamilyPolicy = in.IPFamilyPolicy
+	return out
+}
+
+// selector is a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose pod' copies them from
+// a local pod. A selector of nothing else selects all pods of this cluster.
+func (v View) selector(local map[string]string) map[string]string {
+	out := maps.Clone(local)
+	maps.DeleteFunc(out, func(key, _ string) bool { return stays(key) })
+	if len(out) == 0 && len(local) > 0 {
+		out[api.LabelOrigin] = v.Consumer
+	}
 	return out
 }
 
