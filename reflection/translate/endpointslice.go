@@ -20,7 +20,7 @@ import (
 // slices. Home pods keep their addresses, which the provider remaps as it does all of this
 // cluster's; others (pods at further providers) are named by the address this cluster gives
 // them for its peers, or by their own where the user wants direct connections. A slice without
-// such endpoints is not pushed.
+// such endpoints is pushed empty.
 //
 // Endpoints the provider cannot reach are left out and named by the error beside the slice: the
 // others must go on following home, or traffic would go to pods that are no more. Annotations
@@ -31,9 +31,6 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 		return nil, err
 	}
 	endpoints, direct, unreachable := endpointsElsewhere(home, v)
-	if len(endpoints) == 0 && unreachable == nil {
-		return nil, nil
-	}
 	out := &offv1beta1.ShadowEndpointSlice{}
 	if remote != nil {
 		remote.DeepCopyInto(out)
