@@ -29,7 +29,7 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 // persistentVolumeClaimRetentionPolicy gives it to the pod that it scales down.
 func OwnerPod(home *corev1.PersistentVolumeClaim) string {
 	held := slices.ContainsFunc(home.Finalizers, func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
-	if owner := metav1.GetControllerOf(home); owner != nil && owner.Kind == "Pod" && !held {
+	if owner := metav1.GetControllerOf(home); owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod" && !held {
 		return owner.Name
 	}
 	return ""
