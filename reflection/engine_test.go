@@ -498,6 +498,26 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		t.Errorf("a routine event is shown (%v)", err)
 	}
 
+	// What is deleted there goes, also while nobody looks. What another virtual node shows is that one's to delete.
+	forget := func(name string) {
+		t.Helper()
+		w.must("delete "+name, w.remote.Delete(t.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: remoteNS}}))
+	}
+	others := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "web.others", Namespace: homeNS, Labels: map[string]string{
+			api.LabelOrigin: provider, api.LabelDestination: consumer, api.LabelNodeName: "milan-2",
+		}},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: homeNS, Name: "web", UID: home.UID},
+	}
+	w.create(w.home, others)
+	forget("web.refused")
+	w.gone(w.home, &corev1.Event{}, homeNS, "web.refused")
+	stop()
+	forget("web.backoffish")
+	stop = w.reflect()
+	w.gone(w.home, &corev1.Event{}, homeNS, "web.backoffish")
+	w.must("what another virtual node shows stays", w.home.Get(t.Context(), client.ObjectKeyFromObject(others), others))
+
 	// A restart of the reflection writes nothing.
 	stop()
 	w.must("read", w.home.Get(t.Context(), client.ObjectKeyFromObject(&home), &home))

@@ -72,6 +72,9 @@ type Kind struct {
 	// Keeps: what was pushed stays when its origin goes; it ends by itself, or with an origin that
 	// a Finalizer holds.
 	Keeps bool
+	// EndsWithOrigin reports which remote objects of a kind that Keeps are deleted with their origin all the same;
+	// nil = none.
+	EndsWithOrigin func(remote client.Object) bool
 	// Ending says what becomes of the remote object of a home object that is being deleted;
 	// nil = it goes.
 	Ending func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error)

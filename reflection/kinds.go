@@ -158,6 +158,8 @@ func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 
+// +kubebuilder:rbac:groups="",resources=events,namespace=offloaded,verbs=delete
+
 // eventKinds flow from the provider to home: what is said there about the pods of the virtual
 // node and, by the virtual node that reflects them, about the other objects. Their engine sees
 // the two clusters the other way round.
@@ -177,6 +179,8 @@ func eventKinds(o Options, origins ...origin) []Kind {
 		Bound:      newBound(),
 		Quiet:      true,
 		Keeps:      true,
+		// One that another virtual node has shown may have an origin that this cache does not hold yet.
+		EndsWithOrigin: func(shown client.Object) bool { return shown.GetLabels()[api.LabelNodeName] == o.Node },
 	}}
 }
 

@@ -58,7 +58,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home == nil && o.Remote == nil:
 		return 0, errNotOurs
 	case o.Home == nil:
-		if w.Keeps {
+		if w.Keeps && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(o.Remote)) {
 			return 0, errNotOurs // whoever made it may be another virtual node
 		}
 		return 0, w.removeRemote(ctx, key, o.Remote)
