@@ -66,7 +66,7 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 	out.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: home.Spec.AccessModes,
 		VolumeMode:  home.Spec.VolumeMode,
-		Resources:   corev1.VolumeResourceRequirements{Requests: home.Spec.Resources.Requests},
+		Resources:   *home.Spec.Resources.DeepCopy(),
 	}
 	if modes := home.Annotations[api.AnnotationRemoteAccessModes]; modes != "" {
 		out.Spec.AccessModes = nil

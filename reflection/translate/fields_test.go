@@ -13,8 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -94,6 +97,9 @@ func (f *filler) fill(v reflect.Value) {
 	case *metav1.Time:
 		*at = metav1.Unix(f.n, 0)
 		return
+	case *metav1.MicroTime:
+		*at = metav1.NewMicroTime(time.Unix(f.n, 0))
+		return
 	case *metav1.FieldsV1:
 		at.Raw = fmt.Appendf(nil, `{"f:%d":{}}`, f.n)
 		return
@@ -160,5 +166,124 @@ func leaves(t *testing.T, obj any) map[string]string {
 		}
 	}
 	visit("", content)
+	return out
+}
+
+// TestFields sets every field of the kinds that Kubernetes defines. Each is either the same at the
+// provider or in the table of docs/offload.md, with the reason. A field that a new version of
+// Kubernetes adds fails until it is one of both.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "all"}
+	offered := ""
+	v := translate.View{
+		Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"shop": "shop-rome"},
+		Service: &corev1.Service{}, ProviderNodes: map[string]bool{"milan": true}, StorageClass: &offered,
+	}
+	service := &corev1.Service{ObjectMeta: meta}
+	fill(&service.Spec)
+	service.Spec.Type = corev1.ServiceTypeLoadBalancer // else there is no class
+	slice := &discoveryv1.EndpointSlice{}
+	fill(slice)
+	slice.TypeMeta, slice.ObjectMeta = metav1.TypeMeta{}, meta
+	shadow, err := translate.EndpointSlice(slice, nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ingress := &networkingv1.Ingress{ObjectMeta: meta}
+	fill(&ingress.Spec)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta}
+	claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "milan"}
+	fill(&claim.Spec)
+	config := &corev1.ConfigMap{}
+	fill(config)
+	config.TypeMeta, config.ObjectMeta = metav1.TypeMeta{}, meta
+	secret := &corev1.Secret{}
+	fill(secret)
+	secret.TypeMeta, secret.ObjectMeta, secret.StringData = metav1.TypeMeta{}, meta, nil // API servers put it into data
+
+	left := leftOut(t)
+	for kind, c := range map[string]struct{ local, remote any }{
+		"Service":               {service.Spec, translate.Service(service, nil, v).Spec},
+		"EndpointSlice":         {slice, shadow.Spec.Template},
+		"Ingress":               {ingress.Spec, translate.Ingress(ingress, nil, v).Spec},
+		"PersistentVolumeClaim": {claim.Spec, translate.Claim(claim, nil, v).Spec},
+		"ConfigMap":             {config, translate.ConfigMap(config, nil, v)},
+		"Secret":                {secret, translate.Secret(secret, nil, v)},
+	} {
+		remote, named := fieldsOf(t, c.remote), map[string]bool{}
+		for field, value := range fieldsOf(t, c.local) {
+			i := slices.IndexFunc(left[kind], func(row string) bool { return strings.HasPrefix(field+".", row+".") })
+			switch carried := remote[field] == value; {
+			case i < 0 && !carried:
+				t.Errorf("%s: field %s is neither carried nor in the table", kind, field)
+			case i >= 0 && carried:
+				t.Errorf("%s: field %s is in the table and carried", kind, field)
+			case i >= 0:
+				named[left[kind][i]] = true
+			}
+		}
+		for _, row := range left[kind] {
+			if !named[row] {
+				t.Errorf("%s: there is no field %s that is left out", kind, row)
+			}
+		}
+	}
+}
+
+// leftOut are the fields in the table of docs/offload.md, by kind.
+func leftOut(t *testing.T) map[string][]string {
+	text, err := os.ReadFile("../../docs/offload.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "| kind | fields that are not reflected | because |\n|---|---|---|\n")
+	if !found {
+		t.Fatal("docs/offload.md has no table of the fields that are not reflected")
+	}
+	out, code := map[string][]string{}, regexp.MustCompile("`([^`]+)`")
+	for line := range strings.Lines(table) {
+		columns := strings.Split(line, "|")
+		if len(columns) != 5 {
+			break
+		}
+		for _, field := range code.FindAllStringSubmatch(columns[2], -1) {
+			kind := strings.TrimSpace(columns[1])
+			out[kind] = append(out[kind], field[1])
+		}
+	}
+	return out
+}
+
+// fill sets every field below a pointer to a value of its own.
+func fill(pointer any) { (&filler{yes: true}).fill(reflect.ValueOf(pointer).Elem()) }
+
+// fieldsOf are the values in the JSON of an object but for its metadata and status, by their path without indices.
+func fieldsOf(t *testing.T, object any) map[string]string {
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, all := map[string]string{}, map[string]any{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "metadata")
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, each := range value {
+				walk(strings.TrimPrefix(path+"."+key, "."), each)
+			}
+		case []any:
+			for _, each := range value {
+				walk(path, each)
+			}
+		default:
+			out[path] = fmt.Sprint(value)
+		}
+	}
+	walk("", all)
 	return out
 }

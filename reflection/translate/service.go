@@ -42,6 +42,8 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
 	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
 	s.IPFamilyPolicy = in.IPFamilyPolicy
+	s.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
+	s.TrafficDistribution = in.TrafficDistribution
 	return out
 }
 
