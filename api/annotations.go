@@ -48,6 +48,9 @@ const (
 	AnnotationOffloadingPatchHash = "liqo.io/offloading-patch-hash"
 	// AnnotationDirectConnectionsData on a ShadowEndpointSlice is JSON for direct endpoints.
 	AnnotationDirectConnectionsData = "liqo.io/direct-connections-data"
+	// AnnotationProviderEndpoints on a ShadowEndpointSlice is JSON of further endpoints: pods at the provider, by the
+	// addresses they have there.
+	AnnotationProviderEndpoints = "offloading.liqo.io/provider-endpoints"
 	// AnnotationServiceAccountForPodName is the pod a remote token Secret is for.
 	AnnotationServiceAccountForPodName = "offloading.liqo.io/service-account-for-pod-name"
 	// AnnotationServiceAccountForPodUID is the UID of that pod.

@@ -23,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -634,12 +635,40 @@ func TestProvider(t *testing.T) {
 	k.isNotTaken(t, foreign)
 	k.followsItsShadow(t, &pods.Items[4])
 	k.isResizedAndDebugged(t, consumer, &pods.Items[1])
+	k.isAnEndpoint(t, &pods.Items[5])
 	k.staysAsItWasMade(t, consumer, shadow("tolerant", "0"))
 	k.tellsRefusals(t, consumer, shadow("privileged", "0")) // and allows them
 	k.comesBack(t, &pods.Items[2])
 	k.comesBackAfterADrain(t, &pods.Items[3])
 	k.runsOnce(t, consumer, quota, shadow("job", "1"))
 	k.endProvider(t, nsmap)
+}
+
+// isAnEndpoint names a pod of the consumer's as an endpoint, which it is while it has the address.
+func (k cluster) isAnEndpoint(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	shadow := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Name: "leader-1", Namespace: pod.Namespace,
+		Annotations: map[string]string{api.AnnotationProviderEndpoints: `[{"addresses":["10.20.0.5"]}]`},
+	}}
+	shadow.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
+	k.create(t, shadow)
+	slice := &discoveryv1.EndpointSlice{}
+	leads := func(n int) {
+		t.Helper()
+		k.until(t, fmt.Sprintf("a slice of %d endpoints", n), func(ctx context.Context) error {
+			err := k.Get(ctx, client.ObjectKeyFromObject(shadow), slice)
+			if err == nil && len(slice.Endpoints) != n {
+				err = fmt.Errorf("endpoints %v", slice.Endpoints)
+			}
+			return err
+		})
+	}
+	leads(0)
+	k.says(t, pod, func() { pod.Status.PodIP, pod.Status.PodIPs = "10.20.0.5", []corev1.PodIP{{IP: "10.20.0.5"}} })
+	leads(1)
+	k.says(t, pod, func() { pod.Status.PodIP, pod.Status.PodIPs = "10.20.0.6", []corev1.PodIP{{IP: "10.20.0.6"}} })
+	leads(0)
 }
 
 // refuseNamespace lets a policy of the cluster refuse a namespace.

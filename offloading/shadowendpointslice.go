@@ -31,7 +31,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=get;list;watch
 
 // shadowEndpointSlice makes the endpoint slices consumers ask for.
 func shadowEndpointSlice(o Options) ctl.Registrar {
@@ -42,6 +42,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
+			{Kind: &corev1.Pod{}, Map: slicesOfPods, Concerns: movedPod},
 			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Concerns: otherAddresses},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
@@ -79,8 +80,55 @@ func gatherShadowEndpointSlice(
 		return in, err
 	}
 	in.Networked = fc != nil && fc.Status.Modules != nil && fc.Status.Modules.Networking.Enabled
-	in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace)
+	if in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace); err != nil {
+		return in, err
+	}
+	if _, named := root.Annotations[api.AnnotationProviderEndpoints]; named {
+		in.Pods, err = podAddresses(ctx, r, in.Origin)
+	}
 	return in, err
+}
+
+// podAddresses are those of a consumer's pods in this cluster. Those of its nodes are not.
+func podAddresses(ctx context.Context, r client.Reader, consumer string) (map[netip.Addr]bool, error) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil {
+		return nil, fmt.Errorf("list namespaces of %s: %w", consumer, err)
+	}
+	out := map[netip.Addr]bool{}
+	for _, ns := range namespaces.Items {
+		if ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
+			continue // the tenant namespace: its pods are this cluster's
+		}
+		var pods corev1.PodList
+		if err := r.List(ctx, &pods, client.InNamespace(ns.Name)); err != nil {
+			return nil, fmt.Errorf("list pods in %s: %w", ns.Name, err)
+		}
+		for i := range pods.Items {
+			for _, address := range addressesOf(&pods.Items[i]) {
+				out[address] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// addressesOf are the addresses that are a pod's own while it runs.
+func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
+	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	for _, ip := range pod.Status.PodIPs {
+		if address, err := netip.ParseAddr(ip.IP); err == nil {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+// movedPod reports whether a pod has other addresses after an update.
+func movedPod(before, after client.Object) bool {
+	return !slices.Equal(addressesOf(before.(*corev1.Pod)), addressesOf(after.(*corev1.Pod)))
 }
 
 // otherAddresses reports whether a Node has other addresses after an update.
@@ -165,13 +213,22 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []recon
 // slicesAddressed are the slices whose addresses the changed Configuration may map: those of its
 // peer, and those that name pods of third clusters.
 func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	requests := slicesFrom(ctx, r, obj)
+	return append(slicesFrom(ctx, r, obj), slicesWith(ctx, r, api.AnnotationDirectConnectionsData)...)
+}
+
+// slicesOfPods are those that name pods of this cluster.
+func slicesOfPods(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
+	return slicesWith(ctx, r, api.AnnotationProviderEndpoints)
+}
+
+// slicesWith are the slices that have an annotation.
+func slicesWith(ctx context.Context, r client.Reader, annotation string) (requests []reconcile.Request) {
 	var list offloadingv1beta1.ShadowEndpointSliceList
-	if r.List(ctx, &list) != nil {
-		return requests
+	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
+		return nil
 	}
 	for i := range list.Items {
-		if _, direct := list.Items[i].Annotations[api.AnnotationDirectConnectionsData]; direct {
+		if _, ok := list.Items[i].Annotations[annotation]; ok {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

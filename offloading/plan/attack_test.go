@@ -65,6 +65,38 @@ func TestAttackEndpointsOfTheProviderItself(t *testing.T) {
 	}
 }
 
+// TestAttackEndpointsOfOtherPods: a consumer names pods of the provider or of another consumer as endpoints of a
+// Service, in the list that is for its own pods there, so that an Ingress leads to them.
+//
+// Outcome: an endpoint is left out unless all of its addresses are of pods that run there for the consumer, and the
+// condition of the ShadowEndpointSlice names the address. It is left out again when its pod has gone.
+func TestAttackEndpointsOfOtherPods(t *testing.T) {
+	t.Parallel()
+	root := &offloadingv1beta1.ShadowEndpointSlice{}
+	for list, want := range map[string][]string{
+		`[{"addresses": ["10.10.0.7"]}]`:                                                {"10.10.0.7"},
+		`[{"addresses": ["10.10.0.8"]}]`:                                                nil,
+		`[{"addresses": ["10.10.0.7", "10.10.0.8"]}]`:                                   nil,
+		`[{"addresses": ["192.0.2.10"]}, {"addresses": ["node-1"]}]`:                    nil,
+		`[{"addresses": ["10.10.0.7"], "nodeName": "n", "targetRef": {"kind": "Pod"}}]`: {"10.10.0.7"},
+	} {
+		root.Annotations = map[string]string{api.AnnotationProviderEndpoints: list}
+		p := plan.ShadowEndpointSlice(plan.ShadowEndpointSliceInput{
+			Root: root, Origin: "milan", Pods: map[netip.Addr]bool{netip.MustParseAddr("10.10.0.7"): true},
+		})
+		var got []string
+		for _, endpoint := range p.Objects[0].(*discoveryv1.EndpointSlice).Endpoints {
+			got = append(got, endpoint.Addresses...)
+			if endpoint.NodeName != nil || endpoint.TargetRef != nil {
+				t.Errorf("%s: node and pod are taken from the consumer", list)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || (p.Lacks.Reason == "AddressRefused") != (want == nil) {
+			t.Errorf("%s: %s%s", list, diff, p.Lacks.Reason)
+		}
+	}
+}
+
 // TestAttackEndpointsBeforeTheNetworkIsConfigured: a consumer names endpoints while the provider has a gateway for it,
 // but no Configuration that says which addresses are the consumer's.
 //

@@ -34,12 +34,14 @@ type ShadowEndpointSliceInput struct {
 	Networked bool
 	// Own are the addresses of this cluster's nodes and Services.
 	Own []netip.Prefix
+	// Pods are the addresses of the consumer's pods here.
+	Pods map[netip.Addr]bool
 }
 
 // ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
 // cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
 // network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
-// lead Services to its nodes and Services.
+// lead Services to its nodes and Services. Of the pods here it may name its own.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	if in.Networked && !in.configured() {
 		return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
@@ -66,12 +68,23 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
 	out := ctl.Plan{Objects: []client.Object{slice}}
-	direct, err := directAddresses(in)
-	if err != nil { // whose the addresses are is not known, and former ones may have gone
-		out.Verdict = ctl.Block("AnnotationInvalid", "read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
-			api.AnnotationDirectConnectionsData, in.Root.Name, err, in.Origin).Verdict
-		return out
+	data, here := map[string][]string{}, []discoveryv1.Endpoint{}
+	for _, annotation := range []struct {
+		key  string
+		into any
+	}{{api.AnnotationDirectConnectionsData, &data}, {api.AnnotationProviderEndpoints, &here}} {
+		text, ok := in.Root.Annotations[annotation.key]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), annotation.into); err != nil { // it is not known whose the addresses are
+			out.Verdict = ctl.Block("AnnotationInvalid",
+				"read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
+				annotation.key, in.Root.Name, err, in.Origin).Verdict
+			return out
+		}
 	}
+	direct := owners(data)
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
 		e := *endpoint.DeepCopy()
 		consumers := slices.DeleteFunc(slices.Clone(e.Addresses), func(a string) bool { return direct[a] != "" })
@@ -95,7 +108,22 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
+	for _, e := range here {
+		if i := slices.IndexFunc(e.Addresses, in.ofNoPod); i >= 0 {
+			out.Lacks = ctl.Block("AddressRefused",
+				"address %s is not of a pod that runs here for %s, so its endpoint is left out", e.Addresses[i], in.Origin).Verdict
+			continue
+		}
+		e = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname}
+		slice.Endpoints = append(slice.Endpoints, e)
+	}
 	return out
+}
+
+// ofNoPod reports whether an address is not of a pod of the consumer here.
+func (in ShadowEndpointSliceInput) ofNoPod(text string) bool {
+	address, err := netip.ParseAddr(text)
+	return err != nil || !in.Pods[address]
 }
 
 // configured reports whether the networks of the consumer are known.
@@ -128,23 +156,16 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	})
 }
 
-// directAddresses leads from an address to the third cluster that holds it. It is that cluster's also where
-// it must not be reached directly: the consumer may have the same one.
-func directAddresses(in ShadowEndpointSliceInput) (map[string]string, error) {
-	owners, data := map[string]string{}, map[string][]string{}
-	text, ok := in.Root.Annotations[api.AnnotationDirectConnectionsData]
-	if !ok {
-		return owners, nil
-	}
-	if err := json.Unmarshal([]byte(text), &data); err != nil {
-		return nil, err
-	}
+// owners leads from an address to the third cluster that holds it. It is that cluster's also where it must not be
+// reached directly: the consumer may have the same one.
+func owners(data map[string][]string) map[string]string {
+	out := map[string]string{}
 	for id, addresses := range data {
 		for _, a := range addresses {
-			owners[a] = id
+			out[a] = id
 		}
 	}
-	return owners, nil
+	return out
 }
 
 // remap translates addresses into this cluster's view. An address outside the networks of the

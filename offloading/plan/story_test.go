@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,10 @@ func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest 
 	}
 	for _, c := range story.Values[*networkingv1beta1.Connection](rest) {
 		in.Down = in.Down || c.Status.Value != networkingv1beta1.Connected
+	}
+	in.Pods = map[netip.Addr]bool{}
+	for _, p := range story.Values[*corev1.Pod](rest) {
+		in.Pods[netip.MustParseAddr(p.Status.PodIP)] = true
 	}
 	return in
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,11 +17,14 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
+// nativeSlices manages the slices of Services with a selector. Those of the provider hold the pods that are there.
+const nativeSlices = "endpointslice-controller.k8s.io"
+
 // EndpointSlice pushes the endpoints that are not at the provider: those are covered by its own
-// slices. Home pods keep their addresses, which the provider remaps as it does all of this
-// cluster's; others (pods at further providers) are named by the address this cluster gives
-// them for its peers, or by their own where the user wants direct connections. A slice without
-// such endpoints is pushed empty.
+// slices, unless the slice was written by hand. Home pods keep their addresses, which the provider
+// remaps as it does all of this cluster's; others (pods at further providers) are named by the
+// address this cluster gives them for its peers, or by their own where the user wants direct
+// connections. A slice without such endpoints is pushed empty.
 //
 // Endpoints the provider cannot reach are left out and named by the error beside the slice: the
 // others must go on following home, or traffic would go to pods that are no more. Annotations
@@ -37,7 +41,9 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	}
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	out.Labels[discoveryv1.LabelManagedBy] = api.EndpointSliceManagedBy
-	setDirect(&out.ObjectMeta, direct)
+	setJSON(&out.ObjectMeta, api.AnnotationDirectConnectionsData, direct, len(direct))
+	there := endpointsThere(home, v)
+	setJSON(&out.ObjectMeta, api.AnnotationProviderEndpoints, there, len(there))
 	out.Spec.Template = offv1beta1.EndpointSliceTemplate{
 		AddressType: home.AddressType,
 		Endpoints:   endpoints,
@@ -73,7 +79,7 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	direct = map[string][]string{}
 	owners := homeAddresses(home, v)
 	for _, in := range home.Endpoints {
-		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
+		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] || v.addressesThere(in) != nil {
 			continue
 		}
 		addresses, at := directAddresses(in, v, owners)
@@ -96,11 +102,59 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	return out, direct, unreachable
 }
 
+// endpointsThere are pods at the provider in a slice written by hand, which the provider's own slices do not cover:
+// that of an operator, or one that mirrors Endpoints.
+func endpointsThere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint) {
+	if home.Labels[discoveryv1.LabelManagedBy] == nativeSlices {
+		return nil
+	}
+	for _, in := range home.Endpoints {
+		if in.Addresses = v.addressesThere(in); in.Addresses != nil {
+			out = append(out, discoveryv1.Endpoint{Addresses: in.Addresses, Conditions: in.Conditions, Hostname: in.Hostname})
+		}
+	}
+	return out
+}
+
+// addressesThere are the addresses of a pod at the provider as they are there; nil if the endpoint is none, or that
+// is not known yet. Slices written by hand need not name its node.
+func (v View) addressesThere(in discoveryv1.Endpoint) (out []string) {
+	if len(v.PeerPods) == 0 && !v.Networked && in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
+		return in.Addresses
+	}
+	for _, text := range in.Addresses {
+		addr, err := netip.ParseAddr(text)
+		i := slices.IndexFunc(v.PeerPods, func(r Remap) bool { return r.To.Contains(addr) })
+		if err != nil || i < 0 {
+			return nil
+		}
+		out = append(out, move(addr, v.PeerPods[i].To.Bits(), v.PeerPods[i].From).String())
+	}
+	return out
+}
+
+// holder is the further provider at which an endpoint is; empty = none. One written by hand may name no node.
+func (v View) holder(in discoveryv1.Endpoint) string {
+	if in.NodeName != nil {
+		return v.OtherNodes[*in.NodeName]
+	}
+	for id, remaps := range v.OtherPods {
+		here := func(text string) bool {
+			addr, err := netip.ParseAddr(text)
+			return err == nil && slices.ContainsFunc(remaps, func(r Remap) bool { return r.From.Contains(addr) })
+		}
+		if slices.ContainsFunc(in.Addresses, here) {
+			return id
+		}
+	}
+	return ""
+}
+
 // homeAddresses are those that stand for home, with whatever is not at a further provider.
 func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]string {
 	owners := map[netip.Addr]string{}
 	for _, in := range home.Endpoints {
-		if in.NodeName != nil && v.OtherNodes[*in.NodeName] != "" {
+		if v.holder(in) != "" {
 			continue
 		}
 		for _, text := range in.Addresses {
@@ -116,10 +170,10 @@ func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]strin
 // the user wants the two to talk directly. An address that would be taken for that of a home pod of the
 // slice, or of a pod at another provider, cannot be sent: that pod is reached through home.
 func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]string) (addresses []string, at string) {
-	if in.NodeName == nil || v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
+	if v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
 		return nil, ""
 	}
-	at = v.OtherNodes[*in.NodeName]
+	at = v.holder(in)
 	for _, text := range in.Addresses {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
@@ -135,12 +189,11 @@ func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]stri
 	return addresses, at
 }
 
-// setDirect tells the provider which addresses are not ours, so that it reaches them by its own
-// network to the cluster that holds them.
-func setDirect(meta *metav1.ObjectMeta, direct map[string][]string) {
-	delete(meta.Annotations, api.AnnotationDirectConnectionsData)
-	if text, err := json.Marshal(direct); err == nil && len(direct) > 0 { // text always encodes
-		meta.Annotations[api.AnnotationDirectConnectionsData] = string(text)
+// setJSON sets an annotation to the JSON of a value, which always encodes; n = 0 removes what a user wrote there.
+func setJSON(meta *metav1.ObjectMeta, key string, value any, n int) {
+	delete(meta.Annotations, key)
+	if text, err := json.Marshal(value); err == nil && n > 0 {
+		meta.Annotations[key] = string(text)
 	}
 }
 
