@@ -240,6 +240,15 @@ func (w *worker) lookAtAll(ctx context.Context) {
 	}
 }
 
+// lookAtNamespace queues the home objects of a namespace that are in caches of all namespaces.
+func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
+	for _, w := range e.kinds {
+		if w.HomeCache != nil {
+			w.lookAt(ctx, w.HomeCache, w.Home, namespace)
+		}
+	}
+}
+
 // lookAt queues the objects of a kind that a cache holds; namespace "" = all.
 func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
 	keys, err := keysOf(ctx, r, w.engine.Home.scheme, kind, namespace)

@@ -289,6 +289,7 @@ func TestReflection(t *testing.T) {
 		{"a volume is at the provider", aVolumeIsAtTheProvider},
 		{"a volume at the provider grows", aVolumeAtTheProviderGrows},
 		{"an API server that starts refuses, and keeps nothing", aStartingAPIServerRefusesAndKeepsNothing},
+		{"a pod says that it uses objects of the provider", aPodSaysThatItUsesObjectsOfTheProvider},
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
@@ -501,7 +502,8 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	// What is deleted there goes, also while nobody looks. What another virtual node shows is that one's to delete.
 	forget := func(name string) {
 		t.Helper()
-		w.must("delete "+name, w.remote.Delete(t.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: remoteNS}}))
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: remoteNS}}
+		w.must("delete "+name, w.remote.Delete(t.Context(), event))
 	}
 	others := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "web.others", Namespace: homeNS, Labels: map[string]string{
@@ -1305,6 +1307,54 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	addresses()
 	w.must("delete", w.home.Delete(t.Context(), slice))
 	w.gone(w.remote, &remote, remoteNS, "web-1")
+}
+
+// aPodSaysThatItUsesObjectsOfTheProvider while these have the names of local ones, also across a restart.
+func aPodSaysThatItUsesObjectsOfTheProvider(t *testing.T, w *world) {
+	stop := w.reflect()
+	ca := func(namespace string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Namespace: namespace}}
+	}
+	pull := func(namespace string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull", Namespace: namespace}}
+	}
+	w.create(w.remote, ca(remoteNS))
+	w.create(w.remote, pull(remoteNS))
+	w.create(w.home, ca(homeNS))
+	w.create(w.home, pull(homeNS))
+	meshed := pod("meshed")
+	meshed.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+	volume := corev1.Volume{Name: "ca"}
+	volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "istio-ca-root-cert"}}
+	meshed.Spec.Volumes = append(meshed.Spec.Volumes, volume)
+	w.create(w.home, meshed)
+	w.create(w.home, pod("plain"))
+	w.runAt("meshed", "10.20.1.60")
+	w.runAt("plain", "10.20.1.61")
+	const config, secret = `configmap "istio-ca-root-cert"`, `secret "pull"`
+	says := func(name string, want ...string) {
+		t.Helper()
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error {
+			var said []string
+			for _, text := range []string{config, secret} {
+				if strings.Contains(translate.ForeignObjects(&home), text) {
+					said = append(said, text)
+				}
+			}
+			return errors.Join(equal(corev1.PodRunning, home.Status.Phase), equal(want, said))
+		})
+	}
+	says("meshed", config, secret)
+	w.event("meshed", "FailedReflection", secret)
+	says("plain")
+
+	stop()
+	w.must("delete one", w.remote.Delete(t.Context(), pull(remoteNS)))
+	defer w.reflect()()
+	says("meshed", config)
+	w.must("delete the other", w.remote.Delete(t.Context(), ca(remoteNS)))
+	says("meshed")
 }
 
 // aCustomResourceIsReflected by its names alone.

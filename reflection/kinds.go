@@ -5,6 +5,7 @@ package reflection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -73,8 +74,8 @@ func DefaultReflectors() map[string]Reflector {
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
 // podKinds belong to one virtual node: its pods and their tokens. pods is a cache of the pods
-// of that node in all namespaces.
-func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
+// of that node in all namespaces, names what is known of the objects they use.
+func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind {
 	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
 	return []Kind{{
 		Name:        "Pod",
@@ -87,7 +88,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache) []Kind {
 		ReportMarks: mine,
 		Gather:      gatherEnv(home),
 		Push:        Push(translate.Pod),
-		Pull:        pullPod,
+		Pull:        pullPod(names),
 		TrimRemote:  Trim(translate.TrimShadowPod),
 		TrimReport:  Trim(translate.TrimReport),
 		InPart:      func(obj client.Object) bool { return translate.InPart(obj) },
@@ -138,13 +139,20 @@ func podOfTokens(secret string) string {
 }
 
 // pullPod pulls the status of the remote pod, if it is the one made from this ShadowPod and
-// not a former one.
-func pullPod(o Objects, v translate.View) (client.Object, error) {
-	shadow, remote := as[*offv1beta1.ShadowPod](o.Remote), as[*corev1.Pod](o.Report)
-	if shadow != nil && remote != nil && madeFromAnother(remote, shadow.UID) {
-		remote = nil
+// not a former one. The error says that the pod has come to use objects of the peer.
+func pullPod(names *foreign) func(Objects, translate.View) (client.Object, error) {
+	return func(o Objects, v translate.View) (client.Object, error) {
+		home, shadow, remote := as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), as[*corev1.Pod](o.Report)
+		if shadow != nil && remote != nil && madeFromAnother(remote, shadow.UID) {
+			remote = nil
+		}
+		v.Foreign = names.of(home)
+		out := translate.PodStatus(home, shadow, remote, v)
+		if said := translate.ForeignObjects(out); said != translate.ForeignObjects(home) && said != "" {
+			return out, errors.New(said)
+		}
+		return out, nil
 	}
-	return translate.PodStatus(as[*corev1.Pod](o.Home), shadow, remote, v), nil
 }
 
 func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
@@ -228,7 +236,7 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 
 // namespaceKinds belong to a provider: whatever lies in the offloaded namespaces. One of its
 // virtual nodes reflects them.
-func namespaceKinds(o Options, home *Cluster) []Kind {
+func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 	mine := marks(o)
 	kinds := []Kind{
 		{
@@ -244,10 +252,12 @@ func namespaceKinds(o Options, home *Cluster) []Kind {
 			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
 			HomeName:   func(name string) string { return translate.HomeConfigMapName(name, o.Consumer) },
 			Push:       Push(translate.ConfigMap),
+			Names:      names,
 		}, {
 			Name: "Secret", Home: &corev1.Secret{}, Remote: &corev1.Secret{},
 			Marks: marks(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
 			Push:  Push(translate.Secret),
+			Names: names,
 		}, {
 			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
 			Push: Push(translate.Ingress),
@@ -260,6 +270,7 @@ func namespaceKinds(o Options, home *Cluster) []Kind {
 			Finalizer: api.ClaimFinalizer(o.Provider),
 			Keeps:     true,
 			Ending:    endOfClaim(api.ClaimFinalizer(o.Provider)),
+			Names:     names,
 		},
 	}
 	for i := range kinds {

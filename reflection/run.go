@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -153,11 +154,13 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		return nil, err
 	}
 	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.events.of(s), metrics: m}
-	c.Kinds = podKinds(o, home, r.pods)
+	names := &foreign{since: map[string]map[string]metav1.Time{}}
+	c.Kinds = podKinds(o, home, r.pods, names)
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
-	c.Kinds = namespaceKinds(o, home)
+	names.changed = func(namespace string) { r.own.lookAtNamespace(ctx, namespace) }
+	c.Kinds = namespaceKinds(o, home, names)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),

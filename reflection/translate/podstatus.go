@@ -87,6 +87,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if _, unavailable := home.Labels[api.LabelRemoteUnavailable]; unavailable {
 		negateReady(out.Status.Conditions, reasonUnavailable, "the provider cannot be reached")
 	}
+	out.Status.Conditions = withForeign(out, v)
 	return out
 }
 

@@ -18,7 +18,8 @@ import (
 //
 //	object             kept
 //	home pod, Pending  all
-//	home pod, later    its status; of its spec what a ShadowPod that exists is compared with
+//	home pod, later    its status; of its spec what a ShadowPod that exists is compared with, and the
+//	                   names of ConfigMaps, Secrets and claims
 //	ShadowPod          its status; of its spec what follows home and what it requires of nodes
 //	remote pod         its status; of the rest whose it is, where it runs and its resources
 //	Secret of tokens   its keys
@@ -40,7 +41,7 @@ func TrimPod(p *corev1.Pod) {
 		ServiceAccountName:  in.ServiceAccountName,
 		ReadinessGates:      in.ReadinessGates,
 		EphemeralContainers: in.EphemeralContainers,
-		Volumes:             tokensOf(in.Volumes),
+		Volumes:             append(tokensOf(in.Volumes), referencesOf(&in)...),
 	}
 	keepChangeable(&p.Spec, &in)
 }

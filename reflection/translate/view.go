@@ -96,6 +96,9 @@ type View struct {
 	Involved *corev1.ObjectReference
 	// EnvKeys are the keys of ConfigMaps and Secrets, by what EnvSources returns. Set for pods only.
 	EnvKeys map[string][]string
+	// Foreign tells since when the provider has objects of its own under the names of objects that the pod uses, by
+	// Reference. Set when the status of a pod is pulled.
+	Foreign map[string]metav1.Time
 	// Refusal is what the peer has just said that does not let the remote object be made or changed; nil =
 	// it let. Set when a status is pulled.
 	Refusal *metav1.Condition
