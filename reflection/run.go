@@ -68,6 +68,8 @@ type Options struct {
 	NoLease bool
 	// Lease are the times of that election.
 	Lease elect.Times
+	// Pods are the pods of the virtual node, which Run starts to watch; nil = PodsOf makes them.
+	Pods cache.Cache
 	// Metrics is where the counters are registered; nil = nowhere.
 	Metrics prometheus.Registerer
 }
@@ -132,9 +134,11 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{}
-	if r.pods, err = podsOf(home, o.Node); err != nil {
-		return nil, err
+	r := &runner{pods: o.Pods}
+	if r.pods == nil {
+		if r.pods, err = PodsOf(o.Home, o.Node); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := r.pods.GetInformer(ctx, &corev1.Pod{}, notWaiting); err != nil {
 		return nil, fmt.Errorf("watch pods of node %s: %w", o.Node, err)
@@ -200,8 +204,13 @@ func reversed(view translate.View) translate.View {
 	return out
 }
 
-// podsOf makes a cache of the pods bound to a node.
-func podsOf(home *Cluster, node string) (cache.Cache, error) {
+// PodsOf makes a cache of the pods bound to a node. It holds their status, and of their specs what
+// translate.TrimPod leaves.
+func PodsOf(config *rest.Config, node string) (cache.Cache, error) {
+	home, err := NewCluster(config, scheme.New())
+	if err != nil {
+		return nil, err
+	}
 	c, err := cache.New(home.config, cache.Options{
 		HTTPClient: home.http,
 		Scheme:     home.scheme,

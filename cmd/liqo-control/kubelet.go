@@ -66,9 +66,17 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 		return err
 	}
 	work := func(ctx context.Context) error {
+		pods, err := reflection.PodsOf(home, f.NodeName)
+		if err != nil {
+			return err
+		}
+		options := options
+		options.Pods = pods
 		return together(ctx,
 			func(ctx context.Context) error {
-				return nodekubelet.RunNode(ctx, nodekubelet.Options{Flags: f, Home: home, Peer: peer})
+				return nodekubelet.RunNode(ctx, nodekubelet.Options{
+					Flags: f, Home: home, Peer: peer, Pods: pods, Metrics: registry,
+				})
 			},
 			func(ctx context.Context) error { return reflection.Run(ctx, options) },
 		)

@@ -6,6 +6,7 @@ package kubelet_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,15 +18,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -37,8 +41,10 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/retry"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	kubeletportforward "k8s.io/kubelet/pkg/cri/streaming/portforward"
 	kubeletremotecommand "k8s.io/kubelet/pkg/cri/streaming/remotecommand"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -156,10 +162,25 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	way := newWire(t, far.Host)
 	through := rest.CopyConfig(server.Config)
 	through.Host = "https://" + way.listener.Addr().String()
+	pods, err := cache.New(server.ConfigFor("kubelet"), cache.Options{Scheme: scheme.New(), ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", f.NodeName)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if err := pods.Start(ctx); err != nil {
+			t.Errorf("watch pods: %v", err)
+		}
+	})
+	t.Cleanup(watching.Wait)
 	go func() {
-		done <- kubelet.RunNode(ctx, kubelet.Options{Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, through)})
+		done <- kubelet.RunNode(ctx, kubelet.Options{
+			Flags: f, Home: server.ConfigFor("kubelet"), Peer: peer(t, through), Pods: pods, Metrics: prometheus.NewRegistry(),
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -326,6 +347,7 @@ func TestNode(t *testing.T) {
 	admin := rest.CopyConfig(server.Config)
 	admin.Host, admin.TLSClientConfig.CAData, admin.TLSClientConfig.Insecure = address, nil, true
 	t.Run("lets in who may", func(t *testing.T) { letsIn(t, server, c, address) })
+	t.Run("answers tools", func(t *testing.T) { answersTools(t, c, admin) })
 	t.Run("logs", func(t *testing.T) {
 		if status, body := ask(t, admin, "/containerLogs/demo/web/c?tailLines=3"); status != http.StatusOK || body != "logs of demo-milan/web/c, tailLines=3" {
 			t.Errorf("%d %s", status, body)
@@ -462,8 +484,77 @@ func letsIn(t *testing.T, server *apitest.Server, c client.Client, address strin
 	if status, body := ask(t, reader, "/stats/summary"); status != http.StatusOK || !strings.Contains(body, `"nodeName":"rome"`) {
 		t.Errorf("summary: %d %s", status, body)
 	}
-	if status, _ := ask(t, reader, path); status != http.StatusForbidden {
-		t.Errorf("logs for a reader of metrics: %d", status)
+	for _, path := range []string{path, "/pods", "/runningpods", "/configz", "/logs/"} {
+		if status, _ := ask(t, reader, path); status != http.StatusForbidden {
+			t.Errorf("%s for a reader of metrics: %d", path, status)
+		}
+	}
+	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/pods"}, Verbs: []string{"get"}}
+	reader.BearerToken = token(t, server, c, "pods", &pods)
+	for path, want := range map[string]int{"/pods": http.StatusOK, "/runningpods/": http.StatusOK, "/metrics": http.StatusForbidden} {
+		if status, body := ask(t, reader, path); status != want {
+			t.Errorf("%s for a reader of pods: %d %s", path, status, body)
+		}
+	}
+}
+
+// answersTools asks what support tools and Prometheus ask of kubelets.
+func answersTools(t *testing.T, c client.Client, admin *rest.Config) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "api", Namespace: "demo"}}
+	pod.Spec = corev1.PodSpec{NodeName: "rome", Containers: []corev1.Container{{Name: "main", Image: "wanted"}, {Name: "done", Image: "image"}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "main", Image: "pulled", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		{Name: "done", Image: "image", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+	}}
+	create(t, c, pod)
+	// one asks for the only pod of the node.
+	one := func(path string) (*corev1.Pod, error) {
+		status, body := ask(t, admin, path)
+		var list corev1.PodList
+		if err := json.Unmarshal([]byte(body), &list); err != nil || list.Kind != "PodList" || list.APIVersion != "v1" || len(list.Items) != 1 ||
+			list.Items[0].UID != pod.UID {
+			return nil, fmt.Errorf("%s: %d %s (%w)", path, status, body, err)
+		}
+		return &list.Items[0], nil
+	}
+	until(t, "the running pod", func(context.Context) error {
+		got, err := one("/runningpods/")
+		if err == nil && (len(got.Spec.Containers) != 1 || got.Spec.Containers[0].Image != "pulled") {
+			err = fmt.Errorf("containers that run: %v", got.Spec.Containers)
+		}
+		return err
+	})
+	if got, err := one("/pods"); err != nil || got.Spec.Containers[0].Image != "wanted" || got.Status.Phase != corev1.PodRunning {
+		t.Errorf("pods: %v (%v)", got, err)
+	}
+	status, body := ask(t, admin, "/configz")
+	var config struct {
+		KubeletConfig kubeletconfigv1beta1.KubeletConfiguration
+	}
+	decoder := json.NewDecoder(strings.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&config); err != nil || status != http.StatusOK || config.KubeletConfig.NodeLeaseDurationSeconds != 40 {
+		t.Errorf("configz: %d %s (%v)", status, body, err)
+	}
+	for _, answer := range []struct{ path, has string }{
+		{"/metrics", `kubelet_node_name{node="rome"} 1`},
+		{"/metrics", "kubelet_running_pods 1\n"},
+		{"/metrics/", `kubelet_running_containers{container_state="exited"} 1`},
+		{"/metrics/cadvisor", "container_scrape_error 0\n"},
+		{"/metrics/probes", ""},
+		{"/metrics/slis", `kubernetes_healthcheck{name="ping",type="healthz"} 1`},
+		{"/healthz", "ok"},
+		{"/healthz/syncloop", "ok"},
+	} {
+		if status, body := ask(t, admin, answer.path); status != http.StatusOK || !strings.Contains(body, answer.has) {
+			t.Errorf("%s: %d %s, want %s", answer.path, status, body, answer.has)
+		}
+	}
+	if status, body := ask(t, admin, "/checkpoint/demo/api/main"); status != http.StatusMethodNotAllowed || !strings.Contains(body, "no checkpoints") {
+		t.Errorf("checkpoint: %d %s", status, body)
+	}
+	if err := c.Delete(t.Context(), pod); err != nil {
+		t.Error(err)
 	}
 }
 

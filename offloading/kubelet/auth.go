@@ -111,10 +111,14 @@ func verb(method string) string {
 func subresources(path string) []string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
-	case "stats", "metrics":
+	case "stats", "metrics", "checkpoint":
 		return []string{first}
-	case "healthz", "pods":
+	case "logs":
+		return []string{"log"}
+	case "healthz", "pods", "configz":
 		return []string{first, "proxy"}
+	case "runningpods":
+		return []string{"pods", "proxy"}
 	}
 	return []string{"proxy"}
 }

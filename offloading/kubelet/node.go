@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -43,6 +44,10 @@ type Options struct {
 	Home *rest.Config
 	// Peer is the provider.
 	Peer *remote.Peer
+	// Pods lists the pods of the node with their status; of their specs little need be there.
+	Pods client.Reader
+	// Metrics are those of the process, which the kubelet API shows.
+	Metrics prometheus.Gatherer
 }
 
 // fallbackVersion is announced where the API server does not tell its own.

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 const (
@@ -78,13 +81,68 @@ func (n *node) routes() http.Handler {
 	mux.HandleFunc("/attach/{namespace}/{pod}/{uid}/{container}", stream("attach"))
 	mux.HandleFunc("/portForward/{namespace}/{pod}", forward)
 	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", forward)
-	mux.HandleFunc("GET /stats/summary", n.summary)
-	mux.HandleFunc("GET /metrics/resource", n.resourceMetrics)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
-	if n.Flags.EnableProfiling {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
+	for path, answer := range map[string]http.HandlerFunc{
+		"/pods": n.pods, "/runningpods": n.runningPods, "/configz": n.configz, "/stats/summary": n.summary,
+		"/metrics": n.ownMetrics, "/metrics/cadvisor": n.cadvisorMetrics, "/metrics/resource": n.resourceMetrics,
+		"/metrics/probes": probeMetrics, "/metrics/slis": checkMetrics, "/healthz": healthy,
+	} {
+		mux.HandleFunc("GET "+path, answer)
+		mux.HandleFunc("GET "+path+"/{$}", answer)
+	}
+	for _, check := range healthChecks {
+		mux.HandleFunc("GET /healthz/"+check, healthy)
+	}
+	for path, why := range map[string]string{
+		"/run/":         "commands are run by /exec",
+		"/checkpoint/":  "API servers offer no checkpoints of pods, and the provider's nodes are not asked",
+		"/logs/":        "the log of the node is that of the pod of its virtual kubelet",
+		"/debug/flags/": "the verbosity of the log does not change",
+		"/debug/pprof/": "profiling is disabled; see the flag --enable-profiling",
+	} {
+		if path == "/debug/pprof/" && n.Flags.EnableProfiling {
+			mux.HandleFunc(path, pprof.Index)
+			continue
+		}
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			// Kubelets answer so where a path is disabled.
+			http.Error(w, "not offered by a virtual node: "+why, http.StatusMethodNotAllowed)
+		})
 	}
 	return mux
+}
+
+// healthChecks are the parts of /healthz that a kubelet has.
+var healthChecks = []string{"ping", "log", "syncloop"}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
+
+// configz answers /configz with those settings of a kubelet that a virtual one has.
+func (n *node) configz(w http.ResponseWriter, r *http.Request) {
+	type object = map[string]any
+	config := object{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"enableServer": true, "port": n.Flags.ListenPort,
+		"serverTLSBootstrap": n.Flags.CertificateType != CertificateSelfSigned,
+		"authentication": object{
+			"anonymous": object{"enabled": false}, "webhook": object{"enabled": true, "cacheTTL": allowedTime.String()},
+		},
+		"authorization": object{"mode": "Webhook", "webhook": object{
+			"cacheAuthorizedTTL": allowedTime.String(), "cacheUnauthorizedTTL": deniedTime.String(),
+		}},
+		"nodeLeaseDurationSeconds":  int(n.Flags.NodeLeaseDuration.Seconds()),
+		"nodeStatusReportFrequency": plan.Heartbeat.String(),
+		"enableDebuggingHandlers":   true, "enableProfilingHandler": n.Flags.EnableProfiling,
+		"enableSystemLogHandler": false, "enableDebugFlagsHandler": false,
+	}
+	live, err := get(r.Context(), n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if live != nil && live.Status.Capacity.Pods().Value() > 0 {
+		config["maxPods"] = live.Status.Capacity.Pods().Value()
+	}
+	writeJSON(w, r, object{"kubeletconfig": config})
 }
 
 // streamOptions are the options of exec and attach as the API server names them; kubelets have

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -180,10 +181,13 @@ func (n *node) podMetrics(ctx context.Context, namespace string) ([]podMetrics, 
 
 // summary answers /stats/summary.
 func (n *node) summary(w http.ResponseWriter, r *http.Request) {
-	out := summaryOf(n.Flags.NodeName, n.measure(r.Context()), time.Now())
+	writeJSON(w, r, summaryOf(n.Flags.NodeName, n.measure(r.Context()), time.Now()))
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(out); err != nil {
-		log.FromContext(r.Context()).V(1).Info("write summary", "error", err.Error())
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		log.FromContext(r.Context()).V(1).Info("write answer", "path", r.URL.Path, "error", err.Error())
 	}
 }
 
@@ -227,41 +231,110 @@ func usageOf(s sample) (*stats.CPUStats, *stats.MemoryStats) {
 
 // resourceMetrics answers /metrics/resource, which metrics-server reads.
 func (n *node) resourceMetrics(w http.ResponseWriter, r *http.Request) {
+	writePage(w, r, exposition(n.measure(r.Context()), time.Now()))
+}
+
+// page is a page of metrics in the text format of Prometheus.
+type page struct{ strings.Builder }
+
+func (p *page) family(name, kind, help string) {
+	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+func (p *page) line(name, labels string, value float64, at time.Time) {
+	fmt.Fprintf(p, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
+}
+
+func writePage(w http.ResponseWriter, r *http.Request, text string) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	if _, err := io.WriteString(w, exposition(n.measure(r.Context()), time.Now())); err != nil {
+	if _, err := io.WriteString(w, text); err != nil {
 		log.FromContext(r.Context()).V(1).Info("write metrics", "error", err.Error())
 	}
 }
 
 // exposition writes the metrics kubelets offer (KEP-727) in the text format of Prometheus.
 func exposition(m measurement, now time.Time) string {
-	samples := m.samples
-	var b strings.Builder
-	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
-	line := func(name, labels string, value float64, at time.Time) {
-		fmt.Fprintf(&b, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
-	}
-	container := func(s sample) string {
-		return fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", s.container, s.namespace, s.pod)
-	}
-	family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds")
-	for _, s := range samples {
-		line("container_cpu_usage_seconds_total", container(s), s.coreSeconds, s.at)
-	}
-	family("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes")
-	for _, s := range samples {
-		line("container_memory_working_set_bytes", container(s), float64(s.memory), s.at)
-	}
-	family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds")
-	for _, s := range samples {
-		line("container_start_time_seconds", container(s), float64(s.start.Unix()), s.at)
-	}
+	var b page
+	b.containers(m.samples, "", func(s sample) string {
+		return fmt.Sprintf("container=%q,namespace=%q,pod=%q", s.container, s.namespace, s.pod)
+	})
 	total := m.total(now)
-	family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
-	line("node_cpu_usage_seconds_total", "", total.coreSeconds, total.at)
-	family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
-	line("node_memory_working_set_bytes", "", float64(total.memory), total.at)
-	family("scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	b.family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
+	b.line("node_cpu_usage_seconds_total", "", total.coreSeconds, total.at)
+	b.family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
+	b.line("node_memory_working_set_bytes", "", float64(total.memory), total.at)
+	b.family("scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
 	b.WriteString("scrape_error 0\n")
 	return b.String()
+}
+
+// containers writes what is measured of each container. cpu is one more label of its CPU time.
+func (p *page) containers(samples []sample, cpu string, labels func(sample) string) {
+	p.family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds")
+	for _, s := range samples {
+		p.line("container_cpu_usage_seconds_total", "{"+cpu+labels(s)+"}", s.coreSeconds, s.at)
+	}
+	p.gauge(samples, labels, "container_memory_working_set_bytes", "Current working set of the container in bytes",
+		func(s sample) float64 { return float64(s.memory) })
+	p.gauge(samples, labels, "container_start_time_seconds", "Start time of the container since unix epoch in seconds",
+		func(s sample) float64 { return float64(s.start.Unix()) })
+}
+
+// gauge writes one value of each container.
+func (p *page) gauge(samples []sample, labels func(sample) string, name, help string, value func(sample) float64) {
+	p.family(name, "gauge", help)
+	for _, s := range samples {
+		p.line(name, "{"+labels(s)+"}", value(s), s.at)
+	}
+}
+
+// cadvisorMetrics answers /metrics/cadvisor with what the provider's metrics API measures.
+func (n *node) cadvisorMetrics(w http.ResponseWriter, r *http.Request) {
+	pods, err := n.cachedPods(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writePage(w, r, cadvisor(n.measure(r.Context()), pods))
+}
+
+// cadvisor writes metrics with the names and labels of cAdvisor. Of a container that has just ended
+// only the names are known: its label image is empty, as cAdvisor has it for cgroups that are no
+// containers.
+func cadvisor(m measurement, pods []corev1.Pod) string {
+	type identity struct{ path, image, name string }
+	known := map[sampleKey]identity{}
+	for i := range pods {
+		p := &pods[i]
+		for _, c := range containerStatuses(p) {
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			path := fmt.Sprintf("/kubepods/pod%s/%s", p.UID, id)
+			known[sampleKey{p.Namespace, p.Name, c.Name}] = identity{path, c.Image, id}
+		}
+	}
+	labels := func(s sample) string {
+		c := known[sampleKey{s.namespace, s.pod, s.container}]
+		return fmt.Sprintf("container=%q,id=%q,image=%q,name=%q,namespace=%q,pod=%q",
+			s.container, c.path, c.image, c.name, s.namespace, s.pod)
+	}
+	var b page
+	b.containers(m.samples, `cpu="total",`, labels)
+	b.gauge(m.samples, labels, "container_memory_usage_bytes", "Current memory usage in bytes",
+		func(s sample) float64 { return float64(s.memory) })
+	b.family("container_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	b.WriteString("container_scrape_error 0\n")
+	return b.String()
+}
+
+// probeMetrics answers /metrics/probes: nothing was counted, because the provider's kubelets probe.
+func probeMetrics(w http.ResponseWriter, r *http.Request) { writePage(w, r, "") }
+
+// checkMetrics answers /metrics/slis: this kubelet is well when it answers.
+func checkMetrics(w http.ResponseWriter, r *http.Request) {
+	var b page
+	b.family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")
+	for _, check := range healthChecks {
+		fmt.Fprintf(&b, "kubernetes_healthcheck{name=%q,type=\"healthz\"} 1\n", check)
+	}
+	writePage(w, r, b.String())
 }

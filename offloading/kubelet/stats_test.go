@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // measured is what the provider's metrics API answers.
@@ -69,5 +71,38 @@ scrape_error 0
 	}
 	if total := m.take(nil).total(start); total.coreSeconds != 10.001 || !total.at.Equal(start) {
 		t.Errorf("the empty node used %v s until %v; want 10.001, now", total.coreSeconds, total.at)
+	}
+}
+
+// Recording rules of Prometheus select containers by cAdvisor's labels, image not empty.
+func TestCadvisorMetricsNameContainersAsCadvisorDoes(t *testing.T) {
+	t.Parallel()
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "busy", UID: "u-1"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Image: "echo:1", ContainerID: "containerd://abc"}}
+	m := (&meter{}).take(measured(t, `[{"metadata": {"name": "busy", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z",
+		"window": "10s", "containers": [
+			{"name": "c", "usage": {"cpu": "500m", "memory": "10Mi"}}, {"name": "gone", "usage": {"cpu": "0", "memory": "1Mi"}}]}]`))
+	want := `# HELP container_cpu_usage_seconds_total Cumulative cpu time consumed by the container in core-seconds
+# TYPE container_cpu_usage_seconds_total counter
+container_cpu_usage_seconds_total{cpu="total",container="c",id="/kubepods/podu-1/abc",image="echo:1",name="abc",namespace="shop",pod="busy"} 5 1800000000000
+container_cpu_usage_seconds_total{cpu="total",container="gone",id="",image="",name="",namespace="shop",pod="busy"} 0.001 1800000000000
+# HELP container_memory_working_set_bytes Current working set of the container in bytes
+# TYPE container_memory_working_set_bytes gauge
+container_memory_working_set_bytes{container="c",id="/kubepods/podu-1/abc",image="echo:1",name="abc",namespace="shop",pod="busy"} 1.048576e+07 1800000000000
+container_memory_working_set_bytes{container="gone",id="",image="",name="",namespace="shop",pod="busy"} 1.048576e+06 1800000000000
+# HELP container_start_time_seconds Start time of the container since unix epoch in seconds
+# TYPE container_start_time_seconds gauge
+container_start_time_seconds{container="c",id="/kubepods/podu-1/abc",image="echo:1",name="abc",namespace="shop",pod="busy"} 1.79999999e+09 1800000000000
+container_start_time_seconds{container="gone",id="",image="",name="",namespace="shop",pod="busy"} 1.79999999e+09 1800000000000
+# HELP container_memory_usage_bytes Current memory usage in bytes
+# TYPE container_memory_usage_bytes gauge
+container_memory_usage_bytes{container="c",id="/kubepods/podu-1/abc",image="echo:1",name="abc",namespace="shop",pod="busy"} 1.048576e+07 1800000000000
+container_memory_usage_bytes{container="gone",id="",image="",name="",namespace="shop",pod="busy"} 1.048576e+06 1800000000000
+# HELP container_scrape_error 1 if there was an error while getting container metrics, 0 otherwise
+# TYPE container_scrape_error gauge
+container_scrape_error 0
+`
+	if diff := cmp.Diff(want, cadvisor(m, []corev1.Pod{pod})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
