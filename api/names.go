@@ -4,8 +4,13 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Names of the installation.
@@ -125,8 +130,41 @@ func GatewayMetricsName(gateway string) string { return gateway + "-metrics" }
 // VirtualKubeletName names the Deployment of a virtual node's virtual kubelet.
 func VirtualKubeletName(virtualNode string) string { return "vk-" + virtualNode }
 
-// ServiceAccountTokenSecretName names the remote Secret with the tokens of a pod.
-func ServiceAccountTokenSecretName(pod string) string { return pod + "-token" }
+// ServiceAccountTokenSecretName names the remote Secret with the tokens of a pod. The digits keep
+// it apart from Secrets of users, which have the same names at the provider as at the consumer.
+func ServiceAccountTokenSecretName(pod string) string {
+	return derived(pod+"-token", validation.DNS1123SubdomainMaxLength, Digits(pod))
+}
+
+// FormerServiceAccountTokenSecretName is the name that Secrets have which were made before names
+// had digits.
+func FormerServiceAccountTokenSecretName(pod string) string { return pod + "-token" }
+
+// LabelValue is text as the value of a label: text itself if it is legal, else its legal characters
+// and digits of its hash.
+func LabelValue(text string) string {
+	if len(validation.IsValidLabelValue(text)) == 0 {
+		return text
+	}
+	legal := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, text)
+	return strings.TrimLeft(derived(legal, validation.LabelValueMaxLength, Digits(text)), "-_.")
+}
+
+// derived appends digits to a name, of which it keeps as much as fits into longest characters.
+func derived(name string, longest int, digits string) string {
+	return strings.TrimRight(name[:min(len(name), longest-len(digits)-1)], "-_.") + "-" + digits
+}
+
+// Digits tell names apart that were cut or replaced: 40 bits of the SHA-256, in hexadecimal digits.
+func Digits(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:5])
+}
 
 // RootCAConfigMapName names the remote copy of the consumer's root CA. It takes the first
 // 5 characters of the ID, or all of a shorter one.

@@ -111,7 +111,7 @@ func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, d
 	before := labelsOf(&pod)
 	switch {
 	case req.Operation == admissionv1.Create:
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelCreatorUser, req.UserInfo.Username)
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, api.LabelCreatorUser, api.LabelValue(req.UserInfo.Username))
 		if refusal := s.checkShadowPod(ctx, r, &pod); refusal != nil {
 			return *refusal
 		}

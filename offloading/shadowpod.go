@@ -119,7 +119,7 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 		return nil
 	}
 	var list offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: quota.Spec.User}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: api.LabelValue(quota.Spec.User)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
@@ -131,14 +131,14 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 	return requests
 }
 
-// quotaOf is the quota of a user, nil when there is none.
+// quotaOf is the quota of a user, by the value of LabelCreatorUser; nil when there is none.
 func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.Quota, error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list quotas: %w", err)
 	}
 	for i := range list.Items {
-		if list.Items[i].Spec.User == user {
+		if api.LabelValue(list.Items[i].Spec.User) == user {
 			return list.Items[i].DeepCopy(), nil
 		}
 	}

@@ -218,7 +218,7 @@ func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedNa
 		if remote == nil || err != nil {
 			return nil, err
 		}
-		home, err := get(ctx, ns.home, types.NamespacedName{Namespace: key.Namespace, Name: w.homeName(key.Name)}, w.Home)
+		home, err := get(ctx, ns.home, types.NamespacedName{Namespace: key.Namespace, Name: w.homeName(remote)}, w.Home)
 		if home == nil || err != nil {
 			return nil, err
 		}
@@ -251,7 +251,7 @@ func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
 
 // lookAt queues the objects of a kind that a cache holds; namespace "" = all.
 func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
-	keys, err := keysOf(ctx, r, w.engine.Home.scheme, kind, namespace)
+	keys, err := keysOf(ctx, r, w.engine.Home.scheme, kind, namespace, client.Object.GetName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list objects to look at", "kind", w.Name)
 		return

@@ -292,6 +292,7 @@ func TestReflection(t *testing.T) {
 		{"a pod says that it uses objects of the provider", aPodSaysThatItUsesObjectsOfTheProvider},
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
+		{"names are kept apart", namesAreKeptApart},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
@@ -467,7 +468,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 
 	// Its tokens lie in a Secret there.
 	var tokens corev1.Secret
-	w.exists(w.remote, &tokens, remoteNS, "web-token")
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("web"))
 	if string(tokens.Data["namespace"]) != homeNS || len(tokens.Data) != 2 || tokens.Labels[api.LabelServiceAccountName] != "default" {
 		t.Errorf("tokens: %v", tokens.Labels)
 	}
@@ -539,16 +540,16 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.must("still there", w.home.Get(t.Context(), client.ObjectKeyFromObject(&home), &home))
 	w.must("end at the provider", w.remote.Delete(t.Context(), remote, client.GracePeriodSeconds(0)))
 	w.gone(w.home, &home, homeNS, "web")
-	w.gone(w.remote, &tokens, remoteNS, "web-token")
+	w.gone(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("web"))
 
 	// A pod that finishes needs its tokens no more. Nothing was switched off for that.
 	w.create(w.home, pod("job"))
-	w.exists(w.remote, &tokens, remoteNS, "job-token")
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("job"))
 	job := w.runAt("job", "10.20.1.10")
 	job.Status.Phase = corev1.PodSucceeded
 	w.must("finish", w.remote.Status().Update(t.Context(), job))
 	w.exists(w.home, &home, homeNS, "job", func() error { return equal(corev1.PodSucceeded, home.Status.Phase) })
-	w.gone(w.remote, &tokens, remoteNS, "job-token")
+	w.gone(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("job"))
 
 	// Somebody deletes the map. It comes back, and the provider has to answer it again: what runs is followed
 	// meanwhile, and nothing is concluded by a virtual kubelet that begins then: a pod that is deleted ends when
@@ -1516,7 +1517,7 @@ func tokensAreFresh(t *testing.T, w *world) {
 	p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds = new(int64(600))
 	w.create(w.home, p)
 	var tokens corev1.Secret
-	w.exists(w.remote, &tokens, remoteNS, "fresh-token")
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("fresh"))
 	first := string(tokens.Data["api.token"])
 	expires, err := time.Parse(time.RFC3339, tokens.Annotations[api.AnnotationServiceAccountExpiration])
 	if left := time.Until(expires); err != nil || left < 9*time.Minute || left > 10*time.Minute {
@@ -1530,7 +1531,7 @@ func tokensAreFresh(t *testing.T, w *world) {
 	due := time.Now().Add(123 * time.Second)
 	tokens.Annotations[api.AnnotationServiceAccountExpiration] = due.UTC().Format(time.RFC3339)
 	w.must("let time pass", w.remote.Update(t.Context(), &tokens))
-	w.exists(w.remote, &tokens, remoteNS, "fresh-token", func() error {
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("fresh"), func() error {
 		if string(tokens.Data["api.token"]) == first {
 			return errors.New("the same token")
 		}
@@ -1548,10 +1549,42 @@ func tokensAreFresh(t *testing.T, w *world) {
 		}
 		return nil
 	}
-	w.exists(w.remote, &tokens, remoteNS, "fresh-token", whole)
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("fresh"), whole)
 	delete(tokens.Data, "api.token")
 	w.must("drift", w.remote.Update(t.Context(), &tokens))
-	w.exists(w.remote, &tokens, remoteNS, "fresh-token", whole)
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("fresh"), whole)
+}
+
+// namesAreKeptApart: a user's Secret may be called like the tokens of a pod, whose name may be as
+// long as names can be. A pod that was made when those had another name keeps them under it.
+func namesAreKeptApart(t *testing.T, w *world) {
+	long, old := pod(strings.Repeat("a", 253)), pod("old")
+	w.create(w.home, old)
+	former := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "old-token", Namespace: remoteNS, Labels: map[string]string{
+		api.LabelOrigin: consumer, api.LabelDestination: provider, api.LabelNodeName: node, api.LabelServiceAccountName: "default",
+	}, Annotations: map[string]string{api.AnnotationServiceAccountForPodName: "old", api.AnnotationServiceAccountForPodUID: string(old.UID)}}}
+	w.create(w.remote, former)
+	defer w.reflect()()
+	w.create(w.home, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: long.Name[:247] + "-token", Namespace: homeNS}, StringData: map[string]string{"mine": "yes"},
+	})
+	short := pod(long.Name[:247])
+	w.create(w.home, short)
+	w.create(w.home, long)
+	var secret corev1.Secret
+	w.exists(w.remote, &secret, remoteNS, short.Name+"-token", func() error { return equal("yes", string(secret.Data["mine"])) })
+	for name, pod := range map[string]string{
+		"old-token": "old", api.ServiceAccountTokenSecretName(short.Name): short.Name, api.ServiceAccountTokenSecretName(long.Name): long.Name,
+	} {
+		w.exists(w.remote, &secret, remoteNS, name, func() error {
+			return equal([]string{pod, "true"}, []string{secret.Annotations[api.AnnotationServiceAccountForPodName], fmt.Sprint(len(secret.Data["api.token"]) > 0)})
+		})
+	}
+	w.must("delete", w.home.Delete(t.Context(), old, client.GracePeriodSeconds(0)))
+	w.must("delete", w.home.Delete(t.Context(), long, client.GracePeriodSeconds(0)))
+	w.gone(w.remote, &secret, remoteNS, "old-token")
+	w.gone(w.remote, &secret, remoteNS, api.ServiceAccountTokenSecretName(long.Name))
+	w.exists(w.remote, &secret, remoteNS, short.Name+"-token")
 }
 
 // noTokenLivesLonger than an hour if a pod wants what all pods want, of which the API server makes a year.
@@ -1561,7 +1594,7 @@ func noTokenLivesLonger(t *testing.T, w *world) {
 	p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds = new(int64(3607))
 	w.create(w.home, p)
 	var tokens corev1.Secret
-	w.exists(w.remote, &tokens, remoteNS, "common-token")
+	w.exists(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("common"))
 	parts := strings.Split(string(tokens.Data["api.token"]), ".")
 	if len(parts) != 3 {
 		t.Fatalf("%d parts of a token", len(parts))

@@ -34,8 +34,12 @@ type Kind struct {
 	Mine func(home client.Object) bool
 	// Marks select the remote objects that are ours; whatever does not match is never touched.
 	Marks labels.Selector
-	// RemoteName and HomeName lead from one name to the other; nil = they are equal.
-	RemoteName, HomeName func(string) string
+	// RemoteName gives the name of the remote object, HomeName that of the home object behind a
+	// remote one; nil = they are equal.
+	RemoteName func(home string) string
+	HomeName   func(remote client.Object) string
+	// FormerName is a name that remote objects had before: one that exists is kept; nil = none.
+	FormerName func(home string) string
 	// Report is a second remote kind of the same name whose state is pulled, too; nil = none.
 	// ReportMarks select its objects.
 	Report      client.Object
@@ -124,9 +128,9 @@ func (k *Kind) remoteName(home string) string {
 	return k.RemoteName(home)
 }
 
-func (k *Kind) homeName(remote string) string {
+func (k *Kind) homeName(remote client.Object) string {
 	if k.HomeName == nil {
-		return remote
+		return remote.GetName()
 	}
 	return k.HomeName(remote)
 }

@@ -104,7 +104,8 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Remote:     &corev1.Secret{},
 		Marks:      mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
 		RemoteName: api.ServiceAccountTokenSecretName,
-		HomeName:   podOfTokens,
+		FormerName: api.FormerServiceAccountTokenSecretName,
+		HomeName:   translate.PodOfTokens,
 		Gather:     gatherTokens(home),
 		Push:       Push(translate.Tokens),
 		TrimRemote: Trim(translate.TrimTokens),
@@ -131,11 +132,6 @@ func gatherEnv(home client.Reader) func(context.Context, client.Reader, Objects,
 		}
 		return v, 0, nil
 	}
-}
-
-// podOfTokens is the reverse of api.ServiceAccountTokenSecretName.
-func podOfTokens(secret string) string {
-	return secret[:max(0, len(secret)-len(api.ServiceAccountTokenSecretName("")))]
 }
 
 // pullPod pulls the status of the remote pod, if it is the one made from this ShadowPod and
@@ -250,7 +246,7 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 		}, {
 			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
 			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
-			HomeName:   func(name string) string { return translate.HomeConfigMapName(name, o.Consumer) },
+			HomeName:   func(remote client.Object) string { return translate.HomeConfigMapName(remote.GetName(), o.Consumer) },
 			Push:       Push(translate.ConfigMap),
 			Names:      names,
 		}, {

@@ -91,7 +91,7 @@ func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err erro
 // attach watches all a kind needs in a namespace, and looks at every object once all is there.
 func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	key := func(obj client.Object) types.NamespacedName {
-		return types.NamespacedName{Namespace: home, Name: w.homeName(obj.GetName())}
+		return types.NamespacedName{Namespace: home, Name: w.homeName(obj)}
 	}
 	sawRemote := func(obj client.Object) {
 		w.ledger.saw(slot{atRemote, key(obj)}, obj.GetResourceVersion())
@@ -140,20 +140,21 @@ func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache
 	}
 	ns.synced[w].Store(true)
 	w.lookAt(ctx, homeCache, w.Home, home)
-	remote, err := keysOf(ctx, ns.peer, w.engine.Home.scheme, w.Remote, "")
+	remote, err := keysOf(ctx, ns.peer, w.engine.Home.scheme, w.Remote, "", w.homeName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list remote objects to look at", "kind", w.Name)
 	}
 	for _, key := range remote {
-		w.queue.Add(types.NamespacedName{Namespace: home, Name: w.homeName(key.Name)})
+		w.queue.Add(types.NamespacedName{Namespace: home, Name: key.Name})
 	}
 	if w.engine.Synced != nil {
 		w.engine.Synced(w.Name)
 	}
 }
 
-// keysOf lists the keys of a kind in a cache; namespace "" = all.
-func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string) ([]types.NamespacedName, error) {
+// keysOf lists the keys of a kind in a cache; namespace "" = all. name gives the name of an object.
+func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string,
+	name func(client.Object) string) ([]types.NamespacedName, error) {
 	gvk, err := apiutil.GVKForObject(kind, scheme)
 	if err != nil {
 		return nil, err
@@ -167,7 +168,8 @@ func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind c
 	}
 	keys := make([]types.NamespacedName, 0, meta.LenList(objects))
 	err = meta.EachListItem(objects, func(item runtime.Object) error {
-		keys = append(keys, client.ObjectKeyFromObject(item.(client.Object)))
+		obj := item.(client.Object)
+		keys = append(keys, types.NamespacedName{Namespace: obj.GetNamespace(), Name: name(obj)})
 		return nil
 	})
 	return keys, err

@@ -391,7 +391,7 @@ func (c *chaos) compare(ctx context.Context) error {
 			if p, ok := obj.(*corev1.Pod); ok && p.Status.Phase != corev1.PodRunning {
 				return fmt.Errorf("pod %s is %s", name, p.Status.Phase)
 			} else if ok {
-				pods[name+"-token"] = true
+				pods[api.ServiceAccountTokenSecretName(name)] = true
 			}
 		}
 		for name, obj := range remote {

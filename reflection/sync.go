@@ -102,6 +102,12 @@ func (w *worker) observe(ctx context.Context, ns *namespace, key types.Namespace
 	if o.Remote, err = get(ctx, ns.peer, there, w.Remote); err != nil {
 		return o, err
 	}
+	if o.Remote == nil && w.FormerName != nil {
+		former := types.NamespacedName{Namespace: ns.remote, Name: w.FormerName(key.Name)}
+		if o.Remote, err = get(ctx, ns.peer, former, w.Remote); err != nil {
+			return o, err
+		}
+	}
 	if w.Report != nil {
 		o.Report, err = get(ctx, ns.peer, there, w.Report)
 	}

@@ -54,7 +54,7 @@ func kubeletLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 		api.LabelManaged:         api.True,
 		api.LabelRemoteClusterID: vn.Spec.ClusterID,
 		api.LabelAppName:         api.VirtualKubeletComponent,
-		api.LabelAppInstance:     api.VirtualKubeletComponent + "-" + vn.Name,
+		api.LabelAppInstance:     api.LabelValue(api.VirtualKubeletComponent + "-" + vn.Name),
 		api.LabelAppComponent:    "offloading",
 		api.LabelAppPartOf:       api.PartOf,
 	})

@@ -17,19 +17,28 @@ import (
 // provider has its own of that name, so the home one gets a suffix.
 const rootCA = "kube-root-ca.crt"
 
-// ConfigMapName is the name of a ConfigMap at the provider. A name must not end in a dash, as
-// the beginning of an ID may.
+// ConfigMapName is the name of a ConfigMap at the provider. A name must not end in a dash, as the
+// beginning of an ID may. The home ConfigMap of the name that the root CA takes there makes room:
+// it may be that of another consumer whose ID begins likewise, in a namespace that is passed on.
 func ConfigMapName(home, consumer string) string {
-	if home != rootCA {
-		return home
+	copied := strings.TrimRight(api.RootCAConfigMapName(consumer), "-")
+	switch home {
+	case rootCA:
+		return copied
+	case copied:
+		return copied + "-" + api.Digits(copied)
 	}
-	return strings.TrimRight(api.RootCAConfigMapName(consumer), "-")
+	return home
 }
 
 // HomeConfigMapName is the reverse of ConfigMapName.
 func HomeConfigMapName(remote, consumer string) string {
-	if remote == ConfigMapName(rootCA, consumer) {
+	copied := ConfigMapName(rootCA, consumer)
+	switch remote {
+	case copied:
 		return rootCA
+	case ConfigMapName(copied, consumer):
+		return copied
 	}
 	return remote
 }

@@ -52,12 +52,17 @@ func (v View) apiServerNames(namespace string) []string {
 // (default), that of the provider, or none.
 func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	mode := home.Annotations[api.AnnotationAPIServerSupport]
+	renameConfigMaps(out, func(name string) string {
+		if name == rootCA && mode == apiServerRemote {
+			return name
+		}
+		return ConfigMapName(name, v.Consumer)
+	})
 	if mode == apiServerRemote {
 		account := cmp.Or(home.Annotations[api.AnnotationRemoteServiceAccountName], home.Spec.ServiceAccountName)
 		out.ServiceAccountName, out.AutomountServiceAccountToken = account, new(true)
 		return
 	}
-	renameRootCA(out, v.Consumer)
 	if !usesHomeAPIServer(home, v) {
 		dropTokens(out.Volumes)
 		return
@@ -216,9 +221,8 @@ func fromSecret(name string, items ...corev1.KeyToPath) corev1.VolumeProjection 
 
 // readTokensFrom replaces tokens the kubelet would request by those kept in a Secret.
 func readTokensFrom(volumes []corev1.Volume, secret string) {
-	eachToken(volumes, func(volume string, source *corev1.VolumeProjection) {
-		token := source.ServiceAccountToken
-		*source = fromSecret(secret, corev1.KeyToPath{Key: tokenKey(volume, token.Path), Path: token.Path})
+	eachToken(volumes, func(_, key string, source *corev1.VolumeProjection) {
+		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: source.ServiceAccountToken.Path})
 	})
 }
 
@@ -236,23 +240,26 @@ func dropTokens(volumes []corev1.Volume) {
 	}
 }
 
-// eachToken visits the projections of service account tokens.
-func eachToken(volumes []corev1.Volume, visit func(volume string, source *corev1.VolumeProjection)) {
+// eachToken visits the projections of service account tokens, with their keys in the Secret.
+func eachToken(volumes []corev1.Volume, visit func(volume, key string, source *corev1.VolumeProjection)) {
+	taken := map[string]bool{}
 	for i := range volumes {
 		if volumes[i].Projected == nil {
 			continue
 		}
 		for j := range volumes[i].Projected.Sources {
 			if source := &volumes[i].Projected.Sources[j]; source.ServiceAccountToken != nil {
-				visit(volumes[i].Name, source)
+				key := tokenKey(volumes[i].Name, source.ServiceAccountToken.Path, taken)
+				taken[key] = true
+				visit(volumes[i].Name, key, source)
 			}
 		}
 	}
 }
 
-// renameRootCA leads every use of the home cluster's CA to its copy at the provider.
-func renameRootCA(out *corev1.PodSpec, consumer string) {
-	rename := func(ref *corev1.LocalObjectReference) { ref.Name = ConfigMapName(ref.Name, consumer) }
+// renameConfigMaps gives ConfigMaps the names they have at the provider.
+func renameConfigMaps(out *corev1.PodSpec, remote func(home string) string) {
+	rename := func(ref *corev1.LocalObjectReference) { ref.Name = remote(ref.Name) }
 	for i := range out.Volumes {
 		volume := &out.Volumes[i]
 		if volume.ConfigMap != nil {
@@ -267,10 +274,10 @@ func renameRootCA(out *corev1.PodSpec, consumer string) {
 			}
 		}
 	}
-	eachContainer(out, func(c *corev1.Container) { renameRootCAEnv(c, rename) })
+	eachContainer(out, func(c *corev1.Container) { renameEnv(c, rename) })
 }
 
-func renameRootCAEnv(c *corev1.Container, rename func(*corev1.LocalObjectReference)) {
+func renameEnv(c *corev1.Container, rename func(*corev1.LocalObjectReference)) {
 	for i := range c.EnvFrom {
 		if ref := c.EnvFrom[i].ConfigMapRef; ref != nil {
 			rename(&ref.LocalObjectReference)

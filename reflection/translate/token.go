@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -43,20 +45,25 @@ func TokenSources(home *corev1.Pod, v View) []TokenSource {
 		return nil
 	}
 	var out []TokenSource
-	eachToken(home.Spec.Volumes, func(volume string, source *corev1.VolumeProjection) {
+	eachToken(home.Spec.Volumes, func(_, key string, source *corev1.VolumeProjection) {
 		t := source.ServiceAccountToken
 		seconds := int64(defaultTokenSeconds)
 		if t.ExpirationSeconds != nil && *t.ExpirationSeconds != extendedTokenSeconds {
 			seconds = *t.ExpirationSeconds
 		}
-		out = append(out, TokenSource{Key: tokenKey(volume, t.Path), Audience: t.Audience, Seconds: seconds})
+		out = append(out, TokenSource{Key: key, Audience: t.Audience, Seconds: seconds})
 	})
 	return out
 }
 
-// tokenKey is the key of a token in the Secret: one token per volume and path.
-func tokenKey(volume, path string) string {
-	return volume + "." + strings.ReplaceAll(path, "/", "_")
+// tokenKey is the key of a token in the Secret: one token per volume and path. A path may have
+// characters that keys may not, be longer, or read like another one; taken are the keys of others.
+func tokenKey(volume, path string, taken map[string]bool) string {
+	key := volume + "." + strings.ReplaceAll(path, "/", "_")
+	if len(validation.IsConfigMapKey(key)) > 0 || taken[key] {
+		key = volume + "." + api.Digits(path)
+	}
+	return key
 }
 
 // TokenRefresh is when the tokens of a Secret are to be requested anew: when 80 % of the
@@ -82,10 +89,28 @@ func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource
 	return expires.Add(-time.Duration(shortest) * time.Second / 5)
 }
 
+// PodOfTokens names the pod of a Secret of tokens. A name that was not cut tells more surely than
+// an annotation, which the provider may change.
+func PodOfTokens(secret client.Object) string {
+	name := secret.GetName()
+	if i := strings.LastIndex(name, "-token"); i >= 0 && (name == api.FormerServiceAccountTokenSecretName(name[:i]) ||
+		name == api.ServiceAccountTokenSecretName(name[:i])) {
+		return name[:i]
+	}
+	return secret.GetAnnotations()[api.AnnotationServiceAccountForPodName]
+}
+
+// ofFormerPod reports whether a Secret has the name that was usual when a former pod of this name
+// was made. The pod reads its tokens from another one.
+func ofFormerPod(home *corev1.Pod, remote *corev1.Secret) bool {
+	return remote != nil && remote.Name != api.ServiceAccountTokenSecretName(home.Name) &&
+		remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID)
+}
+
 // Tokens pushes the service account tokens of a pod as a Secret, from which the remote pod reads
 // them, and its namespace. Without new tokens in the View it keeps those that are there.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
-	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 {
+	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
 		return nil
 	}
 	out := &corev1.Secret{Type: corev1.SecretTypeOpaque}
@@ -95,7 +120,7 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	meta := home.ObjectMeta
 	meta.Labels, meta.Annotations = nil, nil
 	out.ObjectMeta = v.metadata(meta, out.ObjectMeta, api.ServiceAccountTokenSecretName(home.Name))
-	out.Labels[api.LabelServiceAccountName] = home.Spec.ServiceAccountName
+	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
 	if len(v.Tokens) == 0 {

@@ -67,7 +67,7 @@ func trimContainers(in []corev1.Container) []corev1.Container {
 // tokensOf leaves of volumes the tokens that are projected into them.
 func tokensOf(in []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
-	eachToken(in, func(volume string, source *corev1.VolumeProjection) {
+	eachToken(in, func(volume, _ string, source *corev1.VolumeProjection) {
 		if len(out) == 0 || out[len(out)-1].Name != volume {
 			out = append(out, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
 		}
