@@ -153,6 +153,11 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 		s.info(nowhere, "No namespaces can be offloaded")
 		return nil
 	}
+	for _, name := range names {
+		if refusal := plan.RemoteNameRefusal(plan.RemoteNamespaceName(name, o.object(name).Spec, c.id)); refusal != "" {
+			return fmt.Errorf("namespace %q cannot be offloaded: %s with --remote-namespace-name", name, refusal)
+		}
+	}
 	tells := make([]func(*script), len(names))
 	for i, name := range names {
 		if tells[i], err = s.confirmChange(c, o.object(name)); err != nil {

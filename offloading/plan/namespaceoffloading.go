@@ -152,8 +152,8 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 // told is the phase as a verdict: what the user waits for and what can be done about it.
 func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
 	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) ctl.Plan {
-	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		return ctl.Block("RemoteNameInvalid", "%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
+	if refusal := RemoteNameRefusal(name); refusal != "" {
+		return ctl.Block("RemoteNameInvalid", "%s", refusal)
 	}
 	peers := func(states ...offloadingv1beta1.NamespacePhase) string {
 		var names []string
@@ -179,12 +179,23 @@ func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.Offlo
 	return ctl.Plan{}
 }
 
+// RemoteNameRefusal says why no namespace can have a name, and what to do, or is empty.
+func RemoteNameRefusal(name string) string {
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return fmt.Sprintf("%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
+	}
+	return ""
+}
+
 // stateAt is how a namespace stands at one peer, and what is wrong if it cannot be there, with what can be done.
 // A peer that refuses the map, or whose API server refuses to create the namespace, says so in the conditions.
 func stateAt(m *offloadingv1beta1.NamespaceMap, local, remote string) (offloadingv1beta1.NamespacePhase, string) {
 	phase := m.Status.CurrentMapping[local].Phase
 	stalled := meta.FindStatusCondition(m.Status.Conditions, ctl.ConditionStalled)
+	refusal := RemoteNameRefusal(remote)
 	switch {
+	case refusal != "":
+		return offloadingv1beta1.NamespaceCreationLoopBackOff, refusal
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff && stalled != nil && stalled.Reason == authv1beta1.ReasonProviderRefuses:
 		return phase, stalled.Message
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
