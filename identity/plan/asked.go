@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -124,8 +125,13 @@ func (in AskedSlice) release() ctl.Plan {
 	return plan
 }
 
-// unique refuses a second slice of the same name: slice, VirtualNode and Node share one name.
+// unique refuses a second slice of the same name, and names that have no room in labels: slice,
+// VirtualNode and Node share one name.
 func (in AskedSlice) unique() ctl.Verdict {
+	if longest := validation.LabelValueMaxLength; len(in.Root.Name) > longest {
+		return ctl.Block(ReasonInvalid, "the name has %d characters, and %d have room in labels; "+
+			"delete this one and choose a shorter name", len(in.Root.Name), longest).Verdict
+	}
 	for i := range in.Slices {
 		other := &in.Slices[i]
 		if other.UID != in.Root.UID && other.Name == in.Root.Name && !Replicated(other) && older(other, in.Root) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -65,6 +66,9 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 	switch {
 	case in.Root.DeletionTimestamp != nil:
 		return dismantle(in)
+	case len(in.Root.Name) > validation.LabelValueMaxLength:
+		return in.cannot(ctl.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
+			"create the virtual node under a shorter name", len(in.Root.Name), validation.LabelValueMaxLength))
 	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
 		return in.cannot(ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))
 	case in.Namesake != "":
