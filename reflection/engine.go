@@ -334,7 +334,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	switch {
 	case refusal(err) != nil:
 		w.refused.Add(key)
-	case err == nil:
+	case err == nil && after == 0: // otherwise nothing may have been tried
 		for _, other := range w.refused.Accepted(key) {
 			w.queue.Add(other)
 		}

@@ -151,14 +151,14 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		return fmt.Errorf("controller %s: %d workers note what they write, not one", c.Name, c.Workers)
 	}
 	l := &loop[R, In]{
-		Controller: c,
-		client:     mgr.GetClient(),
-		reader:     Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
-		recorder:   Recorder(mgr, "liqo-"+c.Name),
-		objects:    apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
-		conditions: apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
-		verdicts:   map[types.NamespacedName]Verdict{},
-		refused:    map[types.NamespacedName]time.Time{},
+		Controller:   c,
+		client:       mgr.GetClient(),
+		reader:       Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
+		recorder:     Recorder(mgr, "liqo-"+c.Name),
+		objects:      apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
+		conditions:   apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
+		verdicts:     map[types.NamespacedName]Verdict{},
+		refusedSince: map[types.NamespacedName]time.Time{},
 	}
 	options := Options()
 	options.MaxConcurrentReconciles = max(c.Workers, 1)
@@ -178,7 +178,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	// Sources start before the first root is reconciled.
 	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		l.queue = q
-		go l.trials.Probe(ctx, q.Add)
+		go l.refused.Probe(ctx, q.Add)
 		return nil
 	}))
 	return b.Complete(l)

@@ -46,11 +46,11 @@ type loop[R client.Object, In any] struct {
 
 	mu       sync.Mutex
 	verdicts map[types.NamespacedName]Verdict
-	// refused says since when the API server has refused what a root wants.
-	refused map[types.NamespacedName]time.Time
-	// trials are the roots of refused; queue is the controller's.
-	trials Refused[reconcile.Request]
-	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// refusedSince tells since when the API server has refused what a root wants.
+	refusedSince map[types.NamespacedName]time.Time
+	// refused holds the same roots, to be queued again.
+	refused Refused[reconcile.Request]
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // Reconcile makes one root's plan true.
@@ -65,10 +65,12 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, fmt.Errorf("get %s %s: %w", l.Name, req, err)
 	}
 	if l.Only != nil && !l.Only(root) {
+		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
 	deleting := root.GetDeletionTimestamp() != nil
 	if deleting && !controllerutil.ContainsFinalizer(root, l.Finalizer) {
+		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
 	if err := l.hold(ctx, root, deleting); err != nil {
@@ -92,7 +94,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	}
 	if refusal(err) {
 		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
-		l.trials.Add(req)
+		l.refused.Add(req)
 		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
@@ -112,9 +114,9 @@ const (
 	refusedInterval = 15 * time.Second
 )
 
-// accepted tries other refused roots if this one was refused.
+// accepted forgets that a root was refused, and queues others if it was.
 func (l *loop[R, In]) accepted(req reconcile.Request) {
-	for _, other := range l.trials.Accepted(req) {
+	for _, other := range l.refused.Accepted(req) {
 		l.queue.Add(other)
 	}
 }
@@ -123,16 +125,16 @@ func (l *loop[R, In]) accepted(req reconcile.Request) {
 func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since, known := l.refused[key]
+	since, known := l.refusedSince[key]
 	switch {
 	case err == nil:
-		delete(l.refused, key)
+		delete(l.refusedSince, key)
 		return 0
 	case !refusal(err):
 		return 0
 	case !known:
 		since = time.Now()
-		l.refused[key] = since
+		l.refusedSince[key] = since
 	}
 	return time.Since(since)
 }
@@ -515,7 +517,7 @@ func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.verdicts, key)
-	delete(l.refused, key)
+	delete(l.refusedSince, key)
 }
 
 func (l *loop[R, In]) kind(obj client.Object) schema.GroupVersionKind {

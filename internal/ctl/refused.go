@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// probeInterval is how often one refused key is tried again.
+	// probeInterval is the first time until one refused key is tried again. It doubles with each try, up to
+	// maxProbeTicks times that, until a key is added or accepted.
 	probeInterval = 2 * time.Second
+	maxProbeTicks = 5
 	// probesPerAccepted is how many others are tried when a refused one is accepted. With two, any number recovers within a
 	// few round trips, and a quota with room for one object costs two further refusals.
 	probesPerAccepted = 2
@@ -25,6 +27,8 @@ type Refused[K comparable] struct {
 	mu       sync.Mutex
 	order    linked.List
 	elements map[K]*linked.Element
+	// ticks is how many probeIntervals Probe waits between two tries, and left how many of them are left.
+	ticks, left int
 }
 
 // Add remembers that the object of a key is refused.
@@ -36,6 +40,7 @@ func (r *Refused[K]) Add(key K) {
 	}
 	if r.elements[key] == nil {
 		r.elements[key] = r.order.PushBack(key)
+		r.ticks, r.left = 1, 1
 	}
 }
 
@@ -49,6 +54,7 @@ func (r *Refused[K]) Accepted(key K) []K {
 	}
 	r.order.Remove(e)
 	delete(r.elements, key)
+	r.ticks, r.left = 1, 1
 	return r.next(probesPerAccepted)
 }
 
@@ -61,14 +67,23 @@ func (r *Refused[K]) Probe(ctx context.Context, try func(K)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			r.mu.Lock()
-			keys := r.next(1)
-			r.mu.Unlock()
-			for _, key := range keys {
+			for _, key := range r.due() {
 				try(key)
 			}
 		}
 	}
+}
+
+// due returns the key to try when a probeInterval has passed, if any.
+func (r *Refused[K]) due() []K {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left--; r.left > 0 {
+		return nil
+	}
+	r.ticks = min(2*r.ticks, maxProbeTicks)
+	r.left = r.ticks
+	return r.next(1)
 }
 
 // next returns up to n keys, which stay until they are accepted. The lock is held.

@@ -4,6 +4,7 @@
 package ctl
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,4 +31,17 @@ func TestRefused(t *testing.T) {
 	expect("it is accepted once", r.Accepted("b"))
 	expect("one of those is accepted", r.Accepted("d"), "e", "a")
 	expect("all that are left are tried once", r.next(9), "c", "e", "a")
+	ticks := func(n int) (tried string) {
+		for range n {
+			tried += fmt.Sprint(len(r.due()))
+		}
+		return tried
+	}
+	if got, want := ticks(17), "10100010000100001"; got != want {
+		t.Errorf("keys are tried at the ticks %s, want %s", got, want)
+	}
+	r.Add("f")
+	if got, want := ticks(4), "1010"; got != want {
+		t.Errorf("once a key is added, keys are tried at the ticks %s, want %s", got, want)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,7 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 	resp, err := transport.RoundTrip(req)
 	if err == nil && resumes && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500) {
 		_ = resp.Body.Close() // nothing of it is read
+		b.waitAsAsked(r.parent, resp)
 		err = errors.New(resp.Status)
 	}
 	if err != nil {
@@ -112,6 +114,18 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 	}
 	r.begin(resp, watches)
 	return resp, nil
+}
+
+// waitAsAsked waits as long as an overloaded API server asks in its response, at most the time of a response.
+func (b *bounded) waitAsAsked(ctx context.Context, resp *http.Response) {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || seconds <= 0 {
+		return
+	}
+	select {
+	case <-time.After(min(time.Duration(seconds)*time.Second, b.time)):
+	case <-ctx.Done():
+	}
 }
 
 // expired answers a watch that broke off or could not be resumed at once, so that its cache lists

@@ -56,7 +56,7 @@ func hostilePeer(t *testing.T) {
 		renewCredentials(t, 2*time.Minute)
 		a := newAttack(t, seed+int64(i))
 		a.measure(t, turin, time.Minute, &during)
-		a.log(t)
+		a.check(t)
 	}
 	for _, whose := range []string{"milan", "turin at milan"} {
 		was, is := median(control.starts[whose]), median(during.starts[whose])
@@ -256,6 +256,24 @@ type attack struct {
 type request struct {
 	client                     *http.Client
 	server, method, path, body string
+	// mustFail says that no such request may succeed.
+	mustFail bool
+}
+
+// denied returns the request as one that must not succeed.
+func (r request) denied() request {
+	r.mustFail = true
+	return r
+}
+
+// kind names the request among answers.
+func (r request) kind() string {
+	path, _, _ := strings.Cut(r.path, "?")
+	kind := r.method + " " + path[strings.LastIndex(strings.TrimSuffix(path, "/status"), "/")+1:]
+	if r.mustFail {
+		return kind + ", to be denied"
+	}
+	return kind
 }
 
 // answer counts the answers of one status to requests of one method and path, and holds the beginning of the first.
@@ -285,16 +303,16 @@ func newAttack(t *testing.T, seed int64) *attack {
 			version, kind, metadata, rest)
 	}
 	create := func(client *http.Client, path, version, kind, rest string) request {
-		return request{client, milan.server, http.MethodPost, path, object(version, kind, "", rest)}
+		return request{client: client, server: milan.server, method: http.MethodPost, path: path, body: object(version, kind, "", rest)}
 	}
 	shadowPod := func(spec string) request {
-		return create(slice, off+remote+"/shadowpods", offGroup, "ShadowPod", `"spec": {"pod": `+spec+`}`)
+		return create(slice, off+remote+"/shadowpods", offGroup, "ShadowPod", `"spec": {"pod": `+spec+`}`).denied()
 	}
 	inCore := func(resource, kind, rest string) request {
 		return create(slice, "/api/v1"+remote+"/"+resource, "v1", kind, rest)
 	}
 	patch := func(client *http.Client, server, path, body string) request {
-		return request{client, server, http.MethodPatch, path, body}
+		return request{client: client, server: server, method: http.MethodPatch, path: path, body: body}
 	}
 	answerSlice := func(answer, message string) request {
 		return patch(rome.web, rome.server, auth+"/namespaces/liqo-tenant-milan/resourceslices/rome/status", fmt.Sprintf(
@@ -303,7 +321,7 @@ func newAttack(t *testing.T, seed int64) *attack {
 			answer, message))
 	}
 	get := func(client *http.Client, path string) request {
-		return request{client, milan.server, http.MethodGet, path, ""}
+		return request{client: client, server: milan.server, method: http.MethodGet, path: path}
 	}
 	a := &attack{seed: seed, answers: map[string]answer{}, requests: []request{
 		shadowPod(`{"hostNetwork": true, "tolerations": [{"operator": "Exists"}], ` +
@@ -314,10 +332,10 @@ func newAttack(t *testing.T, seed int64) *attack {
 		inCore("configmaps", "ConfigMap", `"data": {"a": "`+large+`"}`),
 		inCore("services", "Service", `"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}`),
 		inCore("persistentvolumeclaims", "PersistentVolumeClaim",
-			`"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Pi"}}}`),
+			`"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Pi"}}}`).denied(),
 		inCore("events", "Event", `"message": "`+long[:1000]+`", "involvedObject": {"namespace": "attacker-rome"}`),
-		{slice, milan.server, http.MethodPost, "/api/v1" + remote + "/configmaps",
-			object("v1", "ConfigMap", `, "finalizers": ["example.com/hold"]`, `"data": {}`)},
+		{client: slice, server: milan.server, method: http.MethodPost, path: "/api/v1" + remote + "/configmaps",
+			body: object("v1", "ConfigMap", `, "finalizers": ["example.com/hold"]`, `"data": {}`), mustFail: true},
 		create(slice, off+remote+"/shadowendpointslices", offGroup, "ShadowEndpointSlice",
 			`"spec": {"template": {"addressType": "IPv4", "endpoints": `+
 				`[{"addresses": ["127.0.0.1"]}, {"addresses": ["172.31.20.10"]}, {"addresses": ["10.110.0.1"]}]}}`),
@@ -328,8 +346,8 @@ func newAttack(t *testing.T, seed int64) *attack {
 		patch(control, milan.server, off+tenant+"/namespacemaps/milan",
 			`{"spec": {"desiredMapping": {"n%d": "cert-manager", "m%[1]d": "kube-system", "o%[1]d": "beside-turin", `+
 				`"p%[1]d": "x-%[1]d"}}}`),
-		get(control, "/api/v1/secrets?x=%d"),
-		{slice, milan.server, http.MethodDelete, "/api/v1" + remote + "/configmaps/x-%d", ""},
+		get(control, "/api/v1/secrets?x=%d").denied(),
+		{client: slice, server: milan.server, method: http.MethodDelete, path: "/api/v1" + remote + "/configmaps/x-%d"},
 		answerSlice("Denied", "%d "+long), answerSlice("Accepted", "%d"),
 		patch(rome.web, rome.server, off+"/namespaces/liqo-tenant-milan/namespacemaps/rome/status",
 			`{"status": {"currentMapping": {"back": {"remoteNamespace": "back-%d", "phase": "Accepted"}}}}`),
@@ -402,8 +420,7 @@ func (a *attack) send(ctx context.Context, r request, n int) {
 		}
 		return fmt.Sprintf(text, n)
 	}
-	what, _, _ := strings.Cut(r.path, "?")
-	what = r.method + " " + what[strings.LastIndex(strings.TrimSuffix(what, "/status"), "/")+1:]
+	what := r.kind()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.server+number(r.path), strings.NewReader(number(r.body)))
 	if err != nil {
 		a.count(what, "not sent", err.Error())
@@ -444,11 +461,30 @@ func (a *attack) count(what, status, text string) {
 	a.answers[key] = was
 }
 
-// log prints the answers, so that a reader sees that each attack was tried.
-func (a *attack) log(t *testing.T) {
+// check prints the answers, and fails if an attack was not tried, or one that must be denied was not.
+func (a *attack) check(t *testing.T) {
 	t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(a.answers)) {
 		t.Logf("%s, %d times %s", key, a.answers[key].count, a.answers[key].text)
+	}
+	untried := map[string]bool{"frames": true}
+	for _, r := range a.requests {
+		untried[r.kind()] = true
+	}
+	for key := range a.answers {
+		kind, status, _ := strings.Cut(key, ": ")
+		switch status {
+		case "sent", "200", "201":
+			if strings.HasSuffix(kind, "to be denied") {
+				t.Errorf("%s: it was granted", kind)
+			}
+			delete(untried, kind)
+		case "403", "404", "422":
+			delete(untried, kind)
+		}
+	}
+	if len(untried) > 0 {
+		t.Errorf("not tried: %v", slices.Sorted(maps.Keys(untried)))
 	}
 }
 
