@@ -42,8 +42,8 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	out.Labels[discoveryv1.LabelManagedBy] = api.EndpointSliceManagedBy
 	setJSON(&out.ObjectMeta, api.AnnotationDirectConnectionsData, direct, len(direct))
-	there := endpointsThere(home, v)
-	setJSON(&out.ObjectMeta, api.AnnotationProviderEndpoints, there, len(there))
+	atProvider := providerEndpoints(home, v)
+	setJSON(&out.ObjectMeta, api.AnnotationProviderEndpoints, atProvider, len(atProvider))
 	out.Spec.Template = offv1beta1.EndpointSliceTemplate{
 		AddressType: home.AddressType,
 		Endpoints:   endpoints,
@@ -79,7 +79,7 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	direct = map[string][]string{}
 	owners := homeAddresses(home, v)
 	for _, in := range home.Endpoints {
-		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] || v.addressesThere(in) != nil {
+		if in.NodeName != nil && v.ProviderNodes[*in.NodeName] || v.providerAddresses(in) != nil {
 			continue
 		}
 		addresses, at := directAddresses(in, v, owners)
@@ -102,23 +102,24 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	return out, direct, unreachable
 }
 
-// endpointsThere are pods at the provider in a slice written by hand, which the provider's own slices do not cover:
-// that of an operator, or one that mirrors Endpoints.
-func endpointsThere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint) {
+// providerEndpoints returns the endpoints of a slice written by hand that are pods at the provider. The
+// provider's own slices do not cover them: an operator wrote the slice, or it mirrors Endpoints.
+func providerEndpoints(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint) {
 	if home.Labels[discoveryv1.LabelManagedBy] == nativeSlices {
 		return nil
 	}
 	for _, in := range home.Endpoints {
-		if in.Addresses = v.addressesThere(in); in.Addresses != nil {
+		if in.Addresses = v.providerAddresses(in); in.Addresses != nil {
 			out = append(out, discoveryv1.Endpoint{Addresses: in.Addresses, Conditions: in.Conditions, Hostname: in.Hostname})
 		}
 	}
 	return out
 }
 
-// addressesThere are the addresses of a pod at the provider as they are there; nil if the endpoint is none, or that
-// is not known yet. Slices written by hand need not name its node.
-func (v View) addressesThere(in discoveryv1.Endpoint) (out []string) {
+// providerAddresses returns the addresses that the pod behind an endpoint has at the provider. It returns
+// nil if the endpoint is no pod of the provider, or the provider's ranges are not known yet. Slices
+// written by hand need not name the pod's node.
+func (v View) providerAddresses(in discoveryv1.Endpoint) (out []string) {
 	if len(v.PeerPods) == 0 && !v.Networked && in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
 		return in.Addresses
 	}
@@ -133,8 +134,9 @@ func (v View) addressesThere(in discoveryv1.Endpoint) (out []string) {
 	return out
 }
 
-// holder is the further provider at which an endpoint is; empty = none. One written by hand may name no node.
-func (v View) holder(in discoveryv1.Endpoint) string {
+// providerOf returns the cluster ID of the further provider that runs the pod behind an endpoint; empty =
+// none does. An endpoint written by hand may name no node.
+func (v View) providerOf(in discoveryv1.Endpoint) string {
 	if in.NodeName != nil {
 		return v.OtherNodes[*in.NodeName]
 	}
@@ -154,7 +156,7 @@ func (v View) holder(in discoveryv1.Endpoint) string {
 func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]string {
 	owners := map[netip.Addr]string{}
 	for _, in := range home.Endpoints {
-		if v.holder(in) != "" {
+		if v.providerOf(in) != "" {
 			continue
 		}
 		for _, text := range in.Addresses {
@@ -173,7 +175,7 @@ func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]stri
 	if v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
 		return nil, ""
 	}
-	at = v.holder(in)
+	at = v.providerOf(in)
 	for _, text := range in.Addresses {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {

@@ -380,18 +380,18 @@ func (a *attack) onItself(t *testing.T) *attack {
 
 var namespacePath = regexp.MustCompile("/namespaces/[^/]+/")
 
-// run sends each request again and again until ctx ends: reads 25 times a second, others 3 times, in full runs up to ten
-// times as often. More than that uses all processors of the machine, whoever answers.
+// run sends each request again and again until ctx ends: reads 15 times a second, others 1.5 times, in full runs up to
+// 20 times as often. More than that uses all processors of the machine, whoever answers.
 func (a *attack) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for i, r := range a.requests {
 		random := rand.New(rand.NewSource(a.seed + int64(i)))
-		pause := 300 * time.Millisecond
+		pause := 600 * time.Millisecond
 		if r.method == http.MethodGet {
-			pause = 40 * time.Millisecond
+			pause = 60 * time.Millisecond
 		}
 		if *soak {
-			pause /= 10
+			pause /= 20
 		}
 		running.Go(func() {
 			for n := random.Intn(1 << 20); ctx.Err() == nil; n++ {
