@@ -1108,6 +1108,19 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	stopSecond := other.reflect()
 	defer stopSecond()
 
+	// Pods of the one that reflects say that they use objects of the provider.
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "of-the-provider", Namespace: remoteNS}}
+	w.create(w.remote, foreign)
+	w.create(w.home, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: foreign.Name, Namespace: homeNS}})
+	user := pod("at-first")
+	user.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: foreign.Name}}
+	w.create(w.home, user)
+	says := func(want bool) {
+		t.Helper()
+		w.exists(w.home, user, homeNS, user.Name, func() error { return equal(want, translate.ForeignObjects(user) != "") })
+	}
+	says(true)
+
 	// Each runs its own pods.
 	p := pod("at-second")
 	p.Spec.NodeName = second
@@ -1136,6 +1149,8 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	cm.Data["by"] = "second"
 	w.must("update", w.home.Update(t.Context(), cm))
 	w.exists(w.remote, &remote, remoteNS, "both", by(second))
+	defer w.reflect()()
+	says(false)
 }
 
 // scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error for those that failed.
@@ -1310,21 +1325,25 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	w.gone(w.remote, &remote, remoteNS, "web-1")
 }
 
-// aPodSaysThatItUsesObjectsOfTheProvider while these have the names of local ones, also across a restart.
+// aPodSaysThatItUsesObjectsOfTheProvider while these have the names of local ones that are to be reflected, also
+// across a restart.
 func aPodSaysThatItUsesObjectsOfTheProvider(t *testing.T, w *world) {
 	stop := w.reflect()
 	ca := func(namespace string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Namespace: namespace}}
 	}
-	pull := func(namespace string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull", Namespace: namespace}}
+	pull := func(namespace, name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	}
+	meshed := pod("meshed")
+	secrets := []string{"deleted", "deleted-while-down", "kept", "reflected-while-down", "removed-while-down"}
+	for _, name := range secrets {
+		w.create(w.remote, pull(remoteNS, name))
+		w.create(w.home, pull(homeNS, name))
+		meshed.Spec.ImagePullSecrets = append(meshed.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
 	w.create(w.remote, ca(remoteNS))
-	w.create(w.remote, pull(remoteNS))
 	w.create(w.home, ca(homeNS))
-	w.create(w.home, pull(homeNS))
-	meshed := pod("meshed")
-	meshed.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	volume := corev1.Volume{Name: "ca"}
 	volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "istio-ca-root-cert"}}
 	meshed.Spec.Volumes = append(meshed.Spec.Volumes, volume)
@@ -1332,30 +1351,52 @@ func aPodSaysThatItUsesObjectsOfTheProvider(t *testing.T, w *world) {
 	w.create(w.home, pod("plain"))
 	w.runAt("meshed", "10.20.1.60")
 	w.runAt("plain", "10.20.1.61")
-	const config, secret = `configmap "istio-ca-root-cert"`, `secret "pull"`
-	says := func(name string, want ...string) {
+	says := func(name string, config bool, secrets ...string) {
 		t.Helper()
+		var want []string
+		if config {
+			want = append(want, `configmap "istio-ca-root-cert"`)
+		}
+		for _, s := range secrets {
+			want = append(want, fmt.Sprintf("secret %q", s))
+		}
 		var home corev1.Pod
 		w.exists(w.home, &home, homeNS, name, func() error {
-			var said []string
-			for _, text := range []string{config, secret} {
-				if strings.Contains(translate.ForeignObjects(&home), text) {
-					said = append(said, text)
-				}
-			}
-			return errors.Join(equal(corev1.PodRunning, home.Status.Phase), equal(want, said))
+			_, said, _ := strings.Cut(translate.ForeignObjects(&home), "has its own ")
+			said, _, _ = strings.Cut(said, ", which")
+			return errors.Join(equal(corev1.PodRunning, home.Status.Phase), equal(strings.Join(want, ", "), said))
 		})
 	}
-	says("meshed", config, secret)
-	w.event("meshed", "FailedReflection", secret)
-	says("plain")
+	says("meshed", true, secrets...)
+	w.event("meshed", "FailedReflection", `secret "kept"`)
+	says("plain", false)
+
+	w.must("delete a local object", w.home.Delete(t.Context(), pull(homeNS, "deleted")))
+	says("meshed", true, secrets[1:]...)
+	kept := pull(homeNS, "kept")
+	kept.Annotations = map[string]string{api.AnnotationSkipReflection: "true"}
+	w.must("keep a local object", w.home.Update(t.Context(), kept))
+	says("meshed", true, "deleted-while-down", "reflected-while-down", "removed-while-down")
 
 	stop()
-	w.must("delete one", w.remote.Delete(t.Context(), pull(remoteNS)))
+	w.must("delete a local object", w.home.Delete(t.Context(), pull(homeNS, "deleted-while-down")))
+	w.must("remove a remote object", w.remote.Delete(t.Context(), pull(remoteNS, "removed-while-down")))
+	ours := pull(remoteNS, "reflected-while-down")
+	ours.Labels = map[string]string{api.LabelOrigin: consumer, api.LabelDestination: provider}
+	w.must("replace a remote object", w.remote.Update(t.Context(), ours))
+	stop = w.reflect()
+	says("meshed", true)
+	stop()
+	off := *w
+	off.options.Reflectors = reflection.DefaultReflectors()
+	off.options.Reflectors[reflection.ReflectConfigMap] = reflection.Reflector{}
+	stop = off.reflect()
+	says("meshed", false)
+	stop()
 	defer w.reflect()()
-	says("meshed", config)
-	w.must("delete the other", w.remote.Delete(t.Context(), ca(remoteNS)))
-	says("meshed")
+	says("meshed", true)
+	w.must("remove the last one", w.remote.Delete(t.Context(), ca(remoteNS)))
+	says("meshed", false)
 }
 
 // aCustomResourceIsReflected by its names alone.

@@ -4,6 +4,8 @@
 package reflection
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,74 +16,97 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// foreign knows which names of local objects the peer has given to objects of its own, as far as this process has
-// tried to make the remote ones. The engine of what lies in namespaces finds it out, that of pods says it.
+// foreign records which names of local objects the provider uses for objects of its own. The engine of namespaced
+// objects reports them when it creates remote objects; the engine of pods reads them.
 type foreign struct {
 	mu      sync.Mutex
-	since   map[string]map[string]metav1.Time // by local namespace and translate.Reference; zero = not any more
+	since   map[string]map[translate.Reference]metav1.Time // by local namespace; a missing entry = not foreign
 	changed func(namespace string)
 }
 
-// note notes whether a name belongs to the peer. Nil notes nothing.
+// note records whether a name belongs to the provider. On nil it does nothing.
 func (f *foreign) note(kind string, key types.NamespacedName, taken bool) {
 	if f == nil {
 		return
 	}
-	r := translate.Reference(kind, key.Name)
+	r := translate.Reference{Kind: kind, Name: key.Name}
 	f.mu.Lock()
-	was := f.since[key.Namespace][r]
+	_, was := f.since[key.Namespace][r]
 	switch {
-	case !taken:
-		f.set(key.Namespace, r, metav1.Time{})
-	case was.IsZero():
+	case taken && !was:
 		f.set(key.Namespace, r, metav1.Now().Rfc3339Copy())
+	case !taken:
+		delete(f.since[key.Namespace], r)
 	}
 	f.mu.Unlock()
-	if was.IsZero() == taken {
+	if was != taken {
 		f.changed(key.Namespace)
 	}
 }
 
-// forget forgets a local object that is gone. What pods say of it stays.
-func (f *foreign) forget(kind string, key types.NamespacedName) {
-	if f == nil {
-		return
-	}
+// restore records what conditions of pods say of kinds that are reflected, so that a restart does not change them. An
+// engine that opens a namespace checks each of its names again.
+func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]Reflector) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.since[key.Namespace], translate.Reference(kind, key.Name))
+	for i := range pods {
+		said := translate.ForeignObjects(&pods[i])
+		for _, r := range translate.References(&pods[i].Spec) {
+			if strings.Contains(said, r.String()) && reflectors[strings.ToLower(r.Kind)].Workers > 0 {
+				f.set(pods[i].Namespace, r, metav1.Now().Rfc3339Copy())
+			}
+		}
+	}
 }
 
-// of tells since when the peer has objects of its own under names of those that a pod uses; nil = never. What a pod
-// says already holds until the remote object is ours: after a start it is found out again.
-func (f *foreign) of(pod *corev1.Pod) (out map[string]metav1.Time) {
-	says := translate.ForeignObjects(pod)
+// clear removes everything: another process may reflect now, and would not report changes to this one.
+func (f *foreign) clear() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if says == "" && len(f.since[pod.Namespace]) == 0 {
+	namespaces := slices.Collect(maps.Keys(f.since))
+	clear(f.since)
+	f.mu.Unlock()
+	for _, namespace := range namespaces {
+		f.changed(namespace)
+	}
+}
+
+// names returns the names of a kind in a local namespace that belong to the provider. On nil it returns nothing.
+func (f *foreign) names(kind, namespace string) (out []string) {
+	if f == nil {
 		return nil
 	}
-	for _, r := range translate.References(&pod.Spec) {
-		since, known := f.since[pod.Namespace][r]
-		if !known && strings.Contains(says, r) {
-			since = metav1.Now().Rfc3339Copy()
-			f.set(pod.Namespace, r, since)
-		}
-		if !since.IsZero() {
-			out = with(out, r, since)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.since[namespace] {
+		if r.Kind == kind {
+			out = append(out, r.Name)
 		}
 	}
 	return out
 }
 
-func (f *foreign) set(namespace, r string, since metav1.Time) {
-	f.since[namespace] = with(f.since[namespace], r, since)
+// of returns the objects of the provider that a pod uses, by the text of their Reference, and since when; nil = none.
+func (f *foreign) of(pod *corev1.Pod) (out map[string]metav1.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.since[pod.Namespace]) == 0 {
+		return nil
+	}
+	for _, r := range translate.References(&pod.Spec) {
+		if since, is := f.since[pod.Namespace][r]; is {
+			if out == nil {
+				out = map[string]metav1.Time{}
+			}
+			out[r.String()] = since
+		}
+	}
+	return out
 }
 
-func with(m map[string]metav1.Time, key string, value metav1.Time) map[string]metav1.Time {
-	if m == nil {
-		m = map[string]metav1.Time{}
+// set records a name. f is locked.
+func (f *foreign) set(namespace string, r translate.Reference, since metav1.Time) {
+	if f.since[namespace] == nil {
+		f.since[namespace] = map[translate.Reference]metav1.Time{}
 	}
-	m[key] = value
-	return m
+	f.since[namespace][r] = since
 }

@@ -96,7 +96,7 @@ type Kind struct {
 	// Bound is at what rate remote objects are made and changed, what comes over it being tried again later; nil =
 	// as it comes.
 	Bound *bound
-	// Names is told of objects whose remote name is found to be the peer's; nil = nobody asks.
+	// Names records which remote names belong to objects of the provider; nil = they are not recorded.
 	Names *foreign
 	// Budget is how much is pulled into each home object. What comes over it waits, and the latest state is pulled
 	// then; nil = that of all kinds but pods.

@@ -147,6 +147,9 @@ func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache
 	for _, key := range remote {
 		w.queue.Add(types.NamespacedName{Namespace: home, Name: key.Name})
 	}
+	for _, name := range w.Names.names(w.Name, home) { // their local objects may be gone by now
+		w.queue.Add(types.NamespacedName{Namespace: home, Name: name})
+	}
 	if w.engine.Synced != nil {
 		w.engine.Synced(w.Name)
 	}

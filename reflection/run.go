@@ -102,6 +102,11 @@ func Run(ctx context.Context, o Options) error {
 	start(r.pods.Start)
 	start(r.viewer.cache.Start)
 	if r.pods.WaitForCacheSync(ctx) && r.viewer.cache.WaitForCacheSync(ctx) {
+		var pods corev1.PodList
+		if err := r.pods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+			cancel(fmt.Errorf("list pods of node %s: %w", o.Node, err))
+		}
+		r.shared.names.restore(pods.Items, o.Reflectors)
 		start(r.own.Run)
 		start(r.back.Run)
 		start(r.shared.run)
@@ -158,7 +163,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		return nil, err
 	}
 	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.events.of(s), metrics: m}
-	names := &foreign{since: map[string]map[string]metav1.Time{}}
+	names := &foreign{since: map[string]map[translate.Reference]metav1.Time{}}
 	c.Kinds = podKinds(o, home, r.pods, names)
 	if r.own, err = New(c); err != nil {
 		return nil, err
@@ -168,6 +173,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),
+		names:   names,
 		Options: o,
 		first:   make(chan struct{}),
 	}

@@ -28,6 +28,7 @@ import (
 type shared struct {
 	make   func() (*Engine, error)
 	leases coordinationclient.CoordinationV1Interface
+	names  *foreign // reported by the engine
 	Options
 
 	mu     sync.Mutex
@@ -120,6 +121,7 @@ func (s *shared) reflect(ctx context.Context) error {
 // compete waits for the lease and reflects while it is held. It returns when the lease was lost
 // or ctx ends.
 func (s *shared) compete(ctx context.Context) error {
+	s.names.clear()
 	lease := elect.Lease{
 		Client: s.leases, Namespace: s.TenantNamespace, Name: api.VirtualKubeletLeaderLease, Holder: s.Node, Times: s.Lease,
 	}

@@ -68,6 +68,9 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		return w.end(ctx, key, o, v)
 	case ns != nil:
 		o, after, err = w.push(ctx, ns, key, o, v)
+		if taken := errors.Is(err, errNameTaken); taken || err == nil || errors.Is(err, errNotOurs) {
+			w.Names.note(w.Name, key, taken)
+		}
 		if errors.Is(err, errNotOurs) {
 			return after, err
 		}

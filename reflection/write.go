@@ -60,9 +60,6 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	if apierrors.IsAlreadyExists(err) {
 		err = w.taken(ctx, want, err)
 	}
-	if err == nil || errors.Is(err, errNameTaken) {
-		w.Names.note(w.Name, key, err != nil)
-	}
 	if err != nil {
 		return w.failed(ctx, home, key, err)
 	}
@@ -319,7 +316,7 @@ func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error
 func (w *worker) forget(key types.NamespacedName) {
 	w.shown(key, "")
 	w.silent(key, false)
-	w.Names.forget(w.Name, key)
+	w.Names.note(w.Name, key, false)
 	w.Budget.forget(key)
 }
 

@@ -20,8 +20,11 @@ const (
 	reasonForeignObjects = "ForeignObjects"
 )
 
-// Reference names an object that pods use, as messages show it.
-func Reference(kind, name string) string { return fmt.Sprintf("%s %q", strings.ToLower(kind), name) }
+// Reference identifies an object that a pod uses, in the pod's namespace.
+type Reference struct{ Kind, Name string }
+
+// String returns the reference as messages show it.
+func (r Reference) String() string { return fmt.Sprintf("%s %q", strings.ToLower(r.Kind), r.Name) }
 
 // ForeignObjects is what a pod says of the objects of the provider that it uses; empty = it uses none.
 func ForeignObjects(pod *corev1.Pod) string {
@@ -55,15 +58,15 @@ func withForeign(pod *corev1.Pod, v View) []corev1.PodCondition {
 	return append(out, now)
 }
 
-// References are the objects that a pod uses, by Reference, some of them more than once.
-func References(pod *corev1.PodSpec) (out []string) {
-	eachReference(pod, func(kind, name string) { out = append(out, Reference(kind, name)) })
+// References returns the objects that a pod uses, some of them more than once.
+func References(pod *corev1.PodSpec) (out []Reference) {
+	eachReference(pod, func(kind, name string) { out = append(out, Reference{kind, name}) })
 	return out
 }
 
 // referencesOf leaves of a pod, as volumes, the objects that it uses.
 func referencesOf(pod *corev1.PodSpec) (out []corev1.Volume) {
-	seen := map[string]bool{}
+	seen := map[Reference]bool{}
 	eachReference(pod, func(kind, name string) {
 		var v corev1.Volume
 		switch kind {
@@ -74,7 +77,7 @@ func referencesOf(pod *corev1.PodSpec) (out []corev1.Volume) {
 		default:
 			v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
 		}
-		if r := Reference(kind, name); !seen[r] {
+		if r := (Reference{kind, name}); !seen[r] {
 			seen[r] = true
 			out = append(out, v)
 		}
