@@ -300,6 +300,7 @@ func TestReflection(t *testing.T) {
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
 		{"a pod that others hold says how it ended", aPodThatOthersHoldSaysHowItEnded},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
+		{"a pod is not refused by its own cluster", aPodIsNotRefusedByItsOwnCluster},
 		{"refused objects recover soon after the peer accepts them", refusedObjectsRecover},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
@@ -860,6 +861,43 @@ func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	says("exceeded quota")
 	w.runAt("refused", "10.20.1.11")
 	w.exists(w.home, &home, homeNS, "refused", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+}
+
+// forbidding is an API server that lets nobody read ConfigMaps called "forbidden".
+type forbidding struct{ next http.RoundTripper }
+
+func (f *forbidding) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(req.URL.Path, "/configmaps/forbidden") {
+		return says(req, apierrors.NewForbidden(corev1.Resource("configmaps"), "forbidden", errors.New("a test")))
+	}
+	return f.next.RoundTrip(req)
+}
+
+// aPodIsNotRefusedByItsOwnCluster: what the local API server forbids is not shown as a refusal of the provider.
+func aPodIsNotRefusedByItsOwnCluster(t *testing.T, w *world) {
+	forbidden := *w
+	transport := &forbidding{}
+	forbidden.options.Home = through(w.options.Home, transport, &transport.next)
+	defer forbidden.reflect()()
+	former := w.count("error", "Pod", homeNS, w.options.Node)
+	p := pod("not-refused")
+	from := corev1.EnvFromSource{}
+	from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "forbidden"}}
+	p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{from}
+	w.create(w.home, p)
+	w.eventually("the failure is counted twice", func(context.Context) error {
+		if got := w.count("error", "Pod", homeNS, w.options.Node) - former; got < 2 {
+			return fmt.Errorf("%d failures", got)
+		}
+		return nil
+	})
+	w.event("not-refused", "FailedReflection", "a test")
+	w.must("read pod", w.home.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	for _, c := range p.Status.Conditions {
+		if c.Reason == corev1.PodReasonUnschedulable {
+			t.Errorf("condition %v", c)
+		}
+	}
 }
 
 // refusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than ten seconds, then

@@ -146,7 +146,7 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 		case errors.Is(err, errNotOurs):
 			return o, after, err
 		case err != nil:
-			return o, 0, w.failed(ctx, o.Home, key, err)
+			return o, 0, w.failed(ctx, o.Home, key, local(err))
 		}
 	}
 	want, complaint := w.Push(o, v)
@@ -209,6 +209,8 @@ func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects
 	}
 	whole, err := get(ctx, from, client.ObjectKeyFromObject(*part), prototype)
 	switch {
+	case err != nil && o.Remote == nil:
+		return o, nil, local(err)
 	case err != nil:
 		return o, nil, err
 	case whole == nil || whole.GetUID() != (*part).GetUID() || whole.GetDeletionTimestamp() != nil:
@@ -217,7 +219,7 @@ func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects
 	*part = whole
 	if w.Gather != nil {
 		if v, _, err = w.Gather(ctx, w.engine.Home, o, v); err != nil {
-			return o, nil, err
+			return o, nil, local(err)
 		}
 	}
 	want, err := w.Push(o, v)

@@ -71,11 +71,26 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	return nil
 }
 
-// refusal is an answer of the peer that will not change by itself: a quota, a policy, a webhook, a name
-// that somebody else has; nil is none.
+// localError is an error of the local API server. It unwraps to the original error, but is never a refusal.
+type localError struct{ error }
+
+func (e localError) Unwrap() error { return e.error }
+
+// local marks an error as one of the local API server; nil stays nil.
+func local(err error) error {
+	if err == nil {
+		return nil
+	}
+	return localError{err}
+}
+
+// refusal returns the condition for an answer of the provider that does not change by itself: a quota, a policy, a
+// webhook, or a name that is taken. It returns nil for all other errors.
 func refusal(err error) *metav1.Condition {
 	reason := authv1beta1.ReasonProviderRefuses
 	switch {
+	case errors.As(err, new(localError)):
+		return nil
 	case errors.Is(err, errNameTaken):
 		reason = translate.ReasonNameTaken
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
@@ -258,7 +273,7 @@ func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, 
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return w.logged(ctx, key, fmt.Errorf("patch finalizers of %T %s: %w", home, key, err))
+		return w.logged(ctx, key, local(fmt.Errorf("patch finalizers of %T %s: %w", home, key, err)))
 	}
 	w.ledger.done(s, home.GetResourceVersion(), want.GetResourceVersion())
 	return nil
