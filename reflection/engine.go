@@ -200,6 +200,19 @@ func (e *Engine) See(ctx context.Context, view translate.View) error {
 	return nil
 }
 
+// seeOwn takes over a view in which only Own differs, and reconciles the kinds with a Report: only these show
+// addresses. Calls must not overlap with See.
+func (e *Engine) seeOwn(ctx context.Context, view translate.View) {
+	e.view.Store(&view)
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, w := range e.kinds {
+		if w.Report != nil {
+			w.lookAtAll(ctx)
+		}
+	}
+}
+
 // namespace gives the mapped namespace, nil if it is not mapped.
 func (e *Engine) namespace(home string) *namespace {
 	e.mu.RLock()

@@ -1085,12 +1085,17 @@ func (w *world) ownAddressesAreNotShown() {
 			return equal([]string{"Running", ip}, []string{string(home.Status.Phase), home.Status.PodIP})
 		})
 	}
+	ingress := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: "at-rest", Namespace: homeNS}}
+	ingress.Spec.DefaultBackend = &networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: "Bucket", Name: "b"}}
+	w.create(w.home, ingress)
+	w.exists(w.remote, &networkingv1.Ingress{}, remoteNS, ingress.Name)
 	for name, ip := range map[string]string{"node": "10.20.4.1", "service": "10.20.5.1", "server": "10.20.6.1"} {
 		name = "like-a-" + name
 		w.create(w.home, pod(name))
 		w.runAt(name, ip)
 		shows(name, ip)
 	}
+	before := w.looked("Ingress", homeNS, node)
 	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 	w.create(w.home, worker)
 	worker.Status.Addresses = []corev1.NodeAddress{
@@ -1111,6 +1116,7 @@ func (w *world) ownAddressesAreNotShown() {
 	shows("like-a-server", "")
 	w.must("delete node", w.home.Delete(w.Context(), worker))
 	shows("like-a-node", "10.20.4.1")
+	w.must("count", equal(before, w.looked("Ingress", homeNS, node))) // nothing but pods is reconciled for that
 }
 
 // each does something for all names, a few at a time.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -185,7 +186,15 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	return r, nil
 }
 
+// see gives a new view to all engines. If only Own differs, just pods are reconciled: nothing else depends on it, and
+// it changes with every node that joins.
 func (r *runner) see(ctx context.Context, view translate.View) error {
+	former := r.viewer.former
+	former.Own = view.Own
+	if reflect.DeepEqual(former, view) {
+		r.own.seeOwn(ctx, view)
+		return nil
+	}
 	if err := r.own.See(ctx, view); err != nil {
 		return err
 	}
