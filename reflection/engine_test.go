@@ -1089,7 +1089,9 @@ func (w *world) ownAddressesAreNotShown() {
 	ingress.Spec.DefaultBackend = &networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: "Bucket", Name: "b"}}
 	w.create(w.home, ingress)
 	w.exists(w.remote, &networkingv1.Ingress{}, remoteNS, ingress.Name)
-	for name, ip := range map[string]string{"node": "10.20.4.1", "service": "10.20.5.1", "server": "10.20.6.1"} {
+	for name, ip := range map[string]string{
+		"node": "10.20.4.1", "gateway": "10.20.7.1", "pod": "10.20.7.2", "service": "10.20.5.1", "server": "10.20.6.1",
+	} {
 		name = "like-a-" + name
 		w.create(w.home, pod(name))
 		w.runAt(name, ip)
@@ -1097,12 +1099,14 @@ func (w *world) ownAddressesAreNotShown() {
 	}
 	before := w.looked("Ingress", homeNS, node)
 	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	worker.Spec.PodCIDR, worker.Spec.PodCIDRs = "10.20.7.0/24", []string{"10.20.7.0/24"}
 	w.create(w.home, worker)
 	worker.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeHostName, Address: "worker"}, {Type: corev1.NodeInternalIP, Address: "10.20.4.1"},
 	}
 	w.must("status of node", w.home.Status().Update(w.Context(), worker))
 	shows("like-a-node", "")
+	shows("like-a-gateway", "")
 	services := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: api.NetworkServiceCIDR, Namespace: "liqo"}}
 	services.Labels = map[string]string{api.LabelNetworkType: api.NetworkTypeServiceCIDR}
 	services.Spec.CIDR = "10.20.5.0/24"
@@ -1114,8 +1118,10 @@ func (w *world) ownAddressesAreNotShown() {
 	server.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.20.6.1"}}}
 	w.create(w.home, server)
 	shows("like-a-server", "")
+	shows("like-a-pod", "10.20.7.2") // clusters may share a pod network
 	w.must("delete node", w.home.Delete(w.Context(), worker))
 	shows("like-a-node", "10.20.4.1")
+	shows("like-a-gateway", "10.20.7.1")
 	w.must("count", equal(before, w.looked("Ingress", homeNS, node))) // nothing but pods is reconciled for that
 }
 

@@ -78,14 +78,13 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 		&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{})
 }
 
-// watch wakes the viewer when an object of these kinds changes. An update of a Node counts if its
-// addresses change.
+// watch wakes the viewer when an object of these kinds changes. Updates of a Node that change no address are ignored.
 func (v *viewer) watch(ctx context.Context, kinds ...client.Object) error {
 	changed := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { v.wake() },
 		UpdateFunc: func(before, after any) {
-			a, isNode := before.(*corev1.Node)
-			if !isNode || !slices.Equal(a.Status.Addresses, after.(*corev1.Node).Status.Addresses) {
+			node, isNode := before.(*corev1.Node)
+			if !isNode || !slices.Equal(nodeAddresses(node), nodeAddresses(after.(*corev1.Node))) {
 				v.wake()
 			}
 		},
@@ -312,8 +311,9 @@ func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// ownAddresses reads the addresses of this cluster's nodes, API server and Services. With a network
-// to the provider they are not needed, and not watched: there may be thousands of nodes.
+// ownAddresses reads the addresses of this cluster's nodes, API server and Services, but not its pod CIDRs: clusters
+// without Liqo's network may share one. With a network to the provider nothing is read or watched, since there may be
+// thousands of nodes.
 func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	if out.Networked || len(out.PeerPods) > 0 || out.HideIPs {
 		return nil
@@ -337,9 +337,9 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 			out.Own = append(out.Own, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
-	for _, n := range nodes.Items {
-		for _, address := range n.Status.Addresses {
-			add(address.Address)
+	for i := range nodes.Items {
+		for _, address := range nodeAddresses(&nodes.Items[i]) {
+			add(address)
 		}
 	}
 	for _, s := range servers.Items {
@@ -357,6 +357,18 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
+// nodeAddresses returns what a Node says of its addresses, and the first address of each of its pod CIDRs: there most
+// CNI plugins put the node's gateway.
+func nodeAddresses(n *corev1.Node) (out []string) {
+	for _, address := range n.Status.Addresses {
+		out = append(out, address.Address)
+	}
+	for _, pods := range prefixes(n.Spec.PodCIDRs) {
+		out = append(out, pods.Addr().Next().String())
+	}
+	return out
+}
+
 // onlyAddresses removes from a Node all but its addresses. The cache holds every Node, and a Node
 // may take 30 KB, most of it names of images.
 func onlyAddresses(obj any) (any, error) {
@@ -366,6 +378,7 @@ func onlyAddresses(obj any) (any, error) {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, ResourceVersion: n.ResourceVersion},
+		Spec:       corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}, nil
 }

@@ -16,10 +16,12 @@ import (
 
 // TestAttackPodAddresses: a provider reports that a remote pod has a loopback or link-local
 // address, or one outside of the provider's ranges. Without a network between the clusters its
-// ranges are not known, and it reports an address of the consumer's API server, nodes or Services.
-// Services of the consumer would route its pods' traffic there.
+// ranges are not known, and it reports an address that Nodes, EndpointSlices or Networks of the
+// consumer name as one of its API server, nodes or Services. Services of the consumer would route
+// its pods' traffic there.
 //
-// Outcome: the home pod does not show the address, so no Service routes to it.
+// Outcome: the home pod does not show the address, so no Service routes to it. Without a network,
+// an address of another pod of the consumer is shown: the clusters may share a pod network.
 func TestAttackPodAddresses(t *testing.T) {
 	t.Parallel()
 	networked := translate.View{Networked: true, PeerPods: []translate.Remap{{From: netip.MustParsePrefix("10.20.0.0/16"), To: netip.MustParsePrefix("10.21.0.0/16")}}}

@@ -56,8 +56,9 @@ type View struct {
 	// Networked: there is a Configuration of the provider, so its pods are reached by what PeerPods says
 	// and by nothing else.
 	Networked bool
-	// Own are the addresses of the consumer's nodes, API server and Services, sorted. No remote pod
-	// shows one of them. Empty if Networked or PeerPods decide which addresses are shown.
+	// Own are the addresses of the consumer's nodes, API server and Services, sorted, as far as Nodes, EndpointSlices
+	// and Networks name them. No remote pod shows one of them. Empty if Networked or PeerPods decide which addresses
+	// are shown.
 	Own []netip.Prefix
 	// HomePods are the pod CIDRs of the home cluster; empty = every address is a home pod's.
 	HomePods []netip.Prefix
