@@ -154,7 +154,9 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 		return nil
 	}
 	for _, name := range names {
-		if refusal := plan.RemoteNameRefusal(plan.RemoteNamespaceName(name, o.object(name).Spec, c.id)); refusal != "" {
+		spec := o.object(name).Spec
+		remote := plan.RemoteNamespaceName(name, spec, c.id)
+		if refusal := plan.RemoteNameRefusal(remote, spec.NamespaceMappingStrategy); refusal != "" {
 			return fmt.Errorf("namespace %q cannot be offloaded: %s with --remote-namespace-name", name, refusal)
 		}
 	}

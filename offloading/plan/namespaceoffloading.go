@@ -61,7 +61,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
-			state, trouble := stateAt(m, in.Root.Namespace, name)
+			state, trouble := stateAt(m, in.Root, name)
 			at[state] = append(at[state], m.Name)
 			if trouble != "" {
 				troubles = append(troubles, fmt.Sprintf("at %s: %s", m.Name, trouble))
@@ -76,7 +76,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 		return releasing(in, status)
 	}
 	status.Status.OffloadingPhase = phase(at)
-	p := told(in.Root, status.Status.OffloadingPhase, name, at, troubles)
+	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
 	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == ctl.Ready {
 		p.Reason, p.After = "PodsAstray", astrayInterval
@@ -149,10 +149,10 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 	return offloadingv1beta1.OffloadingInProgress
 }
 
-// told is the phase as a verdict: what the user waits for and what can be done about it.
-func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
+// phaseVerdict returns the verdict for a phase: what the user waits for and what can be done about it.
+func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
 	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) ctl.Plan {
-	if refusal := RemoteNameRefusal(name); refusal != "" {
+	if refusal := RemoteNameRefusal(name, root.Spec.NamespaceMappingStrategy); refusal != "" {
 		return ctl.Block("RemoteNameInvalid", "%s", refusal)
 	}
 	peers := func(states ...offloadingv1beta1.NamespacePhase) string {
@@ -179,20 +179,28 @@ func told(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.Offlo
 	return ctl.Plan{}
 }
 
-// RemoteNameRefusal says why no namespace can have a name, and what to do, or is empty.
-func RemoteNameRefusal(name string) string {
-	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		return fmt.Sprintf("%q cannot be a namespace's name (%s); choose mapping strategy SelectedName", name, errs[0])
+// RemoteNameRefusal returns why the remote name that a strategy gives is illegal, and what to do. It is empty for a
+// legal name.
+func RemoteNameRefusal(name string, strategy offloadingv1beta1.NamespaceMappingStrategy) string {
+	errs := validation.IsDNS1123Label(name)
+	if len(errs) == 0 {
+		return ""
 	}
-	return ""
+	advice := "choose mapping strategy SelectedName"
+	if strategy == offloadingv1beta1.SelectedNameMapping {
+		advice = "choose another remote name"
+	}
+	return fmt.Sprintf("%q cannot be a namespace's name (%s); %s", name, errs[0], advice)
 }
 
-// stateAt is how a namespace stands at one peer, and what is wrong if it cannot be there, with what can be done.
-// A peer that refuses the map, or whose API server refuses to create the namespace, says so in the conditions.
-func stateAt(m *offloadingv1beta1.NamespaceMap, local, remote string) (offloadingv1beta1.NamespacePhase, string) {
-	phase := m.Status.CurrentMapping[local].Phase
+// stateAt returns the phase of a namespace at one peer. If the namespace cannot exist there, stateAt also returns why,
+// and what to do. A peer reports in the map's conditions that it, or its API server, refuses the namespace.
+func stateAt(
+	m *offloadingv1beta1.NamespaceMap, root *offloadingv1beta1.NamespaceOffloading, remote string,
+) (offloadingv1beta1.NamespacePhase, string) {
+	phase := m.Status.CurrentMapping[root.Namespace].Phase
 	stalled := meta.FindStatusCondition(m.Status.Conditions, ctl.ConditionStalled)
-	refusal := RemoteNameRefusal(remote)
+	refusal := RemoteNameRefusal(remote, root.Spec.NamespaceMappingStrategy)
 	switch {
 	case refusal != "":
 		return offloadingv1beta1.NamespaceCreationLoopBackOff, refusal
@@ -210,7 +218,7 @@ func stateAt(m *offloadingv1beta1.NamespaceMap, local, remote string) (offloadin
 // peerConditions tells how the namespace stands at one peer, which is wanted there or not.
 func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap, wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
 	current, there := m.Status.CurrentMapping[in.Root.Namespace]
-	state, trouble := stateAt(m, in.Root.Namespace, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
+	state, trouble := stateAt(m, in.Root, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
 	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected", "ClusterNotSelected")
 	list := offloadingv1beta1.RemoteNamespaceConditions{required}
 	if wanted || there {
