@@ -245,6 +245,19 @@ func (p *page) line(name, labels string, value float64, at time.Time) {
 	fmt.Fprintf(p, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
 }
 
+// labelEscapes escapes a printable label value. The text format knows the escapes \\, \" and \n only, so that a
+// value written with %q may break the page.
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// labelPairs formats label names and values, which alternate. The provider writes some of the values.
+func labelPairs(pairs ...string) string {
+	var labels []string
+	for pair := range slices.Chunk(pairs, 2) {
+		labels = append(labels, pair[0]+`="`+labelEscapes.Replace(api.Printable(pair[1]))+`"`)
+	}
+	return strings.Join(labels, ",")
+}
+
 func writePage(w http.ResponseWriter, r *http.Request, text string) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	if _, err := io.WriteString(w, text); err != nil {
@@ -256,7 +269,7 @@ func writePage(w http.ResponseWriter, r *http.Request, text string) {
 func exposition(m measurement, now time.Time) string {
 	var b page
 	b.containers(m.samples, "", func(s sample) string {
-		return fmt.Sprintf("container=%q,namespace=%q,pod=%q", s.container, s.namespace, s.pod)
+		return labelPairs("container", s.container, "namespace", s.namespace, "pod", s.pod)
 	})
 	total := m.total(now)
 	b.family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
@@ -314,8 +327,8 @@ func cadvisor(m measurement, pods []corev1.Pod) string {
 	}
 	labels := func(s sample) string {
 		c := known[sampleKey{s.namespace, s.pod, s.container}]
-		return fmt.Sprintf("container=%q,id=%q,image=%q,name=%q,namespace=%q,pod=%q",
-			s.container, c.path, c.image, c.name, s.namespace, s.pod)
+		return labelPairs("container", s.container, "id", c.path, "image", c.image, "name", c.name,
+			"namespace", s.namespace, "pod", s.pod)
 	}
 	var b page
 	b.containers(m.samples, `cpu="total",`, labels)

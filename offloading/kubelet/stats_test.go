@@ -5,10 +5,12 @@ package kubelet
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -104,5 +106,29 @@ container_scrape_error 0
 `
 	if diff := cmp.Diff(want, cadvisor(m, []corev1.Pod{pod})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// The provider writes the image and the ID of a container, and the names in its metrics API. The text format of
+// Prometheus has the escapes \\, \" and \n only; any other would make the whole page unreadable.
+func TestMetricsStayReadableWhateverTheProviderWrites(t *testing.T) {
+	t.Parallel()
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "busy", UID: "u-1"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "c", Image: "echo:\x1b[31m\"\\\u202e\xff", ContainerID: "containerd://a\tb\nc\"} 1",
+	}}
+	m := (&meter{}).take(measured(t, `[{"metadata": {"name": "busy", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z",
+		"window": "10s", "containers": [
+			{"name": "c", "usage": {"cpu": "1", "memory": "1Mi"}}, {"name": "d\u001b", "usage": {"cpu": "1", "memory": "1Mi"}}]}]`))
+	page := cadvisor(m, []corev1.Pod{pod})
+	for _, text := range []string{page, exposition(m, time.Unix(1_800_000_000, 0))} {
+		if _, err := promlint.New(strings.NewReader(text)).Lint(); err != nil {
+			t.Errorf("parse: %v in\n%s", err, text)
+		}
+	}
+	want := `container_memory_usage_bytes{container="c",id="/kubepods/podu-1/a\\tb\\nc\"} 1",` +
+		`image="echo:\\x1b[31m\"\\\\u202e\\xff",name="a\\tb\\nc\"} 1",namespace="shop",pod="busy"} `
+	if !strings.Contains(page, want) {
+		t.Errorf("want %s in\n%s", want, page)
 	}
 }
