@@ -132,11 +132,11 @@ func letGo(pod *corev1.Pod) ctl.Part {
 		fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"schedulingGates":[{"$patch":"delete","name":%q}]}}`, pod.UID, api.GateNoted))}
 }
 
-// Mapping reports whether the address of the home's API server is being mapped, and the pod waits for it.
+// Mapping reports whether the pod waits until the address of the consumer's API server is mapped.
 func (in ShadowPodInput) Mapping() bool {
-	_, seen := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
+	_, mapped := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
 	made := in.Root.CreationTimestamp
-	return !seen && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // by two clocks
+	return !mapped && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // by two clocks
 }
 
 // amend plans what may change in a pod that runs: its resources and those of its containers, within the quota,
@@ -372,41 +372,50 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 	return out
 }
 
-// homeAPIServer translates the address under which the pod is to find the API server of its home
-// into this cluster's view. Aliases the user gave stay as they are. Not seen is an address that the
-// home announces and that is not mapped yet.
-func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) (out []corev1.HostAlias, seen bool) {
-	if c == nil {
+// homeAPIServer translates the address of the consumer's API server in the aliases that the consumer's virtual kubelet
+// added to a pod. Other aliases stay as they are. The result mapped is false while such an address is not mapped yet.
+func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) (out []corev1.HostAlias, mapped bool) {
+	if c == nil || c.Spec.Remote == nil {
 		return aliases, true
 	}
 	v := viewOf(*c)
-	out, seen = slices.Clone(aliases), true
+	out, mapped = slices.Clone(aliases), true
 	for i := range out {
-		home, err := netip.ParseAddr(out[i].IP)
-		if err != nil || !slices.ContainsFunc(out[i].Hostnames, ofHomeAPIServer) {
+		remote, err := netip.ParseAddr(out[i].IP)
+		// The virtual kubelet takes the address from an IP object, whose address is in the external range.
+		if err != nil || !namesAPIServer(out[i].Hostnames) || !contain(c.Spec.Remote.CIDR.External, remote) {
 			continue
 		}
-		if here, ok := v.see(home); ok {
-			out[i].IP = here.String()
-		} else if announced(c, home) {
-			seen = false
+		local, ok := v.see(remote)
+		if !ok {
+			mapped = false
+			continue
 		}
+		out[i].IP = local.String()
 	}
-	return out, seen
+	return out, mapped
 }
 
 // announced reports whether an address is one of the peer's.
 func announced(c *networkingv1beta1.Configuration, address netip.Addr) bool {
-	return c.Spec.Remote != nil && slices.ContainsFunc(slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External), func(cidr string) bool {
+	return c.Spec.Remote != nil && contain(slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External), address)
+}
+
+// contain reports whether one of the CIDRs contains an address.
+func contain(cidrs []string, address netip.Addr) bool {
+	return slices.ContainsFunc(cidrs, func(cidr string) bool {
 		p, err := netip.ParsePrefix(cidr)
 		return err == nil && p.Contains(address)
 	})
 }
 
-// ofHomeAPIServer reports whether a name is one by which an offloaded pod finds the API server of its home.
-func ofHomeAPIServer(name string) bool {
-	const short = "kubernetes.default"
-	return name == short || strings.HasPrefix(name, short+".")
+// namesAPIServer reports whether an alias has only names that virtual kubelets give the API server of the consumer. It
+// may lack those that the user has set.
+func namesAPIServer(names []string) bool {
+	const service = "kubernetes.default.svc"
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		return name != "kubernetes" && name != "kubernetes.default" && name != service && !strings.HasPrefix(name, service+".")
+	})
 }
 
 // ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
