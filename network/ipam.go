@@ -191,11 +191,11 @@ const fieldGrant = "status.grant"
 var withoutGrant = client.MatchingFields{fieldGrant: "missing"}
 
 func byGrant(kind client.Object, granted func(client.Object) bool) ctl.Registrar {
-	return ctl.Index{Kind: kind, Field: fieldGrant, Of: func(obj client.Object) string {
+	return ctl.Index{Kind: kind, Field: fieldGrant, Of: func(obj client.Object) []string {
 		if granted(obj) {
-			return ""
+			return nil
 		}
-		return withoutGrant[fieldGrant]
+		return []string{withoutGrant[fieldGrant]}
 	}}
 }
 

@@ -73,7 +73,12 @@ func podsAround(ctx context.Context, r client.Reader, node *corev1.Node) ([]core
 const fieldNode = "spec.nodeName"
 
 func podsByNode() ctl.Registrar {
-	return ctl.Index{Kind: &corev1.Pod{}, Field: fieldNode, Of: func(obj client.Object) string { return obj.(*corev1.Pod).Spec.NodeName }}
+	return ctl.Index{Kind: &corev1.Pod{}, Field: fieldNode, Of: func(obj client.Object) []string {
+		if node := obj.(*corev1.Pod).Spec.NodeName; node != "" {
+			return []string{node}
+		}
+		return nil
+	}}
 }
 
 func podMoved(before, after client.Object) bool {

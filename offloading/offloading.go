@@ -67,6 +67,8 @@ func Controllers(o Options) []ctl.Registrar {
 		takenBack{},
 		quotas,
 		shadowPod(o, quotas),
+		podsByAddress(),
+		slicesByProviderAddress(),
 		shadowEndpointSlice(o),
 		admissionServer{options: o, quotas: quotas},
 		admissionCertificate{options: o},

@@ -42,7 +42,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
-			{Kind: &corev1.Pod{}, Map: slicesOfPods, Concerns: movedPod},
+			{Kind: &corev1.Pod{}, Map: slicesNaming, Concerns: movedPod},
 			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Concerns: otherAddresses},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
@@ -83,39 +83,77 @@ func gatherShadowEndpointSlice(
 	if in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace); err != nil {
 		return in, err
 	}
-	if _, named := root.Annotations[api.AnnotationProviderEndpoints]; named {
-		in.Pods, err = podAddresses(ctx, r, in.Origin)
-	}
+	in.Pods, err = ofPods(ctx, r, in.Origin, plan.ProviderAddresses(root))
 	return in, err
 }
 
-// podAddresses are those of a consumer's pods in this cluster. Those of its nodes are not.
-func podAddresses(ctx context.Context, r client.Reader, consumer string) (map[netip.Addr]bool, error) {
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil {
-		return nil, fmt.Errorf("list namespaces of %s: %w", consumer, err)
+const (
+	// fieldPodAddress indexes pods by the addresses that addressesOf returns.
+	fieldPodAddress = "podAddress"
+	// fieldProviderAddress indexes ShadowEndpointSlices by plan.ProviderAddresses.
+	fieldProviderAddress = "providerAddress"
+)
+
+func podsByAddress() ctl.Registrar {
+	return ctl.Index{Kind: &corev1.Pod{}, Field: fieldPodAddress, Of: func(obj client.Object) []string {
+		return texts(addressesOf(obj.(*corev1.Pod)))
+	}}
+}
+
+func slicesByProviderAddress() ctl.Registrar {
+	return ctl.Index{Kind: &offloadingv1beta1.ShadowEndpointSlice{}, Field: fieldProviderAddress, Of: func(obj client.Object) []string {
+		return texts(plan.ProviderAddresses(obj.(*offloadingv1beta1.ShadowEndpointSlice)))
+	}}
+}
+
+func texts(addresses []netip.Addr) (out []string) {
+	for _, address := range addresses {
+		out = append(out, address.String())
+	}
+	return out
+}
+
+// ofPods returns those of the addresses that pods of a consumer have in this cluster.
+func ofPods(ctx context.Context, r client.Reader, consumer string, addresses []netip.Addr) (map[netip.Addr]bool, error) {
+	if len(addresses) == 0 {
+		return nil, nil
+	}
+	namespaces, err := namespacesFor(ctx, r, consumer)
+	if err != nil {
+		return nil, err
 	}
 	out := map[netip.Addr]bool{}
-	for _, ns := range namespaces.Items {
-		if ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
-			continue // the tenant namespace: its pods are this cluster's
-		}
+	for _, address := range addresses {
 		var pods corev1.PodList
-		if err := r.List(ctx, &pods, client.InNamespace(ns.Name)); err != nil {
-			return nil, fmt.Errorf("list pods in %s: %w", ns.Name, err)
+		err := r.List(ctx, &pods, client.MatchingFields{fieldPodAddress: address.String()}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("list pods with address %s: %w", address, err)
 		}
-		for i := range pods.Items {
-			for _, address := range addressesOf(&pods.Items[i]) {
-				out[address] = true
-			}
+		out[address] = slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return namespaces[pod.Namespace] })
+	}
+	return out, nil
+}
+
+// namespacesFor returns the names of the namespaces made for a consumer. Its tenant namespace is not one of them.
+func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[string]bool, error) {
+	var namespaces corev1.NamespaceList
+	err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces of %s: %w", consumer, err)
+	}
+	out := map[string]bool{}
+	for i := range namespaces.Items {
+		if ns := &namespaces.Items[i]; plan.MadeForConsumer(ns) {
+			out[ns.Name] = true
 		}
 	}
 	return out, nil
 }
 
-// addressesOf are the addresses that are a pod's own while it runs.
+// addressesOf returns the addresses of a pod that was made for a ShadowPod. Other pods have none here, nor have pods
+// that have finished or share the addresses of their node.
 func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
-	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || pod.Spec.HostNetwork || plan.Finished(pod.Status.Phase) {
 		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {
@@ -126,7 +164,7 @@ func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 	return out
 }
 
-// movedPod reports whether a pod has other addresses after an update.
+// movedPod reports whether an update changes the addresses of a pod.
 func movedPod(before, after client.Object) bool {
 	return !slices.Equal(addressesOf(before.(*corev1.Pod)), addressesOf(after.(*corev1.Pod)))
 }
@@ -216,9 +254,34 @@ func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []
 	return append(slicesFrom(ctx, r, obj), slicesWith(ctx, r, api.AnnotationDirectConnectionsData)...)
 }
 
-// slicesOfPods are those that name pods of this cluster.
-func slicesOfPods(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-	return slicesWith(ctx, r, api.AnnotationProviderEndpoints)
+// slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the pod's consumer. It is
+// called with the pod before and after an update.
+func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
+	var naming []offloadingv1beta1.ShadowEndpointSlice
+	for _, address := range addressesOf(obj.(*corev1.Pod)) {
+		var list offloadingv1beta1.ShadowEndpointSliceList
+		if r.List(ctx, &list, client.MatchingFields{fieldProviderAddress: address.String()}, client.UnsafeDisableDeepCopy) != nil {
+			return nil
+		}
+		naming = append(naming, list.Items...)
+	}
+	if len(naming) == 0 {
+		return nil
+	}
+	consumer, err := originOf(ctx, r, obj.GetNamespace())
+	if err != nil || consumer == "" {
+		return nil
+	}
+	namespaces, err := namespacesFor(ctx, r, consumer)
+	if err != nil {
+		return nil
+	}
+	for i := range naming {
+		if namespaces[naming[i].Namespace] {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&naming[i])})
+		}
+	}
+	return requests
 }
 
 // slicesWith are the slices that have an annotation.

@@ -92,19 +92,13 @@ type Registrar interface {
 type Index struct {
 	Kind  client.Object
 	Field string
-	// Of gives the value of an object; "" leaves it out.
-	Of func(client.Object) string
+	// Of returns the values of an object. An object without values is not found.
+	Of func(client.Object) []string
 }
 
 // Register adds the index to mgr's cache.
 func (i Index) Register(mgr manager.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), i.Kind, i.Field, func(obj client.Object) []string {
-		if value := i.Of(obj); value != "" {
-			return []string{value}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), i.Kind, i.Field, i.Of); err != nil {
 		return fmt.Errorf("index %T by %s: %w", i.Kind, i.Field, err)
 	}
 	return nil
@@ -218,11 +212,12 @@ func concerning(concerns func(before, after client.Object) bool) builder.Predica
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.
 func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
 
-func (c Controller[R, In]) ownerOf(obj client.Object) string {
-	if obj.GetLabels()[labelController] != c.Name {
-		return ""
+func (c Controller[R, In]) ownerOf(obj client.Object) []string {
+	owner := obj.GetLabels()[labelOwner]
+	if owner == "" || obj.GetLabels()[labelController] != c.Name {
+		return nil
 	}
-	return obj.GetLabels()[labelOwner]
+	return []string{owner}
 }
 
 // rootOf leads from an owned object back to its root.

@@ -34,7 +34,7 @@ type ShadowEndpointSliceInput struct {
 	Networked bool
 	// Own are the addresses of this cluster's nodes and Services.
 	Own []netip.Prefix
-	// Pods are the addresses of the consumer's pods here.
+	// Pods holds the addresses of the consumer's pods here, at least those of ProviderAddresses.
 	Pods map[netip.Addr]bool
 }
 
@@ -118,6 +118,25 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
 	return out
+}
+
+// ProviderAddresses returns the addresses of pods here that a ShadowEndpointSlice names as endpoints.
+func ProviderAddresses(root *offloadingv1beta1.ShadowEndpointSlice) []netip.Addr {
+	text, ok := root.Annotations[api.AnnotationProviderEndpoints]
+	var endpoints []discoveryv1.Endpoint
+	if !ok || json.Unmarshal([]byte(text), &endpoints) != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, endpoint := range endpoints {
+		for _, text := range endpoint.Addresses {
+			if address, err := netip.ParseAddr(text); err == nil {
+				out = append(out, address)
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
 }
 
 // ofNoPod reports whether an address is not of a pod of the consumer here.
