@@ -43,8 +43,17 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
 	s.IPFamilyPolicy = in.IPFamilyPolicy
 	s.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
-	s.TrafficDistribution = in.TrafficDistribution
+	s.TrafficDistribution = trafficDistribution(in.TrafficDistribution)
 	return out
+}
+
+// trafficDistribution returns PreferClose for PreferSameZone, which means the same: API servers
+// before 1.34 refuse a Service with the newer name.
+func trafficDistribution(local *string) *string {
+	if local != nil && *local == corev1.ServiceTrafficDistributionPreferSameZone {
+		return new(corev1.ServiceTrafficDistributionPreferClose)
+	}
+	return local
 }
 
 // selector is a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose pod' copies them from
