@@ -47,16 +47,16 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 	}
 	out := remote.DeepCopy()
 	out.ObjectMeta = v.podMetadata(home, out.ObjectMeta)
-	amend(&out.Spec.Pod, &home.Spec)
+	amend(&out.Spec.Pod, &home.Spec, v.Patch.Tolerations)
 	if n := len(out.Spec.Pod.EphemeralContainers); n < len(home.Spec.EphemeralContainers) {
 		out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers, podSpec(home, v).EphemeralContainers[n:]...)
 	}
 	return out
 }
 
-// amend takes over what may have changed in the spec of a home pod, but for the containers it is debugged with: images,
-// resources, the deadline and tolerations.
-func amend(out, home *corev1.PodSpec) {
+// amend copies the fields that Kubernetes lets change in the spec of a running pod, except ephemeral
+// containers: images, resources, the deadline and tolerations. patch are the virtual node's tolerations.
+func amend(out, home *corev1.PodSpec, patch []corev1.Toleration) {
 	for _, each := range [][2][]corev1.Container{{out.Containers, home.Containers}, {out.InitContainers, home.InitContainers}} {
 		for i := range min(len(each[0]), len(each[1])) {
 			has, asked := &each[0][i], &each[1][i]
@@ -70,17 +70,17 @@ func amend(out, home *corev1.PodSpec) {
 		out.Resources = home.Resources.DeepCopy()
 	}
 	out.ActiveDeadlineSeconds = home.ActiveDeadlineSeconds
-	out.Tolerations = tolerate(out.Tolerations, home.Tolerations)
+	out.Tolerations = tolerate(out.Tolerations, home.Tolerations, patch)
 }
 
-// tolerate adds the tolerations that a home pod was given later. Of one it had already, the seconds may have changed.
-// None is ever removed: those of the virtual node's patch stay.
-func tolerate(out, home []corev1.Toleration) []corev1.Toleration {
+// tolerate adds the tolerations that the local pod got later. A toleration that differs only in
+// seconds replaces the one the pod had before, but none of the virtual node's patch.
+func tolerate(out, home, patch []corev1.Toleration) []corev1.Toleration {
 	among := func(all []corev1.Toleration, t corev1.Toleration) bool {
 		return slices.ContainsFunc(all, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) })
 	}
 	for _, t := range home {
-		former := func(o corev1.Toleration) bool { return o.MatchToleration(&t) && !among(home, o) }
+		former := func(o corev1.Toleration) bool { return o.MatchToleration(&t) && !among(home, o) && !among(patch, o) }
 		switch i := slices.IndexFunc(out, former); {
 		case ofVirtualNode(t) || among(out, t):
 		case i >= 0:
