@@ -304,6 +304,7 @@ func TestReflection(t *testing.T) {
 		{"refused objects recover soon after the peer accepts them", refusedObjectsRecover},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
+		{"a refused change of a spec holds no labels back", aRefusedSpecHoldsNoLabelsBack},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
 		{"a provider that says much is heard a little at a time", aLoudProviderIsHeardALittleAtATime},
@@ -999,6 +1000,58 @@ func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	remote.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100")
 	w.must("resize at the provider", w.remote.SubResource("resize").Update(t.Context(), remote))
 	says("", 2)
+}
+
+// aRefusedSpecHoldsNoLabelsBack expects labels and annotations to follow the local pod at a provider that refuses every
+// change of a spec, as the original does. The refusal is reported, and the change is tried again.
+func aRefusedSpecHoldsNoLabelsBack(t *testing.T, w *world) {
+	defer w.reflect()()
+	w.create(w.home, pod("fixed"))
+	w.runAt("fixed", "10.20.1.60")
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fixed.example.com"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{offv1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
+		}}},
+	}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{
+		Expression: "object.spec == oldObject.spec", Message: "the spec is fixed", Reason: new(metav1.StatusReasonForbidden),
+	}}
+	w.create(w.remote, policy)
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
+	binding.ResourceVersion, binding.UID = "", ""
+	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+	w.create(w.remote, binding)
+	w.eventually("the policy acts", func(ctx context.Context) error {
+		shadow := w.shadow("fixed")
+		shadow.Spec.Pod.Containers[0].Image = "web:2"
+		if w.remote.Update(ctx, shadow, client.DryRunAll) == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	var home corev1.Pod
+	w.must("read pod", w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "fixed"}, &home))
+	home.Labels["late"], home.Spec.Containers[0].Image = "yes", "web:2"
+	w.must("change", w.home.Update(t.Context(), &home))
+	shows := func(label, image string) {
+		t.Helper()
+		var shadow offv1beta1.ShadowPod
+		w.exists(w.remote, &shadow, remoteNS, "fixed", func() error {
+			return equal([]string{label, image}, []string{shadow.Labels["late"], shadow.Spec.Pod.Containers[0].Image})
+		})
+	}
+	shows("yes", "web:1")
+	w.event("fixed", "FailedReflection", "the spec is fixed")
+	home.Labels["late"] = "later"
+	w.must("change", w.home.Update(t.Context(), &home))
+	shows("later", "web:1")
+	w.must("delete binding", w.remote.Delete(t.Context(), binding))
+	w.must("delete policy", w.remote.Delete(t.Context(), policy))
+	shows("later", "web:2")
 }
 
 // addressesWaitForTheirMapping: while the status of a Configuration is about a former spec, addresses are seen as

@@ -6,6 +6,7 @@ package reflection
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,18 +113,45 @@ func (w *worker) taken(ctx context.Context, want client.Object, conflict error) 
 	return conflict
 }
 
-// patchRemote sends what differs, for the object of that UID only.
+// patchRemote sends what differs, for the object of that UID only. If the peer refuses a change of
+// the spec, labels and annotations are sent alone. The error is the refusal all the same.
 func (w *worker) patchRemote(ctx context.Context, key types.NamespacedName, remote, want client.Object) error {
 	data, err := client.MergeFrom(withoutUID(remote)).Data(want)
 	if err != nil {
 		return fmt.Errorf("compute patch of %T %s: %w", remote, key, err)
 	}
+	err = w.sendPatch(ctx, key, remote, data)
+	if refusal(err) == nil || !changesSpec(data) {
+		return err
+	}
+	metadata := remote.DeepCopyObject().(client.Object)
+	metadata.SetLabels(want.GetLabels())
+	metadata.SetAnnotations(want.GetAnnotations())
+	if stands(remote, metadata) {
+		return err
+	}
+	if data, failed := client.MergeFrom(withoutUID(remote)).Data(metadata); failed == nil {
+		_ = w.sendPatch(ctx, key, remote, data) // a retry follows the refusal anyway
+	}
+	return err
+}
+
+// changesSpec reports whether a merge patch changes the spec of an object.
+func changesSpec(patch []byte) bool {
+	var changed struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	return json.Unmarshal(patch, &changed) == nil && changed.Spec != nil
+}
+
+// sendPatch sends a merge patch of a remote object.
+func (w *worker) sendPatch(ctx context.Context, key types.NamespacedName, remote client.Object, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := slot{atRemote, key}
 	w.ledger.begin(s)
 	patched := w.named(w.Remote, remote)
-	err = w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManagerReflection))
+	err := w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
 		w.ledger.drop(s)
 		return err
