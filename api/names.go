@@ -136,8 +136,8 @@ func ServiceAccountTokenSecretName(pod string) string {
 	return derived(pod+"-token", validation.DNS1123SubdomainMaxLength, Digits(pod))
 }
 
-// FormerServiceAccountTokenSecretName is the name that Secrets have which were made before names
-// had digits.
+// FormerServiceAccountTokenSecretName returns the name that versions without digits, and the
+// original, give to the Secret with the tokens of a pod.
 func FormerServiceAccountTokenSecretName(pod string) string { return pod + "-token" }
 
 // LabelValue is text as the value of a label: text itself if it is legal, else its legal characters

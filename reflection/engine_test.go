@@ -1700,7 +1700,8 @@ func tokensAreFresh(t *testing.T, w *world) {
 }
 
 // namesAreKeptApart: a user's Secret may be called like the tokens of a pod, whose name may be as
-// long as names can be. A pod that was made when those had another name keeps them under it.
+// long as names can be. A pod whose ShadowPod mounts the former name gets its tokens there, also if
+// the Secret does not exist.
 func namesAreKeptApart(t *testing.T, w *world) {
 	long, old := pod(strings.Repeat("a", 253)), pod("old")
 	w.create(w.home, old)
@@ -1708,6 +1709,19 @@ func namesAreKeptApart(t *testing.T, w *world) {
 		api.LabelOrigin: consumer, api.LabelDestination: provider, api.LabelNodeName: node, api.LabelServiceAccountName: "default",
 	}, Annotations: map[string]string{api.AnnotationServiceAccountForPodName: "old", api.AnnotationServiceAccountForPodUID: string(old.UID)}}}
 	w.create(w.remote, former)
+	between := pod("between") // the upgrade fell between its ShadowPod and the Secret
+	w.create(w.home, between)
+	for _, p := range []*corev1.Pod{old, between} {
+		shadow := &offv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: remoteNS, Labels: map[string]string{
+			"app": "web", api.LabelOrigin: consumer, api.LabelDestination: provider, api.LabelNodeName: node,
+		}, Annotations: map[string]string{translate.HomeUIDAnnotation: string(p.UID)}}}
+		shadow.Spec.Pod = *pod(p.Name).Spec.DeepCopy()
+		shadow.Spec.Pod.NodeName = ""
+		shadow.Spec.Pod.Volumes[0].Projected.Sources = []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: p.Name + "-token"},
+		}}}
+		w.create(w.remote, shadow)
+	}
 	defer w.reflect()()
 	w.create(w.home, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: long.Name[:247] + "-token", Namespace: homeNS}, StringData: map[string]string{"mine": "yes"},
@@ -1718,12 +1732,16 @@ func namesAreKeptApart(t *testing.T, w *world) {
 	var secret corev1.Secret
 	w.exists(w.remote, &secret, remoteNS, short.Name+"-token", func() error { return equal("yes", string(secret.Data["mine"])) })
 	for name, pod := range map[string]string{
-		"old-token": "old", api.ServiceAccountTokenSecretName(short.Name): short.Name, api.ServiceAccountTokenSecretName(long.Name): long.Name,
+		"old-token": "old", "between-token": "between",
+		api.ServiceAccountTokenSecretName(short.Name): short.Name, api.ServiceAccountTokenSecretName(long.Name): long.Name,
 	} {
 		w.exists(w.remote, &secret, remoteNS, name, func() error {
 			return equal([]string{pod, "true"}, []string{secret.Annotations[api.AnnotationServiceAccountForPodName], fmt.Sprint(len(secret.Data["api.token"]) > 0)})
 		})
 	}
+	w.must("delete Secret", w.remote.Delete(t.Context(), former))
+	w.exists(w.remote, &secret, remoteNS, "old-token", func() error { return equal(true, secret.UID != former.UID) })
+	w.gone(w.remote, &secret, remoteNS, api.ServiceAccountTokenSecretName("old"))
 	w.must("delete", w.home.Delete(t.Context(), old, client.GracePeriodSeconds(0)))
 	w.must("delete", w.home.Delete(t.Context(), long, client.GracePeriodSeconds(0)))
 	w.gone(w.remote, &secret, remoteNS, "old-token")

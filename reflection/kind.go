@@ -38,10 +38,11 @@ type Kind struct {
 	// remote one; nil = they are equal.
 	RemoteName func(home string) string
 	HomeName   func(remote client.Object) string
-	// FormerName is a name that remote objects had before: one that exists is kept; nil = none.
+	// FormerName returns the name that former versions gave to the remote object. An object of that
+	// name is kept; nil = there is none.
 	FormerName func(home string) string
-	// Report is a second remote kind of the same name whose state is pulled, too; nil = none.
-	// ReportMarks select its objects.
+	// Report is a second remote kind whose objects have the names of the home objects. Its state is
+	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its objects.
 	Report      client.Object
 	ReportMarks labels.Selector
 	// Beside are home kinds Gather reads in the namespace of an object: when one of them

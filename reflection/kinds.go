@@ -77,12 +77,13 @@ func DefaultReflectors() map[string]Reflector {
 // of that node in all namespaces, names what is known of the objects they use.
 func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind {
 	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
+	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
 	return []Kind{{
 		Name:        "Pod",
 		Workers:     o.Reflectors[ReflectPod].Workers,
 		Home:        &corev1.Pod{},
 		HomeCache:   pods,
-		Remote:      &offv1beta1.ShadowPod{},
+		Remote:      shadowPod,
 		Marks:       mine,
 		Report:      &corev1.Pod{},
 		ReportMarks: mine,
@@ -97,20 +98,23 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Ends:        true,
 		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {
-		Name:       "ServiceAccount",
-		Workers:    o.Reflectors[ReflectServiceAccount].Workers,
-		Home:       &corev1.Pod{},
-		HomeCache:  pods,
-		Remote:     &corev1.Secret{},
-		Marks:      mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
-		RemoteName: api.ServiceAccountTokenSecretName,
-		FormerName: api.FormerServiceAccountTokenSecretName,
-		HomeName:   translate.PodOfTokens,
-		Gather:     gatherTokens(home),
-		Push:       Push(translate.Tokens),
-		TrimRemote: Trim(translate.TrimTokens),
-		Events:     "SATokensReflection",
-		Quiet:      true,
+		Name:        "ServiceAccount",
+		Workers:     o.Reflectors[ReflectServiceAccount].Workers,
+		Home:        &corev1.Pod{},
+		HomeCache:   pods,
+		Remote:      &corev1.Secret{},
+		Marks:       mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
+		RemoteName:  api.ServiceAccountTokenSecretName,
+		FormerName:  api.FormerServiceAccountTokenSecretName,
+		HomeName:    translate.PodOfTokens,
+		Report:      shadowPod,
+		ReportMarks: mine,
+		Gather:      gatherTokens(home),
+		Push:        Push(translate.Tokens),
+		TrimRemote:  Trim(translate.TrimTokens),
+		TrimReport:  Trim(translate.TrimShadowPod),
+		Events:      "SATokensReflection",
+		Quiet:       true,
 	}}
 }
 

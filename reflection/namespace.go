@@ -97,7 +97,11 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 		w.ledger.saw(slot{atRemote, key(obj)}, obj.GetResourceVersion())
 		w.queue.Add(key(obj))
 	}
-	sawReport := func(obj client.Object) { w.queue.Add(key(obj)) }
+	sawReport := func(obj client.Object) {
+		if w.Pull != nil {
+			w.queue.Add(types.NamespacedName{Namespace: home, Name: obj.GetName()})
+		}
+	}
 	sawBeside := func(client.Object) {
 		if ns.ready(w) {
 			w.lookAt(ctx, ns.home, w.Home, home)

@@ -112,7 +112,7 @@ func (w *worker) observe(ctx context.Context, ns *namespace, key types.Namespace
 		}
 	}
 	if w.Report != nil {
-		o.Report, err = get(ctx, ns.peer, there, w.Report)
+		o.Report, err = get(ctx, ns.peer, types.NamespacedName{Namespace: ns.remote, Name: key.Name}, w.Report)
 	}
 	return o, err
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -30,6 +31,7 @@ func gatherTokens(home client.Client) func(context.Context, client.Reader, Objec
 		if wait := time.Until(translate.TokenRefresh(pod, secret, sources)); wait > 0 {
 			return v, wait, nil
 		}
+		v.TokenSecret = translate.TokenSecretName(pod, as[*offv1beta1.ShadowPod](o.Report))
 		v.Tokens = map[string]translate.Token{}
 		for _, source := range sources {
 			token, err := requestToken(ctx, home, pod, source)

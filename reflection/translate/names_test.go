@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -108,6 +110,40 @@ func TestTokensOfAFormerName(t *testing.T) {
 	home.UID = "u2"
 	if got := translate.Tokens(home, former, v); got != nil {
 		t.Errorf("tokens of a new pod lie in the former Secret: %v", got)
+	}
+}
+
+// TestTokensLieWhereTheShadowPodMountsThem asks for the name of a new Secret of tokens, also with
+// what a cache keeps of the ShadowPod.
+func TestTokensLieWhereTheShadowPodMountsThem(t *testing.T) {
+	t.Parallel()
+	home := podWithTokens("web", []string{"token"})
+	home.Spec.Volumes = append(home.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}, // a user's
+		}}}},
+	}})
+	v := translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"shop": "shop-rome"}}
+	present := translate.Pod(home, nil, v)
+	former := present.DeepCopy()
+	former.Spec.Pod.Volumes[0].Projected.Sources[0].Secret.Name = "web-token"
+	anew := home.DeepCopy()
+	anew.UID = "u2"
+	name := api.ServiceAccountTokenSecretName("web")
+	for _, c := range []struct {
+		home   *corev1.Pod
+		shadow *offv1beta1.ShadowPod
+		want   string
+	}{{home, nil, name}, {home, present, name}, {home, former, "web-token"}, {anew, former, name}} {
+		for _, shadow := range []*offv1beta1.ShadowPod{c.shadow, trimmed(c.shadow, translate.TrimShadowPod)} {
+			if got := translate.TokenSecretName(c.home, shadow); got != c.want {
+				t.Errorf("tokens of pod %s lie in %s, want %s", c.home.UID, got, c.want)
+			}
+		}
+	}
+	v.Tokens, v.TokenSecret = map[string]translate.Token{"tokens.token": {Value: "new"}}, "web-token"
+	if got := translate.Tokens(home, nil, v); got.Name != "web-token" {
+		t.Errorf("a new Secret is called %s", got.Name)
 	}
 }
 

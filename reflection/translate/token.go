@@ -4,7 +4,9 @@
 package translate
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
 // TokenSource is a token a pod asks for.
@@ -100,6 +103,35 @@ func PodOfTokens(secret client.Object) string {
 	return secret.GetAnnotations()[api.AnnotationServiceAccountForPodName]
 }
 
+// TokenSecretName returns the name of the Secret from which the ShadowPod of a local pod mounts its
+// tokens. A ShadowPod made before names had digits mounts the former name as long as it exists.
+func TokenSecretName(home *corev1.Pod, shadow *offv1beta1.ShadowPod) string {
+	if shadow != nil && madeFor(home, shadow.Annotations) && len(formerTokens(shadow)) > 0 {
+		return api.FormerServiceAccountTokenSecretName(home.Name)
+	}
+	return api.ServiceAccountTokenSecretName(home.Name)
+}
+
+// formerTokens returns the volumes by which a ShadowPod mounts the Secret of the former name. It
+// returns none if the ShadowPod mounts tokens by the present name: the other Secret is a user's.
+func formerTokens(shadow *offv1beta1.ShadowPod) []corev1.Volume {
+	mounts := func(v corev1.Volume, secret string) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.Secret != nil && s.Secret.Name == secret
+		})
+	}
+	var former []corev1.Volume
+	for _, v := range shadow.Spec.Pod.Volumes {
+		switch {
+		case mounts(v, api.ServiceAccountTokenSecretName(shadow.Name)):
+			return nil
+		case mounts(v, api.FormerServiceAccountTokenSecretName(shadow.Name)):
+			former = append(former, v)
+		}
+	}
+	return former
+}
+
 // ofFormerPod reports whether a Secret has the name that was usual when a former pod of this name
 // was made. The pod reads its tokens from another one.
 func ofFormerPod(home *corev1.Pod, remote *corev1.Secret) bool {
@@ -119,7 +151,7 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	}
 	meta := home.ObjectMeta
 	meta.Labels, meta.Annotations = nil, nil
-	out.ObjectMeta = v.metadata(meta, out.ObjectMeta, api.ServiceAccountTokenSecretName(home.Name))
+	out.ObjectMeta = v.metadata(meta, out.ObjectMeta, cmp.Or(v.TokenSecret, api.ServiceAccountTokenSecretName(home.Name)))
 	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)

@@ -20,7 +20,8 @@ import (
 //	home pod, Pending  all
 //	home pod, later    its status; of its spec what a ShadowPod that exists is compared with, and the
 //	                   names of ConfigMaps, Secrets and claims
-//	ShadowPod          its status; of its spec what follows home and what it requires of nodes
+//	ShadowPod          its status; of its spec what follows home, what it requires of nodes, and the
+//	                   volumes of tokens in a Secret of the former name
 //	remote pod         its status; of the rest whose it is, where it runs and its resources
 //	Secret of tokens   its keys
 //
@@ -82,6 +83,7 @@ func TrimShadowPod(p *offv1beta1.ShadowPod) {
 	p.OwnerReferences = nil
 	in := p.Spec.Pod
 	p.Spec.Pod = corev1.PodSpec{
+		Volumes:                   formerTokens(p),
 		EphemeralContainers:       in.EphemeralContainers,
 		NodeSelector:              in.NodeSelector,
 		Affinity:                  in.Affinity,

@@ -108,6 +108,8 @@ type View struct {
 	// Tokens are freshly requested service account tokens by key of the Secret; nil = go on
 	// with those the remote Secret has. Set for service accounts only.
 	Tokens map[string]Token
+	// TokenSecret is the name of a new Secret of tokens; empty = the present one. Set for service accounts only.
+	TokenSecret string
 }
 
 // APIServer says how a remote pod reaches the API server of the home cluster.
