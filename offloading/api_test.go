@@ -157,7 +157,8 @@ func run(t *testing.T, config *rest.Config, port int) func() {
 		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
 		NamespaceBounds: plan.NamespaceBounds{
 			Quota: corev1.ResourceList{
-				"count/configmaps": resource.MustParse("10"), "count/shadowendpointslices.offloading.liqo.io": resource.MustParse("10"),
+				"count/configmaps": resource.MustParse("10"),
+				"count/shadowendpointslices.offloading.liqo.io": resource.MustParse("10"),
 			},
 			Secrets: 10, ClaimSize: resource.MustParse("1Ti"),
 		},

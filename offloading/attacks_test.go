@@ -107,8 +107,8 @@ func (k cluster) forge(t *testing.T, shadow *offloadingv1beta1.ShadowPod, user s
 }
 
 // TestAttackObjectsWithoutBound: a consumer fills its namespace with Secrets, with and without the labels of reflection,
-// and with ConfigMaps and ShadowEndpointSlices, to use up the provider's etcd. It claims a volume larger than the
-// provider has.
+// and with ConfigMaps and ShadowEndpointSlices, to use up the provider's etcd. It claims a volume
+// larger than the provider has.
 //
 // Outcome: a ResourceQuota bounds what does not come with every pod, and a LimitRange what one claim requests. The
 // namespace is labelled when it has as many Secrets as it may have, upon which an admission policy refuses more, until
@@ -176,12 +176,14 @@ func TestAttackObjectsWithoutBound(t *testing.T) {
 	labelled(false)
 }
 
-// enforcesBounds writes the status of a namespace's ResourceQuota, as the controller manager does. Without it the API
-// server creates nothing that the ResourceQuota counts.
+// enforcesBounds writes the status of a namespace's ResourceQuota, as the controller manager does.
+// Without it the API server creates nothing that the ResourceQuota counts.
 func (k cluster) enforcesBounds(t *testing.T, namespace string) {
 	t.Helper()
 	quota := &corev1.ResourceQuota{}
-	k.until(t, "the ResourceQuota", func(ctx context.Context) error { return k.Get(ctx, key(namespace, "liqo-bounds"), quota) })
+	k.until(t, "the ResourceQuota", func(ctx context.Context) error {
+		return k.Get(ctx, key(namespace, "liqo-bounds"), quota)
+	})
 	k.says(t, quota, func() {
 		quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
 		for name := range quota.Spec.Hard {

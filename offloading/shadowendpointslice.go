@@ -101,9 +101,10 @@ func podsByAddress() ctl.Registrar {
 }
 
 func slicesByProviderAddress() ctl.Registrar {
-	return ctl.Index{Kind: &offloadingv1beta1.ShadowEndpointSlice{}, Field: fieldProviderAddress, Of: func(obj client.Object) []string {
+	addresses := func(obj client.Object) []string {
 		return texts(plan.ProviderAddresses(obj.(*offloadingv1beta1.ShadowEndpointSlice)))
-	}}
+	}
+	return ctl.Index{Kind: &offloadingv1beta1.ShadowEndpointSlice{}, Field: fieldProviderAddress, Of: addresses}
 }
 
 func texts(addresses []netip.Addr) (out []string) {
@@ -114,7 +115,9 @@ func texts(addresses []netip.Addr) (out []string) {
 }
 
 // ofPods returns those of the addresses that pods of a consumer have in this cluster.
-func ofPods(ctx context.Context, r client.Reader, consumer string, addresses []netip.Addr) (map[netip.Addr]bool, error) {
+func ofPods(
+	ctx context.Context, r client.Reader, consumer string, addresses []netip.Addr,
+) (map[netip.Addr]bool, error) {
 	if len(addresses) == 0 {
 		return nil, nil
 	}
@@ -125,8 +128,8 @@ func ofPods(ctx context.Context, r client.Reader, consumer string, addresses []n
 	out := map[netip.Addr]bool{}
 	for _, address := range addresses {
 		var pods corev1.PodList
-		err := r.List(ctx, &pods, client.MatchingFields{fieldPodAddress: address.String()}, client.UnsafeDisableDeepCopy)
-		if err != nil {
+		at := client.MatchingFields{fieldPodAddress: address.String()}
+		if err := r.List(ctx, &pods, at, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list pods with address %s: %w", address, err)
 		}
 		out[address] = slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return namespaces[pod.Namespace] })
@@ -134,11 +137,12 @@ func ofPods(ctx context.Context, r client.Reader, consumer string, addresses []n
 	return out, nil
 }
 
-// namespacesFor returns the names of the namespaces made for a consumer. Its tenant namespace is not one of them.
+// namespacesFor returns the names of the namespaces made for a consumer. Its tenant namespace is
+// not one of them.
 func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[string]bool, error) {
 	var namespaces corev1.NamespaceList
-	err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}, client.UnsafeDisableDeepCopy)
-	if err != nil {
+	of := client.MatchingLabels{api.LabelRemoteClusterID: consumer}
+	if err := r.List(ctx, &namespaces, of, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespaces of %s: %w", consumer, err)
 	}
 	out := map[string]bool{}
@@ -150,10 +154,11 @@ func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[s
 	return out, nil
 }
 
-// addressesOf returns the addresses of a pod that was made for a ShadowPod. Other pods have none here, nor have pods
-// that have finished or share the addresses of their node.
+// addressesOf returns the addresses of a pod that was made for a ShadowPod. Other pods have none
+// here, nor have pods that have finished or share the addresses of their node.
 func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
-	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || pod.Spec.HostNetwork || plan.Finished(pod.Status.Phase) {
+	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || pod.Spec.HostNetwork ||
+		plan.Finished(pod.Status.Phase) {
 		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {
@@ -254,13 +259,14 @@ func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []
 	return append(slicesFrom(ctx, r, obj), slicesWith(ctx, r, api.AnnotationDirectConnectionsData)...)
 }
 
-// slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the pod's consumer. It is
-// called with the pod before and after an update.
+// slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the
+// pod's consumer. It is called with the pod before and after an update.
 func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	var naming []offloadingv1beta1.ShadowEndpointSlice
 	for _, address := range addressesOf(obj.(*corev1.Pod)) {
 		var list offloadingv1beta1.ShadowEndpointSliceList
-		if r.List(ctx, &list, client.MatchingFields{fieldProviderAddress: address.String()}, client.UnsafeDisableDeepCopy) != nil {
+		at := client.MatchingFields{fieldProviderAddress: address.String()}
+		if r.List(ctx, &list, at, client.UnsafeDisableDeepCopy) != nil {
 			return nil
 		}
 		naming = append(naming, list.Items...)

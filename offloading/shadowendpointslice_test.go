@@ -26,15 +26,17 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// TestAttackSlicesThatFollowPods: a consumer makes many ShadowEndpointSlices that name pods at the provider, its own
-// and those of others, so that each pod that comes or goes there makes work for every slice.
+// TestAttackSlicesThatFollowPods: a consumer makes many ShadowEndpointSlices that name pods at the
+// provider, its own and those of others, so that each pod that comes or goes there makes work for
+// every slice.
 //
-// Outcome: a change of a pod is followed only by those slices of its own consumer that name its address. A pod that was
-// not made for a ShadowPod is followed by none.
+// Outcome: a change of a pod is followed only by those slices of its own consumer that name its
+// address. A pod that was not made for a ShadowPod is followed by none.
 func TestAttackSlicesThatFollowPods(t *testing.T) {
 	t.Parallel()
 	p := provider{t, apitest.Start(t).Config}
-	for name, consumer := range map[string]string{"shop-rome": "rome", "till-rome": "rome", "shop-bari": "bari", "own": ""} {
+	consumers := map[string]string{"shop-rome": "rome", "till-rome": "rome", "shop-bari": "bari", "own": ""}
+	for name, consumer := range consumers {
 		p.namespace(name, consumer)
 		p.slice(name, "first", "10.0.0.1")
 		p.slice(name, "second", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5")
@@ -107,7 +109,8 @@ func (p provider) namespace(name, consumer string) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if consumer != "" {
 		ns.Labels = map[string]string{api.LabelRemoteClusterID: consumer}
-		ns.Annotations = map[string]string{api.AnnotationManagedByNamespaceMap: api.ManagedByNamespaceMap("tenant-"+consumer, "milan")}
+		nsmap := api.ManagedByNamespaceMap("tenant-"+consumer, "milan")
+		ns.Annotations = map[string]string{api.AnnotationManagedByNamespaceMap: nsmap}
 	}
 	p.create(ns)
 }
@@ -128,7 +131,8 @@ func (p provider) slice(namespace, name string, addresses ...string) {
 
 func (p provider) pod(namespace, name, managedBy string, addresses ...string) *corev1.Pod {
 	p.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{api.LabelManagedBy: managedBy}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	pod.Labels = map[string]string{api.LabelManagedBy: managedBy}
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "image"}}
 	c := p.create(pod)
 	for _, address := range addresses {
@@ -144,7 +148,9 @@ func (p provider) pod(namespace, name, managedBy string, addresses ...string) *c
 // cache reads with the indexes of the controller.
 func (p provider) cache() client.Reader {
 	p.t.Helper()
-	mgr, err := manager.New(p.config, manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := manager.New(p.config, manager.Options{
+		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"},
+	})
 	if err != nil {
 		p.t.Fatal(err)
 	}

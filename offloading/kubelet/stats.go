@@ -245,11 +245,12 @@ func (p *page) line(name, labels string, value float64, at time.Time) {
 	fmt.Fprintf(p, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
 }
 
-// labelEscapes escapes a printable label value. The text format knows the escapes \\, \" and \n only, so that a
-// value written with %q may break the page.
+// labelEscapes escapes a printable label value. The text format knows the escapes \\, \" and \n
+// only, so that a value written with %q may break the page.
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// labelPairs formats label names and values, which alternate. The provider writes some of the values.
+// labelPairs formats label names and values, which alternate. The provider writes some of the
+// values.
 func labelPairs(pairs ...string) string {
 	var labels []string
 	for pair := range slices.Chunk(pairs, 2) {

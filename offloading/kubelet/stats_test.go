@@ -109,17 +109,19 @@ container_scrape_error 0
 	}
 }
 
-// The provider writes the image and the ID of a container, and the names in its metrics API. The text format of
-// Prometheus has the escapes \\, \" and \n only; any other would make the whole page unreadable.
+// The provider writes the image and the ID of a container, and the names in its metrics API. The
+// text format of Prometheus has the escapes \\, \" and \n only; any other would make the whole page
+// unreadable.
 func TestMetricsStayReadableWhateverTheProviderWrites(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "busy", UID: "u-1"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "c", Image: "echo:\x1b[31m\"\\\u202e\xff", ContainerID: "containerd://a\tb\nc\"} 1",
 	}}
-	m := (&meter{}).take(measured(t, `[{"metadata": {"name": "busy", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z",
-		"window": "10s", "containers": [
-			{"name": "c", "usage": {"cpu": "1", "memory": "1Mi"}}, {"name": "d\u001b", "usage": {"cpu": "1", "memory": "1Mi"}}]}]`))
+	m := (&meter{}).take(measured(t, `[{"metadata": {"name": "busy", "namespace": "shop"},
+		"timestamp": "2027-01-15T08:00:00Z", "window": "10s", "containers": [
+			{"name": "c", "usage": {"cpu": "1", "memory": "1Mi"}},
+			{"name": "d\u001b", "usage": {"cpu": "1", "memory": "1Mi"}}]}]`))
 	page := cadvisor(m, []corev1.Pod{pod})
 	for _, text := range []string{page, exposition(m, time.Unix(1_800_000_000, 0))} {
 		if _, err := promlint.New(strings.NewReader(text)).Lint(); err != nil {

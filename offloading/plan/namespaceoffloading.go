@@ -149,7 +149,8 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 	return offloadingv1beta1.OffloadingInProgress
 }
 
-// phaseVerdict returns the verdict for a phase: what the user waits for and what can be done about it.
+// phaseVerdict returns the verdict for a phase: what the user waits for and what can be done about
+// it.
 func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
 	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) ctl.Plan {
 	if refusal := RemoteNameRefusal(name, root.Spec.NamespaceMappingStrategy); refusal != "" {
@@ -179,8 +180,8 @@ func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1bet
 	return ctl.Plan{}
 }
 
-// RemoteNameRefusal returns why the remote name that a strategy gives is illegal, and what to do. It is empty for a
-// legal name.
+// RemoteNameRefusal returns why the remote name that a strategy gives is illegal, and what to do.
+// It is empty for a legal name.
 func RemoteNameRefusal(name string, strategy offloadingv1beta1.NamespaceMappingStrategy) string {
 	errs := validation.IsDNS1123Label(name)
 	if len(errs) == 0 {
@@ -193,8 +194,9 @@ func RemoteNameRefusal(name string, strategy offloadingv1beta1.NamespaceMappingS
 	return fmt.Sprintf("%q cannot be a namespace's name (%s); %s", name, errs[0], advice)
 }
 
-// stateAt returns the phase of a namespace at one peer. If the namespace cannot exist there, stateAt also returns why,
-// and what to do. A peer reports in the map's conditions that it, or its API server, refuses the namespace.
+// stateAt returns the phase of a namespace at one peer. If the namespace cannot exist there,
+// stateAt also returns why, and what to do. A peer reports in the map's conditions that it, or its
+// API server, refuses the namespace.
 func stateAt(
 	m *offloadingv1beta1.NamespaceMap, root *offloadingv1beta1.NamespaceOffloading, remote string,
 ) (offloadingv1beta1.NamespacePhase, string) {

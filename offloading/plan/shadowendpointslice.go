@@ -120,7 +120,8 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	return out
 }
 
-// ProviderAddresses returns the addresses of pods here that a ShadowEndpointSlice names as endpoints.
+// ProviderAddresses returns the addresses of pods here that a ShadowEndpointSlice names as
+// endpoints.
 func ProviderAddresses(root *offloadingv1beta1.ShadowEndpointSlice) []netip.Addr {
 	text, ok := root.Annotations[api.AnnotationProviderEndpoints]
 	var endpoints []discoveryv1.Endpoint

@@ -372,9 +372,12 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 	return out
 }
 
-// homeAPIServer translates the address of the consumer's API server in the aliases that the consumer's virtual kubelet
-// added to a pod. Other aliases stay as they are. The result mapped is false while such an address is not mapped yet.
-func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuration) (out []corev1.HostAlias, mapped bool) {
+// homeAPIServer translates the address of the consumer's API server in the aliases that the
+// consumer's virtual kubelet added to a pod. Other aliases stay as they are. The result mapped is
+// false while such an address is not mapped yet.
+func homeAPIServer(
+	aliases []corev1.HostAlias, c *networkingv1beta1.Configuration,
+) (out []corev1.HostAlias, mapped bool) {
 	if c == nil || c.Spec.Remote == nil {
 		return aliases, true
 	}
@@ -382,7 +385,8 @@ func homeAPIServer(aliases []corev1.HostAlias, c *networkingv1beta1.Configuratio
 	out, mapped = slices.Clone(aliases), true
 	for i := range out {
 		remote, err := netip.ParseAddr(out[i].IP)
-		// The virtual kubelet takes the address from an IP object, whose address is in the external range.
+		// The virtual kubelet takes the address from an IP object, whose address is in the external
+		// range.
 		if err != nil || !namesAPIServer(out[i].Hostnames) || !contain(c.Spec.Remote.CIDR.External, remote) {
 			continue
 		}
@@ -409,12 +413,13 @@ func contain(cidrs []string, address netip.Addr) bool {
 	})
 }
 
-// namesAPIServer reports whether an alias has only names that virtual kubelets give the API server of the consumer. It
-// may lack those that the user has set.
+// namesAPIServer reports whether an alias has only names that virtual kubelets give the API server
+// of the consumer. It may lack those that the user has set.
 func namesAPIServer(names []string) bool {
 	const service = "kubernetes.default.svc"
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
-		return name != "kubernetes" && name != "kubernetes.default" && name != service && !strings.HasPrefix(name, service+".")
+		return name != "kubernetes" && name != "kubernetes.default" && name != service &&
+			!strings.HasPrefix(name, service+".")
 	})
 }
 
