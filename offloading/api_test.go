@@ -156,11 +156,7 @@ func run(t *testing.T, config *rest.Config, port int) func() {
 	for _, r := range offloading.Controllers(offloading.Options{
 		Kubelet: plan.KubeletSettings{ClusterID: "milan", LiqoNamespace: "liqo", ReflectIPs: true, RuntimeClass: api.RuntimeClassName},
 		NamespaceBounds: plan.NamespaceBounds{
-			Quota: corev1.ResourceList{
-				"count/configmaps": resource.MustParse("10"),
-				"count/shadowendpointslices.offloading.liqo.io": resource.MustParse("10"),
-			},
-			Secrets: 10, ClaimSize: resource.MustParse("1Ti"),
+			Quota: corev1.ResourceList{"count/configmaps": resource.MustParse("10")}, Secrets: 10, ClaimSize: resource.MustParse("1Ti"),
 		},
 		DefaultOptions: types.NamespacedName{Namespace: "liqo", Name: api.VkOptionsTemplateName}, GuestPods: plan.GuestPods{RuntimeClasses: []string{"tolerant"}}, EnforceResources: true, ReplaceLostPods: true, PodSecurity: "baseline", WebhookPort: port, WebhookSecret: api.WebhookCertsSecret,
 	}) {
@@ -656,8 +652,7 @@ func (k cluster) isAnEndpoint(t *testing.T, pod *corev1.Pod) {
 		Annotations: map[string]string{api.AnnotationProviderEndpoints: `[{"addresses":["10.20.0.5"]}]`},
 	}}
 	shadow.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
-	k.enforcesBounds(t, pod.Namespace)
-	k.until(t, "the ShadowEndpointSlice", func(ctx context.Context) error { return k.Create(ctx, shadow) })
+	k.create(t, shadow)
 	slice := &discoveryv1.EndpointSlice{}
 	leads := func(n int) {
 		t.Helper()
