@@ -8,13 +8,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,9 +65,8 @@ type bounded struct {
 
 // content is what a peer has sent for one cache.
 type content struct {
-	size   atomic.Int64 // since the cache was listed last
-	broken atomic.Bool  // since then a watch ended with an error
-	paged  atomic.Bool  // a response was too large: ask for pages
+	size  atomic.Int64 // since the cache was listed last
+	paged atomic.Bool  // a response was too large: ask for pages
 }
 
 // roundTrip sends a request by transport; base is the path at which the peer's API begins.
@@ -81,14 +78,9 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 		r.content = b.content(req.URL.Path, query)
 		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
 			r.content.size.Store(0)
-			r.content.broken.Store(false)
 		}
 	}
 	watches = watches && r.content != nil
-	resumes := watches && query.Get("sendInitialEvents") != "true"
-	if resumes && r.content.broken.Load() {
-		return expired(req, io.ErrUnexpectedEOF), nil
-	}
 	if watches {
 		r.ctx, r.cancel = context.WithCancel(r.parent)
 	} else {
@@ -100,14 +92,9 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 		req.URL = inPages(req.URL, query)
 	}
 	resp, err := transport.RoundTrip(req)
-	if err == nil && resumes && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500) {
-		_ = resp.Body.Close() // nothing of it is read
-		b.waitAsAsked(r.parent, resp)
-		err = errors.New(resp.Status)
-	}
 	if err != nil {
 		r.cancel()
-		if resumes && r.parent.Err() == nil {
+		if watches && r.parent.Err() == nil && query.Get("sendInitialEvents") != "true" {
 			return expired(req, err), nil
 		}
 		return nil, r.explain(err)
@@ -116,22 +103,9 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 	return resp, nil
 }
 
-// waitAsAsked waits as long as an overloaded API server asks in its response, at most the time of a response.
-func (b *bounded) waitAsAsked(ctx context.Context, resp *http.Response) {
-	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if err != nil || seconds <= 0 {
-		return
-	}
-	select {
-	case <-time.After(min(time.Duration(seconds)*time.Second, b.time)):
-	case <-ctx.Done():
-	}
-}
-
-// expired answers a watch that broke off or could not be resumed at once, so that its cache lists
-// anew. client-go would try again and resume it at the same resource version. By then the etcd may
-// have been restored from a backup: once the version is reached again, the watch would continue in
-// another history unnoticed.
+// expired answers a watch that could not be resumed, so that its cache lists anew. client-go resumes it at the same
+// resource version as soon as the API server answers again. By then its etcd may have been restored from a backup: once
+// the version is reached again, the watch would go on in another history without a word.
 func expired(req *http.Request, err error) *http.Response {
 	status := apierrors.NewResourceExpired(fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -234,9 +208,6 @@ func (r *response) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		r.err = r.explain(err)
-	}
-	if err != nil && err != io.EOF && r.meter.events {
-		r.content.broken.Store(true)
 	}
 	return n, r.err
 }
