@@ -140,8 +140,8 @@ func ServiceAccountTokenSecretName(pod string) string {
 // original, give to the Secret with the tokens of a pod.
 func FormerServiceAccountTokenSecretName(pod string) string { return pod + "-token" }
 
-// LabelValue is text as the value of a label: text itself if it is legal, else its legal characters
-// and digits of its hash.
+// LabelValue returns text as the value of a label: text itself if it is legal, else its legal
+// characters and digits of its hash.
 func LabelValue(text string) string {
 	if len(validation.IsValidLabelValue(text)) == 0 {
 		return text
@@ -155,7 +155,8 @@ func LabelValue(text string) string {
 	return strings.TrimLeft(derived(legal, validation.LabelValueMaxLength, Digits(text)), "-_.")
 }
 
-// derived appends digits to a name, of which it keeps as much as fits into longest characters.
+// derived appends digits to a name, and cuts the name so that the result has at most longest
+// characters.
 func derived(name string, longest int, digits string) string {
 	return strings.TrimRight(name[:min(len(name), longest-len(digits)-1)], "-_.") + "-" + digits
 }

@@ -256,7 +256,17 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []recon
 // slicesAddressed are the slices whose addresses the changed Configuration may map: those of its
 // peer, and those that name pods of third clusters.
 func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	return append(slicesFrom(ctx, r, obj), slicesWith(ctx, r, api.AnnotationDirectConnectionsData)...)
+	requests := slicesFrom(ctx, r, obj)
+	var list offloadingv1beta1.ShadowEndpointSliceList
+	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
+		return requests
+	}
+	for i := range list.Items {
+		if _, direct := list.Items[i].Annotations[api.AnnotationDirectConnectionsData]; direct {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
 }
 
 // slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the
@@ -285,20 +295,6 @@ func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requ
 	for i := range naming {
 		if namespaces[naming[i].Namespace] {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&naming[i])})
-		}
-	}
-	return requests
-}
-
-// slicesWith are the slices that have an annotation.
-func slicesWith(ctx context.Context, r client.Reader, annotation string) (requests []reconcile.Request) {
-	var list offloadingv1beta1.ShadowEndpointSliceList
-	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
-		return nil
-	}
-	for i := range list.Items {
-		if _, ok := list.Items[i].Annotations[annotation]; ok {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return requests

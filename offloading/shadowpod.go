@@ -131,7 +131,7 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 	return requests
 }
 
-// quotaOf is the quota of a user, by the value of LabelCreatorUser; nil when there is none.
+// quotaOf returns the quota of the user whose value of LabelCreatorUser is user; nil if no quota exists.
 func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.Quota, error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -39,7 +39,7 @@ type Kind struct {
 	RemoteName func(home string) string
 	HomeName   func(remote client.Object) string
 	// FormerName returns the name that former versions gave to the remote object. An object of that
-	// name is kept; nil = there is none.
+	// name is kept; nil = the name never changed.
 	FormerName func(home string) string
 	// Report is a second remote kind whose objects have the names of the home objects. Its state is
 	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its objects.

@@ -125,11 +125,11 @@ func (in AskedSlice) release() ctl.Plan {
 	return plan
 }
 
-// unique refuses a second slice of the same name, and names that have no room in labels: slice,
-// VirtualNode and Node share one name.
+// unique refuses a second slice of the same name, and names that are too long for
+// labels: slice, VirtualNode and Node share one name.
 func (in AskedSlice) unique() ctl.Verdict {
 	if longest := validation.LabelValueMaxLength; len(in.Root.Name) > longest {
-		return ctl.Block(ReasonInvalid, "the name has %d characters, and %d have room in labels; "+
+		return ctl.Block(ReasonInvalid, "the name has %d characters, but labels allow at most %d; "+
 			"delete this one and choose a shorter name", len(in.Root.Name), longest).Verdict
 	}
 	for i := range in.Slices {

@@ -46,7 +46,7 @@ type Options struct {
 	Peer *remote.Peer
 	// Pods lists the pods of the node with their status; of their specs little need be there.
 	Pods client.Reader
-	// Metrics are those of the process, which the kubelet API shows.
+	// Metrics gathers the metrics of this process, which the kubelet API serves.
 	Metrics prometheus.Gatherer
 }
 

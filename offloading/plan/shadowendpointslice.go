@@ -41,7 +41,7 @@ type ShadowEndpointSliceInput struct {
 // ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
 // cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
 // network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
-// lead Services to its nodes and Services. Of the pods here it may name its own.
+// lead Services to its nodes and Services. Pods that run here may be endpoints if they are the consumer's.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	if in.Networked && !in.configured() {
 		return ctl.Plan{Verdict: mappingVerdict(in.Origin)}

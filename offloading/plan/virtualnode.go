@@ -67,7 +67,7 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 	case in.Root.DeletionTimestamp != nil:
 		return dismantle(in)
 	case len(in.Root.Name) > validation.LabelValueMaxLength:
-		return in.cannot(ctl.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
+		return in.cannot(ctl.Block("NameTooLong", "the name has %d characters, but labels allow at most %d; "+
 			"create the virtual node under a shorter name", len(in.Root.Name), validation.LabelValueMaxLength))
 	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
 		return in.cannot(ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))

@@ -26,7 +26,7 @@ type Reference struct{ Kind, Name string }
 // String returns the reference as messages show it.
 func (r Reference) String() string { return fmt.Sprintf("%s %q", strings.ToLower(r.Kind), r.Name) }
 
-// ForeignObjects is what a pod says of the objects of the provider that it uses; empty = it uses none.
+// ForeignObjects returns the message of the condition ObjectsReflected; empty if the pod has no such condition.
 func ForeignObjects(pod *corev1.Pod) string {
 	if c := condition(pod.Status.Conditions, ObjectsReflected); c != nil {
 		return c.Message
@@ -34,7 +34,7 @@ func ForeignObjects(pod *corev1.Pod) string {
 	return ""
 }
 
-// withForeign are the conditions of a pod with what is known of the objects it uses.
+// withForeign returns the conditions of a pod with ObjectsReflected set or removed.
 func withForeign(pod *corev1.Pod, v View) []corev1.PodCondition {
 	was := condition(pod.Status.Conditions, ObjectsReflected)
 	if v.Namespaces[pod.Namespace] == "" || was == nil && len(v.Foreign) == 0 {

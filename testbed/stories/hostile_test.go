@@ -396,7 +396,10 @@ func (a *attack) run(ctx context.Context) {
 		running.Go(func() {
 			for n := random.Intn(1 << 20); ctx.Err() == nil; n++ {
 				a.send(ctx, r, n)
-				time.Sleep(time.Duration(random.Int63n(int64(2 * pause)))) // the attacker's pace
+				select { // the attacker's pace
+				case <-time.After(time.Duration(random.Int63n(int64(2 * pause)))):
+				case <-ctx.Done():
+				}
 			}
 		})
 	}
