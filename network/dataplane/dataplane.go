@@ -118,8 +118,9 @@ func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State,
 	return s, nil
 }
 
-// Apply makes changes. What leads to a thing goes before it and comes after it, and the rules of
-// the firewall stand before the first route does.
+// Apply makes changes. What leads to a thing goes before it and comes after it. The rules of the firewall come before
+// the first device and go after the last: a packet of the peer that nothing filters could be forwarded by the default
+// route to anywhere in the cluster.
 func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 	steps := []func() error{
 		func() error { return each("remove rule", c.Rules, removed, d.deleteRule) },
@@ -128,11 +129,12 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("remove forwarding entry", c.Forwards, removed, d.deleteForward) },
 		func() error { return each("remove address", c.Addresses, removed, d.deleteAddress) },
 		func() error { return each("remove link", c.Overlays, removed, d.deleteOverlay) },
+		func() error { return d.writeTable(ctx, c.Table) },
 		func() error { return each("write link", c.Overlays, added, d.writeOverlay) },
 		func() error { return d.writePeers(c.Peers, c.Tunnels) },
 		func() error { return each("write setting", c.Settings, added, d.writeSetting) },
 		func() error { return each("write address", c.Addresses, added, d.writeAddress) },
-		func() error { return d.writeTable(ctx, c.Table) },
+		func() error { return d.deleteTable(ctx, c.Table) },
 		func() error { return d.writeQuotes(ctx, c.Quotes) },
 		func() error { return each("write table", c.Tables, either, d.writeUserTable(ctx)) },
 		func() error { return each("write forwarding entry", c.Forwards, added, d.writeForward) },
@@ -150,7 +152,7 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 }
 
 func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
-	if c == nil {
+	if c == nil || c.New == "" {
 		return nil
 	}
 	if err := d.tables.write(ctx, ours, c.New); err != nil {
@@ -158,6 +160,13 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	}
 	d.moved = append(d.moved, c.Moved()...)
 	return nil
+}
+
+func (d *Dataplane) deleteTable(ctx context.Context, c *plan.TableChange) error {
+	if c == nil || c.New != "" {
+		return nil
+	}
+	return d.tables.write(ctx, ours, "")
 }
 
 // lacking adds to what nft says where the kernel has not what is asked for how to get it.

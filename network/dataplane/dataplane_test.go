@@ -804,6 +804,26 @@ func TestRemovalLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestRulesComeFirst: where the rules cannot be written there is no device either, so that nothing a peer sends is
+// forwarded by the default route of the pod.
+func TestRulesComeFirst(t *testing.T) {
+	internet := space.NewInternet(t)
+	a, b := newCluster(t, internet, "A", 1, "10.10.1.5"), newCluster(t, internet, "B", 2, "10.10.1.6")
+	b.dial(0, a, [2]string{"10.72.0.0/16", "10.74.0.0/16"}, [2]string{"10.71.0.0/16", "10.73.0.0/16"})
+	gateway := a.gateways[0]
+	want := plan.GatewayState(gateway.in)
+	want.Table = strings.Replace(want.Table, "accept", "lead to nowhere", 1)
+	before := everything(a.Gateway)
+	var err error
+	a.Gateway.Do(func() { err = gateway.plane.Apply(t.Context(), plan.Diff(plan.State{}, want)) })
+	if err == nil || !strings.Contains(err.Error(), "write nft table") {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" {
+		t.Errorf("without rules there is\n%s", diff)
+	}
+}
+
 // TestFramesGoPastTheBridge: a node hands large frames for a gateway on it to the gateway's port,
 // whole; it stops when the gateway is gone, and leaves nothing there.
 func TestFramesGoPastTheBridge(t *testing.T) {
