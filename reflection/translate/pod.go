@@ -5,6 +5,7 @@ package translate
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -147,7 +148,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		out.HostUsers = in.HostUsers
 	}
 	if in.HostNetwork {
-		eachContainer(&out, dropHostPorts)
+		eachContainer(&out, leaveHostNetwork)
 	}
 	for i := range out.TopologySpreadConstraints {
 		c := &out.TopologySpreadConstraints[i]
@@ -158,12 +159,40 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	return out
 }
 
-// dropHostPorts removes the host ports of a pod in the host's network. The API server requires each to be equal to the
-// container's port there, and fills it in.
-func dropHostPorts(c *corev1.Container) {
+// leaveHostNetwork removes what a container of a pod in the host's network has because of that network: host ports and
+// the loopback address in probes and hooks. The API server requires each host port to be equal to the container's port
+// there, and fills it in. Without a host, kubelets use the pod's address.
+func leaveHostNetwork(c *corev1.Container) {
 	for i := range c.Ports {
-		c.Ports[i].HostPort = 0
+		c.Ports[i].HostPort, c.Ports[i].HostIP = 0, ""
 	}
+	leave := func(get *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction) {
+		if get != nil && isLoopback(get.Host) {
+			get.Host = ""
+		}
+		if tcp != nil && isLoopback(tcp.Host) {
+			tcp.Host = ""
+		}
+	}
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil {
+			leave(p.HTTPGet, p.TCPSocket)
+		}
+	}
+	if c.Lifecycle == nil {
+		return
+	}
+	for _, h := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+		if h != nil {
+			leave(h.HTTPGet, h.TCPSocket)
+		}
+	}
+}
+
+// isLoopback reports whether a host is the loopback address of whoever connects to it.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && (addr.IsLoopback() || addr.IsUnspecified())
 }
 
 // spread returns the topology spread constraints for the provider's scheduler. DoNotSchedule becomes ScheduleAnyway
