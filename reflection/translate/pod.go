@@ -143,6 +143,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		Tolerations:                   slices.DeleteFunc(in.Tolerations, ofVirtualNode),
 		RuntimeClassName:              v.runtimeClass(home),
 		Affinity:                      affinity(home),
+		ResourceClaims:                in.ResourceClaims,
 	}
 	if in.HostUsers != nil && !*in.HostUsers { // true is the default
 		out.HostUsers = in.HostUsers
