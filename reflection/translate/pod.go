@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -142,7 +143,7 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		Resources:                     in.Resources,
 		Tolerations:                   slices.DeleteFunc(in.Tolerations, ofVirtualNode),
 		RuntimeClassName:              v.runtimeClass(home),
-		Affinity:                      affinity(home),
+		Affinity:                      v.affinity(home),
 		ResourceClaims:                in.ResourceClaims,
 	}
 	if in.HostUsers != nil && !*in.HostUsers { // true is the default
@@ -160,9 +161,10 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	return out
 }
 
-// leaveHostNetwork removes what a container of a pod in the host's network has because of that network: host ports and
-// the loopback address in probes and hooks. The API server requires each host port to be equal to the container's port
-// there, and fills it in. Without a host, kubelets use the pod's address.
+// leaveHostNetwork removes what a container of a pod in the host's network has because of that
+// network: host ports and the loopback address in probes and hooks. The API server requires each
+// host port to be equal to the container's port there, and fills it in. Without a host, kubelets use
+// the pod's address.
 func leaveHostNetwork(c *corev1.Container) {
 	for i := range c.Ports {
 		c.Ports[i].HostPort, c.Ports[i].HostIP = 0, ""
@@ -251,12 +253,13 @@ const (
 )
 
 // affinity is what the preset of the pod asks for; all other affinity concerns home nodes.
-func affinity(home *corev1.Pod) *corev1.Affinity {
+func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 	var anti *corev1.PodAntiAffinity
 	switch home.Annotations[api.AnnotationAntiAffinityPreset] {
 	case antiAffinityPropagate:
 		if home.Spec.Affinity != nil && home.Spec.Affinity.PodAntiAffinity != nil {
 			anti = home.Spec.Affinity.PodAntiAffinity.DeepCopy()
+			v.renameNamespaces(anti)
 			selectOwnOfTerms(anti, home.Labels)
 		}
 	case antiAffinitySoft:
@@ -274,15 +277,28 @@ func affinity(home *corev1.Pod) *corev1.Affinity {
 
 // selectOwnOfTerms does what selectOwn does in every term.
 func selectOwnOfTerms(anti *corev1.PodAntiAffinity, labels map[string]string) {
-	own := func(term *corev1.PodAffinityTerm) {
+	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
 		selectOwn(term.LabelSelector, &term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
 		selectOwn(term.LabelSelector, &term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
-	}
+	})
+}
+
+// renameNamespaces gives the namespaces of terms the names they have at the provider. Others are not
+// there, so their names stay.
+func (v View) renameNamespaces(anti *corev1.PodAntiAffinity) {
+	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
+		for i, home := range term.Namespaces {
+			term.Namespaces[i] = cmp.Or(v.Namespaces[home], home)
+		}
+	})
+}
+
+func eachTerm(anti *corev1.PodAntiAffinity, visit func(*corev1.PodAffinityTerm)) {
 	for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
-		own(&anti.RequiredDuringSchedulingIgnoredDuringExecution[i])
+		visit(&anti.RequiredDuringSchedulingIgnoredDuringExecution[i])
 	}
 	for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
-		own(&anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+		visit(&anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
 	}
 }
 
