@@ -120,7 +120,7 @@ func eachReference(pod *corev1.PodSpec, see func(kind, name string)) {
 	for _, s := range pod.ImagePullSecrets {
 		add(secret, s.Name)
 	}
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+	eachContainer(pod, func(c *corev1.Container) {
 		for _, from := range c.EnvFrom {
 			if from.ConfigMapRef != nil {
 				add(config, from.ConfigMapRef.Name)
@@ -140,5 +140,5 @@ func eachReference(pod *corev1.PodSpec, see func(kind, name string)) {
 				add(secret, from.Name)
 			}
 		}
-	}
+	})
 }
