@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
@@ -41,6 +42,25 @@ func TestNamesOfVirtualNodesAreLegal(t *testing.T) {
 			}
 			if len(errs) > 0 {
 				t.Errorf("%T %s: %s", obj, obj.GetName(), strings.Join(errs, "; "))
+			}
+		}
+	}
+}
+
+// TestLongNamesOfPodsAreRefused tries names of pods around the longest for which kubelets can make a
+// directory of logs.
+func TestLongNamesOfPodsAreRefused(t *testing.T) {
+	t.Parallel()
+	const uid = "12345678-1234-1234-1234-123456789012"
+	for _, namespace := range []string{"shop-rome", strings.Repeat("n", 63)} {
+		for length := 100; length <= validation.DNS1123SubdomainMaxLength; length++ {
+			pod := &offloadingv1beta1.ShadowPod{}
+			pod.Namespace, pod.Name = namespace, strings.Repeat("p", length)
+			pod.Labels = map[string]string{api.LabelOrigin: "rome"}
+			refusal := plan.ShadowPodRefusal(pod, "rome", plan.GuestPods{})
+			fits := len(namespace+"_"+pod.Name+"_"+uid) <= 255
+			if fits != (refusal == "") {
+				t.Errorf("%d characters in namespace %s: %s", length, namespace, refusal)
 			}
 		}
 	}

@@ -423,14 +423,24 @@ func namesAPIServer(names []string) bool {
 	})
 }
 
+// maxPodNames is how many characters the names of a pod and its namespace have at most, taken
+// together. Kubelets call the directory of a pod's logs <namespace>_<name>_<UID>
+// (BuildPodLogsDirectory in pkg/kubelet/kuberuntime), and file systems take names of 255 bytes:
+// 217 = 255 − 2 − 36.
+const maxPodNames = 217
+
 // ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
 // namespace was made for; it is empty for any other namespace. What may change later is a policy of the chart.
 func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string, guests GuestPods) string {
-	switch pod.Labels[api.LabelOrigin] {
-	case "":
+	longest := maxPodNames - len(pod.Namespace)
+	switch {
+	case pod.Labels[api.LabelOrigin] == "":
 		return "missing origin Cluster ID label"
-	case origin:
-		return guests.refuses(pod)
+	case pod.Labels[api.LabelOrigin] != origin:
+		return "origin Cluster ID label differs from the cluster this namespace belongs to"
+	case len(pod.Name) > longest:
+		return fmt.Sprintf("the pod's name has %d characters, and nodes have room for %d in namespace %q; "+
+			"make the pod with a shorter name", len(pod.Name), longest, pod.Namespace)
 	}
-	return "origin Cluster ID label differs from the cluster this namespace belongs to"
+	return guests.refuses(pod)
 }
