@@ -39,20 +39,25 @@ func TestAttackSlicesThatFollowPods(t *testing.T) {
 	for name, consumer := range consumers {
 		p.namespace(name, consumer)
 		p.slice(name, "first", "10.0.0.1")
-		p.slice(name, "second", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5")
+		p.slice(name, "second", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6")
 	}
+	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"},
+	}})
+	p.slice("tenant-rome", "first", "10.0.0.1")
 	pods := map[string]*corev1.Pod{
 		"first":    p.pod("shop-rome", "first", api.ManagedByShadowPod, "10.0.0.1"),
 		"second":   p.pod("shop-rome", "second", api.ManagedByShadowPod, "10.0.0.2", "fd00::2"),
 		"bari's":   p.pod("shop-bari", "third", api.ManagedByShadowPod, "10.0.0.3"),
 		"foreign":  p.pod("shop-rome", "fourth", "", "10.0.0.4"),
 		"own":      p.pod("own", "fifth", api.ManagedByShadowPod, "10.0.0.5"),
-		"starting": p.pod("shop-rome", "sixth", api.ManagedByShadowPod),
+		"tenant's": p.pod("tenant-rome", "sixth", api.ManagedByShadowPod, "10.0.0.6"),
+		"starting": p.pod("shop-rome", "seventh", api.ManagedByShadowPod),
 	}
 	r := p.cache()
 	for name, want := range map[string][]string{
 		"first": {"shop-rome/first", "till-rome/first"}, "second": {"shop-rome/second", "till-rome/second"},
-		"bari's": {"shop-bari/second"}, "foreign": nil, "own": nil, "starting": nil,
+		"bari's": {"shop-bari/second"}, "foreign": nil, "own": nil, "tenant's": nil, "starting": nil,
 	} {
 		var got []string
 		for _, request := range slicesNaming(t.Context(), r, pods[name]) {
@@ -63,7 +68,7 @@ func TestAttackSlicesThatFollowPods(t *testing.T) {
 			t.Errorf("pod %s is followed by (-want +got):\n%s", name, diff)
 		}
 	}
-	named := []string{"10.0.0.1", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}
+	named := []string{"10.0.0.1", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}
 	for consumer, want := range map[string][]string{"rome": named[:3], "bari": named[3:4], "": nil} {
 		var addresses []netip.Addr
 		for _, text := range named {
