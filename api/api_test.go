@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -337,4 +338,32 @@ func read(t *testing.T, file string) []byte {
 // name is the base name of a file without its extension.
 func name(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+}
+
+// TestNamesOfGatewayServicesAreLegal tries gateways with names of every length that labels take:
+// their Services have legal names, and no two of them the same.
+func TestNamesOfGatewayServicesAreLegal(t *testing.T) {
+	t.Parallel()
+	taken := map[string]string{}
+	for length := 1; length <= validation.LabelValueMaxLength; length++ {
+		for _, name := range []string{
+			strings.Repeat("a", length), strings.Repeat("7", length), strings.Repeat("a.-", 21)[:length-1] + "b",
+		} {
+			if len(validation.IsDNS1123Subdomain(name)) > 0 {
+				continue
+			}
+			for want, got := range map[string]string{
+				"gw-" + name: api.GatewayServiceName(name), name + "-metrics": api.GatewayMetricsName(name),
+			} {
+				legal := len(validation.IsDNS1035Label(want)) == 0
+				if errs := validation.IsDNS1035Label(got); len(errs) > 0 || legal && got != want {
+					t.Errorf("gateway %s: %s for %s: %s", name, got, want, strings.Join(errs, "; "))
+				}
+				if other, is := taken[got]; is && other != want {
+					t.Errorf("%s and %s are both called %s", other, want, got)
+				}
+				taken[got] = want
+			}
+		}
+	}
 }

@@ -121,11 +121,28 @@ const ClaimFinalizerPrefix = "storage.liqo.io/"
 // ClaimFinalizer holds a claim until its volume at a provider is given back.
 func ClaimFinalizer(provider string) string { return ClaimFinalizerPrefix + provider }
 
-// GatewayResourceName names Deployment, Service, key Secret and Connection of a gateway.
+// GatewayResourceName names Deployment, key Secret and Connection of a gateway.
 func GatewayResourceName(gateway string) string { return "gw-" + gateway }
 
+// GatewayServiceName names the Service of a gateway server.
+func GatewayServiceName(gateway string) string { return serviceName(GatewayResourceName(gateway)) }
+
 // GatewayMetricsName names the metrics Service and ServiceMonitor of a gateway.
-func GatewayMetricsName(gateway string) string { return gateway + "-metrics" }
+func GatewayMetricsName(gateway string) string { return serviceName(gateway + "-metrics") }
+
+// serviceName returns text as the name of a Service: text itself if it is legal, else a legal name
+// that ends in digits of its hash. Names of Services have no dots, at most 63 characters, and begin
+// with a letter.
+func serviceName(text string) string {
+	if len(validation.IsDNS1035Label(text)) == 0 {
+		return text
+	}
+	legal := strings.ReplaceAll(text, ".", "-")
+	if legal[0] < 'a' {
+		legal = "gw-" + legal
+	}
+	return derived(legal, validation.DNS1035LabelMaxLength, Digits(text))
+}
 
 // VirtualKubeletName names the Deployment of a virtual node's virtual kubelet.
 func VirtualKubeletName(virtualNode string) string { return "vk-" + virtualNode }

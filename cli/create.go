@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -62,8 +63,18 @@ func (s *script) ready(wait bool, line string, work func(context.Context) error)
 	return s.say(row{s.start(work), nowhere, "Waiting until it is ready", line})
 }
 
+// fitsLabels refuses names that are too long for labels, which carry the names of gateways, slices
+// and virtual nodes.
+func fitsLabels(_ *cobra.Command, args []string) error {
+	if length, longest := len(args[0]), validation.LabelValueMaxLength; length > longest {
+		return fmt.Errorf("name %q has %d characters, use at most %d", args[0], length, longest)
+	}
+	return nil
+}
+
 func (e *env) createGatewayServer(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "gatewayserver NAME", "Create the server end of a tunnel", "gatewayservers", "server", "servers", "gws")
+	cmd.Args = cobra.MatchAll(cmd.Args, fitsLabels)
 	var t template
 	var mtu int
 	service, kind := serverService{ports: ports{api.WireGuardPort}}, choice("LoadBalancer", "NodePort", "ClusterIP")
@@ -102,6 +113,7 @@ func orDefault(value, other string) string {
 
 func (e *env) createGatewayClient(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "gatewayclient NAME", "Create the client end of a tunnel", "gatewayclients", "client", "clients", "gwc")
+	cmd.Args = cobra.MatchAll(cmd.Args, fitsLabels)
 	var t template
 	var mtu int
 	var port ports
@@ -180,6 +192,7 @@ func (s *script) newNonce(c *cluster, peer string) error {
 
 func (e *env) createResourceSlice(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "resourceslice NAME", "Ask a provider for resources", "rs", "resourceslices")
+	cmd.Args = cobra.MatchAll(cmd.Args, fitsLabels)
 	var q quantities
 	var class string
 	var noNode bool
@@ -208,6 +221,7 @@ func (e *env) createResourceSlice(parent *cobra.Command) {
 
 func (e *env) createVirtualNode(parent *cobra.Command) {
 	cmd, o := e.noun(parent, "virtualnode NAME", "Make a virtual node from resources of a provider", "vn", "virtualnodes")
+	cmd.Args = cobra.MatchAll(cmd.Args, fitsLabels)
 	var v virtual
 	var q quantities
 	var sliceName, options string

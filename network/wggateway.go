@@ -51,7 +51,7 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 			}
 			in.Nodes = nodes.Items
 			var service corev1.Service
-			found, err := get(ctx, r, root.Namespace, api.GatewayResourceName(root.Name), &service)
+			found, err := get(ctx, r, root.Namespace, api.GatewayServiceName(root.Name), &service)
 			if found {
 				in.Service = &service
 			}

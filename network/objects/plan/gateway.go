@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -256,6 +257,10 @@ func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteCluste
 func (g gateway) plan() (ctl.Plan, *seen) {
 	if g.peer() == "" {
 		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
+	}
+	if length, longest := len(g.root.GetName()), validation.LabelValueMaxLength; length > longest {
+		return ctl.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
+			"delete this one and create a gateway with a shorter name", length, longest), nil
 	}
 	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
 		return ctl.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival), nil

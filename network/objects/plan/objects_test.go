@@ -109,7 +109,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))
 		return WgGatewayServer(WgServerInput{
 			Root: root, WgGatewayInput: wg, Nodes: of[corev1.Node](all),
-			Service: find(of[corev1.Service](all), root.Namespace, api.GatewayResourceName(root.Name)),
+			Service: find(of[corev1.Service](all), root.Namespace, api.GatewayServiceName(root.Name)),
 		})
 	case *netv1beta1.WgGatewayClient:
 		wg.Keys = find(of[corev1.Secret](all), root.Namespace, KeySecretName(root.Name, root.Spec.SecretRef))

@@ -87,7 +87,7 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 	}
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
-	service := w.service(root.Spec.Service, api.GatewayResourceName(root.Name))
+	service := w.service(root.Spec.Service, api.GatewayServiceName(root.Name))
 	service.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses || w.alone()
 	plan.Objects = append(plan.Objects, service)
 	internal := w.internalEndpoint()
@@ -561,7 +561,7 @@ func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointSta
 
 // endpointPending says what the Service of a server waits for.
 func endpointPending(root client.Object, s *corev1.Service) ctl.Verdict {
-	name := api.GatewayResourceName(root.GetName())
+	name := api.GatewayServiceName(root.GetName())
 	switch {
 	case s == nil:
 		return ctl.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
