@@ -307,6 +307,7 @@ func TestReflection(t *testing.T) {
 		{"a refused change of a spec holds no labels back", aRefusedSpecHoldsNoLabelsBack},
 		{"addresses wait for their mapping", addressesWaitForTheirMapping},
 		{"one of two virtual nodes reflects what both share", oneOfTwoNodesReflects},
+		{"pods at each of two providers say whose objects they use", podsAtTwoProvidersSayWhoseObjectsTheyUse},
 		{"a provider that says much is heard a little at a time", aLoudProviderIsHeardALittleAtATime},
 		{"a pod of which much is said is written a little at a time", aLoudPodIsWrittenALittleAtATime},
 	} {
@@ -1254,6 +1255,65 @@ func oneOfTwoNodesReflects(t *testing.T, w *world) {
 	w.exists(w.remote, &remote, remoteNS, "both", by(second))
 	defer w.reflect()()
 	says(false)
+}
+
+// podsAtTwoProvidersSayWhoseObjectsTheyUse offloads one namespace to two providers, which are
+// namespaces of one API server here. Each has an object of its own under another name.
+func podsAtTwoProvidersSayWhoseObjectsTheyUse(t *testing.T, w *world) {
+	const oslo, tenantOfOslo, atOslo = "oslo", "liqo-tenant-oslo", "shop-at-oslo"
+	other := *w
+	other.options.Provider, other.options.Node, other.options.TenantNamespace = oslo, oslo, tenantOfOslo
+	other.options.Metrics = prometheus.NewRegistry()
+	w.create(w.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantOfOslo}})
+	vn := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: oslo, Namespace: tenantOfOslo}}
+	vn.Spec.ClusterID = oslo
+	w.create(w.home, vn)
+	defer func() { w.must("delete virtual node", w.home.Delete(w.Context(), vn)) }()
+	w.create(w.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: atOslo}})
+	w.create(w.remote, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Namespace: atOslo},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}},
+	})
+	m := &offv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: oslo, Namespace: tenantOfOslo}}
+	m.Spec.DesiredMapping = map[string]string{homeNS: atOslo}
+	w.create(w.home, m)
+	m.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{
+		homeNS: {RemoteNamespace: atOslo, Phase: offv1beta1.NamespaceAccepted},
+	}
+	w.must("write status of namespace map", w.home.Status().Update(w.Context(), m))
+
+	secret := func(namespace, name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	}
+	ofMilan, ofOslo := secret(remoteNS, "of-milan"), secret(atOslo, "of-oslo")
+	w.create(w.remote, ofMilan)
+	w.create(w.remote, ofOslo)
+	for _, name := range []string{ofMilan.Name, ofOslo.Name} {
+		w.create(w.home, secret(homeNS, name))
+	}
+	for name, at := range map[string]string{"at-milan": node, "at-oslo": oslo} {
+		p := pod(name)
+		p.Spec.NodeName = at
+		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: ofMilan.Name}, {Name: ofOslo.Name}}
+		w.create(w.home, p)
+	}
+	defer w.reflect()()
+	defer other.reflect()()
+	says := func(name, want string) {
+		t.Helper()
+		var home corev1.Pod
+		w.exists(w.home, &home, homeNS, name, func() error {
+			said, _, _ := strings.Cut(translate.ForeignObjects(&home), ", which")
+			return equal(want, said)
+		})
+	}
+	says("at-milan", fmt.Sprintf(`namespace %q of %s has its own secret "of-milan"`, remoteNS, provider))
+	says("at-oslo", fmt.Sprintf(`namespace %q of oslo has its own secret "of-oslo"`, atOslo))
+	w.exists(w.remote, &corev1.Secret{}, atOslo, ofMilan.Name)
+	w.must("delete the provider's Secret", w.remote.Delete(w.Context(), ofMilan))
+	says("at-milan", "")
+	says("at-oslo", fmt.Sprintf(`namespace %q of oslo has its own secret "of-oslo"`, atOslo))
 }
 
 // scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error for those that failed.
