@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/offloading/plan"
+	storage "github.com/liqo-go/liqo/storage/plan"
 )
 
 // confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
@@ -179,13 +181,14 @@ func (s *script) confirmRetreat(c *cluster, verb string, loses map[string][]stri
 
 // dataHere is a line about the claims whose data a purge would delete; none if there are none.
 func (c *cluster) dataHere(ctx context.Context) ([]string, error) {
-	backing, err := c.all(ctx, &corev1.PersistentVolumeClaimList{}, client.HasLabels{api.LabelVirtualPVCName})
+	backing, err := c.all(ctx, &corev1.PersistentVolumeClaimList{}, client.HasLabels{api.LabelVirtualPVCNamespace})
 	if err != nil || len(backing) == 0 {
 		return nil, err
 	}
 	var claims []string
 	for _, object := range backing {
-		claims = append(claims, object.GetLabels()[api.LabelVirtualPVCNamespace]+"/"+object.GetLabels()[api.LabelVirtualPVCName])
+		claim := storage.BackedBy(object)
+		claims = append(claims, claim.Namespace+"/"+cmp.Or(claim.Name, object.GetName()))
 	}
 	return []string{fmt.Sprintf("data of the claims %s in namespace %s: delete the claims, or leave --purge out",
 		someNames(claims), backing[0].GetNamespace())}, nil

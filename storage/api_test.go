@@ -355,13 +355,16 @@ func aVolumeGrows(k cluster) {
 }
 
 func whatWasNeverOfUseGoes(k cluster) {
-	claim := k.claimed("early", "n1")
-	backing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: string(claim.UID), Namespace: api.StorageNamespace}}
-	k.exists(backing)
-	k.must("delete", k.Delete(k.Context(), claim))
-	k.deleting(claim)
-	k.deleting(backing)
-	k.gone(backing)
+	for _, name := range []string{"early", strings.Repeat("early-", 20) + "0"} { // the second is no value of a label
+		claim := k.claimed(name, "n1")
+		backing := &corev1.PersistentVolumeClaim{}
+		backing.Name, backing.Namespace = string(claim.UID), api.StorageNamespace
+		k.exists(backing)
+		k.must("delete", k.Delete(k.Context(), claim))
+		k.deleting(claim)
+		k.deleting(backing)
+		k.gone(backing)
+	}
 }
 
 func aNodeThatIsGoneIsChosenAnew(k cluster) {

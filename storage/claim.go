@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/storage/plan"
 )
@@ -68,13 +67,12 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput]{
 		Name: "unused-claim",
 		Only: func(root *corev1.PersistentVolumeClaim) bool {
-			return root.Namespace == o.Namespace && root.Labels[api.LabelVirtualPVCName] != ""
+			return root.Namespace == o.Namespace && plan.BackedBy(root).Name != ""
 		},
 		Quiet:   true,
 		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}, {Kind: &corev1.PersistentVolume{}, Map: o.behind}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
-			key := types.NamespacedName{Namespace: root.Labels[api.LabelVirtualPVCNamespace], Name: root.Labels[api.LabelVirtualPVCName]}
-			claim, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
+			claim, err := ctl.Optional(ctx, r.Live, plan.BackedBy(root), &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
 				claim = nil // another of that name
 			}

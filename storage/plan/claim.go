@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -105,6 +104,15 @@ func chooseAnew(in ClaimInput, reason, message string) ctl.Plan {
 	return p
 }
 
+// BackedBy names the claim that another one backs. A name that is too long for a label is in an
+// annotation; of a claim that former versions made there is neither, and the name is empty.
+func BackedBy(backing client.Object) types.NamespacedName {
+	labels, key := backing.GetLabels(), api.LabelVirtualPVCName
+	return types.NamespacedName{
+		Namespace: labels[api.LabelVirtualPVCNamespace], Name: cmp.Or(backing.GetAnnotations()[key], labels[key]),
+	}
+}
+
 // real plans a volume on the nodes of this cluster.
 func real(in ClaimInput) ctl.Plan {
 	class := in.realClass()
@@ -115,7 +123,10 @@ func real(in ClaimInput) ctl.Plan {
 	backing := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: string(in.Root.UID), Namespace: in.Namespace,
-			Labels: map[string]string{}, Annotations: map[string]string{AnnotationSelectedNode: in.Node.Name},
+			Annotations: map[string]string{AnnotationSelectedNode: in.Node.Name},
+			Labels: map[string]string{
+				api.LabelVirtualPVCNamespace: in.Root.Namespace, api.LabelVirtualPVCName: api.LabelValue(in.Root.Name),
+			},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: in.Root.Spec.AccessModes, VolumeMode: in.Root.Spec.VolumeMode,
@@ -127,10 +138,8 @@ func real(in ClaimInput) ctl.Plan {
 	} else if value, ok := in.Backing.Annotations[annotationUnused]; ok {
 		backing.Annotations[annotationUnused] = value
 	}
-	for key, value := range map[string]string{api.LabelVirtualPVCNamespace: in.Root.Namespace, api.LabelVirtualPVCName: in.Root.Name} {
-		if len(value) <= validation.LabelValueMaxLength {
-			backing.Labels[key] = value
-		}
+	if backing.Labels[api.LabelVirtualPVCName] != in.Root.Name {
+		backing.Annotations[api.LabelVirtualPVCName] = in.Root.Name
 	}
 	if in.Volume == nil {
 		p := ctl.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s", class, in.Namespace, backing.Name)
