@@ -367,3 +367,18 @@ func TestNamesOfGatewayServicesAreLegal(t *testing.T) {
 		}
 	}
 }
+
+// TestPeeringUserLabelsAreLegal tries cluster IDs of all lengths: each has a label of its own.
+func TestPeeringUserLabelsAreLegal(t *testing.T) {
+	t.Parallel()
+	taken := map[string]string{}
+	for length := 1; api.ValidateClusterID(strings.Repeat("a", length)) == nil; length++ {
+		for _, id := range []string{strings.Repeat("a", length), strings.Repeat("a", length-1) + "b"} {
+			label := api.PeeringUserLabel(id)
+			if errs := validation.IsValidLabelValue(label); len(errs) > 0 || taken[label] != "" {
+				t.Errorf("%s: label %s of %s: %s", id, label, taken[label], strings.Join(errs, "; "))
+			}
+			taken[label] = id
+		}
+	}
+}

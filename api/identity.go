@@ -96,9 +96,14 @@ func ResourceSliceUserName(slice, consumerClusterID string) string {
 	return slice + "-" + hex.EncodeToString(sum[:])[:12]
 }
 
-// PeeringUserName is the value of LabelPeeringUserName; the user itself adds a dash and 32
-// hexadecimal digits.
+// PeeringUserName begins the name of a peering user, to which a dash and 32 hexadecimal digits are
+// added.
 func PeeringUserName(consumerClusterID string) string { return "liqo-peer-user-" + consumerClusterID }
+
+// PeeringUserLabel is the value of LabelPeeringUserName.
+func PeeringUserLabel(consumerClusterID string) string {
+	return LabelValue(PeeringUserName(consumerClusterID))
+}
 
 // PeeringUserLiqoBindingName names a peering user's RoleBinding in the install namespace.
 func PeeringUserLiqoBindingName(consumerClusterID string) string {

@@ -33,7 +33,7 @@ const (
 	LabelResourceSliceName = "liqo.io/resourceslice-name"
 	// LabelRemoteTenantCSR ("true") marks a CertificateSigningRequest of ours.
 	LabelRemoteTenantCSR = "liqo.io/remote-tenant-csr"
-	// LabelPeeringUserName marks what belongs to one peering user; value PeeringUserName(id).
+	// LabelPeeringUserName marks what belongs to one peering user; value PeeringUserLabel(id).
 	LabelPeeringUserName = "liqo.io/peering-user-name"
 	// LabelCreatorUser names the API user who created a ShadowPod; set on admission.
 	LabelCreatorUser = "liqo.io/creator-user"

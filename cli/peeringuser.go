@@ -101,7 +101,7 @@ func (e *env) deletePeeringUser(parent *cobra.Command) {
 // peeringUser finds the bindings and the signing request of a consumer's peering user. The bindings
 // come first: they are the rights.
 func (c *cluster) peeringUser(ctx context.Context, consumer string) ([]client.Object, error) {
-	label := client.MatchingLabels{api.LabelPeeringUserName: api.PeeringUserName(consumer)}
+	label := client.MatchingLabels{api.LabelPeeringUserName: api.PeeringUserLabel(consumer)}
 	bindings, err := c.all(ctx, &rbacv1.RoleBindingList{}, label)
 	if err != nil {
 		return nil, err
@@ -246,7 +246,9 @@ func (c *cluster) admit(ctx context.Context, u *peeringUser, roles [2]rbacv1.Rol
 }
 
 func (u *peeringUser) labels() map[string]string {
-	return map[string]string{api.LabelPeeringUserName: api.PeeringUserName(u.consumer), api.LabelRemoteClusterID: u.consumer}
+	return map[string]string{
+		api.LabelPeeringUserName: api.PeeringUserLabel(u.consumer), api.LabelRemoteClusterID: u.consumer,
+	}
 }
 
 // sign asks for the user's certificate and approves the request.

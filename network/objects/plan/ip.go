@@ -110,7 +110,7 @@ func (in IPInput) networkName() string {
 func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 	out := in.Root.DeepCopy()
 	out.Labels = merged(out.Labels, map[string]string{
-		api.LabelNetworkName:      network.Name,
+		api.LabelNetworkName:      api.LabelValue(network.Name),
 		api.LabelNetworkNamespace: network.Namespace,
 	})
 	return out
