@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// forget ends what connection tracking knows of external addresses that lead elsewhere now: it asks the table
+// forget ends what connection tracking knows of external addresses that lead elsewhere or nowhere now: it asks the table
 // for new connections only, and those that go on, as of UDP, would have the old target for ever.
 func (d *Dataplane) forget() error {
 	moved := map[netlink.InetFamily]movedAddresses{}

@@ -54,7 +54,7 @@ type Dataplane struct {
 	// learnt from the peer's packets, which is no reason to write.
 	dialled map[string]netip.AddrPort
 	tables  nftTables
-	// moved are external addresses that lead elsewhere now, which connection tracking does not know yet.
+	// moved are external addresses that lead elsewhere or nowhere now, which connection tracking does not know yet.
 	moved []netip.Addr
 	// What was refused of users'.
 	refusedTables refused[plan.Table]

@@ -38,19 +38,28 @@ type Changes struct {
 type QuotesChange struct{ Old, New []Quote }
 
 // TableChange replaces the nft table; an empty New removes it.
-type TableChange struct{ Old, New string }
+type TableChange struct {
+	Old, New string
+	// Ongoing is that of the wanted State.
+	Ongoing []netip.Addr
+}
 
-// Moved are external addresses of IP objects that lead where they did not before. What goes on to one that leads
-// nowhere any more ends by itself: a consumer that leaves through the tunnel sees by it that all is gone.
+// Moved returns the external addresses of IP objects that led elsewhere, or led nowhere: connections to them end. Those
+// to Ongoing addresses do not, while these lead nowhere.
 func (c TableChange) Moved() []netip.Addr {
-	if c.Old == "" {
-		return nil // nothing goes on
+	if c.Old == "" || c.New == "" {
+		return nil // there was no tunnel, or there is none any more
 	}
 	var out []netip.Addr
-	led := exposedIn(c.Old)
-	for external, target := range exposedIn(c.New) {
-		if led[external] != target {
+	before, after := exposedIn(c.Old), exposedIn(c.New)
+	for external, target := range after {
+		if before[external] != target {
 			out = append(out, parseAddr(external))
+		}
+	}
+	for external := range before {
+		if a := parseAddr(external); after[external] == "" && !slices.Contains(c.Ongoing, a) {
+			out = append(out, a)
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
@@ -73,7 +82,7 @@ func Diff(have, want State) Changes {
 		Tables:    diff(have.Tables, want.Tables),
 	}
 	if have.Table != want.Table {
-		c.Table = &TableChange{Old: have.Table, New: want.Table}
+		c.Table = &TableChange{Old: have.Table, New: want.Table, Ongoing: want.Ongoing}
 	}
 	if len(diff(have.Quotes, want.Quotes)) > 0 {
 		c.Quotes = &QuotesChange{Old: have.Quotes, New: want.Quotes}
