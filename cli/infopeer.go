@@ -290,7 +290,8 @@ func (c *cluster) connection(ctx context.Context, peer string) (*connectionInfo,
 		info.Latency = status.Latency.Value
 	}
 	for _, condition := range []string{"Ready", netv1beta1.ConnectionGatewayRunning} {
-		if told := meta.FindStatusCondition(status.Conditions, condition); told != nil {
+		told := meta.FindStatusCondition(status.Conditions, condition)
+		if told != nil && (condition == "Ready" || told.Status == metav1.ConditionFalse) {
 			info.Since = told.LastTransitionTime
 		}
 	}

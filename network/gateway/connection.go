@@ -80,10 +80,16 @@ func (g *gateway) keepConnection(ctx context.Context) error {
 			stands := func(c netv1beta1.Connection) bool {
 				return g.isOurs(c) && (written.Connection == nil || c.UID == written.UID)
 			}
-			if slices.ContainsFunc(g.shown.List(), stands) {
+			list := g.shown.List()
+			i := slices.IndexFunc(list, stands)
+			switch {
+			case i < 0:
+				written.Connection = nil
+			case meta.IsStatusConditionFalse(list[i].Status.Conditions, netv1beta1.ConnectionGatewayRunning):
+				written.Connection = &list[i] // the controller asks whether we run
+			default:
 				continue
 			}
-			written.Connection = nil
 		case <-g.pinger.changed:
 		}
 		if !g.leads.Load() {
@@ -244,7 +250,9 @@ func (g *gateway) connection() *netv1beta1.Connection {
 // explain puts the conditions: why the tunnel is in its state, and while it works whether its MTU
 // fits.
 func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit *plan.Fit, now time.Time) {
-	meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionGatewayRunning) // we do
+	if c := meta.FindStatusCondition(status.Conditions, netv1beta1.ConnectionGatewayRunning); c != nil && c.Status == metav1.ConditionFalse {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "GatewayAnswers", "the gateway's process runs"
+	}
 	if f := g.Failing(); f == nil {
 		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionProgrammed)
 	} else if now.Sub(f.Since) > plan.RefusedFor {

@@ -29,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -478,7 +479,7 @@ func TestPeering(t *testing.T) {
 }
 
 // TestConnectionComesBack: one that somebody deletes or takes the labels of is made again, with what it said, as long
-// as its gateway is to be there.
+// as its gateway is to be there. When the controller says that no pod is ready, the gateway answers that it runs.
 func TestConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	_, a, b := worlds(t)
@@ -517,6 +518,25 @@ func TestConnectionComesBack(t *testing.T) {
 		}
 		return nil
 	})
+	// The controller asks whether the gateway runs: now, and when it took the gateway for ended.
+	for _, value := range []string{"Connected", "Error"} {
+		asked := metav1.NewTime(time.Unix(1e9, 0))
+		patch := fmt.Sprintf(`{"status": {"value": %q, "conditions": [{"type": "GatewayRunning", "status": "False", "reason": "GatewayPodPending", "message": "", "lastTransitionTime": %q}]}}`,
+			value, asked.UTC().Format(time.RFC3339))
+		if err := b.client.Status().Patch(t.Context(), connection, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		space.Eventually(t, "an answer", func() error {
+			if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(connection.Status.Conditions, netv1beta1.ConnectionGatewayRunning)
+			if c == nil || c.Status != metav1.ConditionTrue || !c.LastTransitionTime.Equal(&asked) || connection.Status.Value != netv1beta1.Connected {
+				return fmt.Errorf("it is %q: %v", connection.Status.Value, connection.Status.Conditions)
+			}
+			return nil
+		})
+	}
 	remove(owner)
 	remove(connection)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); { // it came back within 0.1 s before

@@ -22,8 +22,9 @@ const (
 // to the peer.
 const ConnectionMTUFits = "MTUFits"
 
-// ConnectionGatewayRunning is the condition that is False, and only then present, while this cluster's
-// gateway has no ready pod. It says what the pods lack. The controller writes it.
+// ConnectionGatewayRunning is the condition by which the controller says that this cluster's gateway has no
+// ready pod: False, with what the pods lack. A gateway that runs answers with True: a pod is not ready either
+// while the kubelet of its node hangs. The last transition is the controller's in both.
 const ConnectionGatewayRunning = "GatewayRunning"
 
 // ConnectionProgrammed is the condition that is False while the kernel refuses what the gateway wants of

@@ -37,7 +37,8 @@ type ConnectionInput struct {
 //	none is ready              GatewayRunning is False, with what the pods lack
 //	none for gatewayGrace      the value is Error, too
 //
-// What a gateway writes takes the condition away: who writes, runs.
+// A gateway that runs answers with GatewayRunning True. It is asked again, by False, each gatewayGrace while none of its
+// pods is ready: the kubelet of its node hangs, or it has ended since.
 func Connection(in ConnectionInput) ctl.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -46,13 +47,18 @@ func Connection(in ConnectionInput) ctl.Plan {
 	old := meta.FindStatusCondition(root.Status.Conditions, netv1beta1.ConnectionGatewayRunning)
 	status := netv1beta1.ConnectionStatus{}
 	if slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return ready(&p) }) {
-		if old == nil {
+		if old == nil || old.Status == metav1.ConditionTrue {
 			return ctl.Plan{}
 		}
 		if root.Status.Value == netv1beta1.ConnectionError && meta.IsStatusConditionTrue(root.Status.Conditions, ctl.ConditionReady) {
 			status.Value = netv1beta1.Connected
 		}
 		return ctl.Plan{Status: &netv1beta1.Connection{Status: status}}
+	}
+	if old != nil && old.Status == metav1.ConditionTrue {
+		if left := old.LastTransitionTime.Add(gatewayGrace).Sub(in.Now); left > 0 {
+			return ctl.Plan{After: left}
+		}
 	}
 	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods}, root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
 		Namespace: root.Namespace, Name: root.Spec.GatewayRef.Name,
