@@ -94,8 +94,11 @@ type gateway struct {
 	rules *daemon.Contents
 	// reported is what the Connection said last; nil = nothing yet.
 	reported atomic.Pointer[netv1beta1.ConnectionStatusValue]
-	// active tells whether this replica has its turn.
-	active atomic.Bool
+	// active tells whether this replica has its turn, renewed when the API server last said whose turn it is.
+	active  atomic.Bool
+	renewed atomic.Pointer[time.Time]
+	// fenced tells that this replica gave up the tunnel because another has it, which the API server could not say.
+	fenced atomic.Bool
 	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
 	// heard by its client; a server's turned gets a message when it has or loses the tunnel.
 	leads, handing atomic.Bool
@@ -142,7 +145,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	for n := range len(o.devices()) - 1 {
 		own, other := plan.FurtherEnds(own, other, n+1)
 		p := newPinger(o, own.Addr(), other)
-		p.late, p.moved = g.pinger.late, g.pinger.moved
+		p.late, p.moved, p.turn, p.superseded = g.pinger.late, g.pinger.moved, g.pinger.turn, g.pinger.superseded
 		g.further = append(g.further, p)
 	}
 	g.Daemon = daemon.New(daemon.Role{
@@ -198,7 +201,7 @@ func (g *gateway) tasks(told context.Context) []daemon.Task {
 		tasks = append(tasks, g.keepResolved)
 	}
 	if g.LeaderElection {
-		tasks = append(tasks, func(ctx context.Context) error { return g.takeTurns(ctx, told) })
+		tasks = append(tasks, func(ctx context.Context) error { return g.takeTurns(ctx, told) }, g.keepFenced)
 	}
 	return tasks
 }
@@ -231,7 +234,11 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	if before := g.peer.Swap(in.Tunnel.PeerKey); before != in.Tunnel.PeerKey {
 		g.begin(before != "")
 	}
-	g.lead(ctx, g.named(in.Self.Outer))
+	named := g.named(in.Self.Outer)
+	if !named {
+		g.fenced.Store(false) // the InternalFabric says so, too
+	}
+	g.lead(ctx, named && !g.fenced.Load())
 	switch {
 	case g.Server:
 		if relays := g.relays.Load(); relays != nil {

@@ -142,8 +142,8 @@ func worlds(t *testing.T) (internet *space.Space, a, b *world) {
 	return internet, a, b
 }
 
-// bridge leads from a socket, which belongs to no network namespace, to an API server.
-func bridge(t *testing.T, socket, host string) {
+// bridge leads from a socket, which belongs to no network namespace, to an API server, until it is cut.
+func bridge(t *testing.T, socket, host string) (cut func()) {
 	t.Helper()
 	u, err := url.Parse(host)
 	if err != nil {
@@ -154,6 +154,8 @@ func bridge(t *testing.T, socket, host string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	ctx, cut := context.WithCancel(t.Context())
+	context.AfterFunc(ctx, func() { l.Close() })
 	go func() {
 		for {
 			in, err := l.Accept()
@@ -165,10 +167,12 @@ func bridge(t *testing.T, socket, host string) {
 				in.Close()
 				continue
 			}
+			context.AfterFunc(ctx, func() { in.Close(); out.Close() })
 			go func() { io.Copy(out, in); out.Close() }()
 			go func() { io.Copy(in, out); in.Close() }()
 		}
 	}()
+	return cut
 }
 
 // process is a role that runs.
@@ -1056,4 +1060,47 @@ func (w *world) waitForTurn(t *testing.T, pod string) {
 		}
 		return nil
 	})
+}
+
+// TestAClientCutFromItsAPIServer: the replica that cannot renew its lease keeps the tunnel while no other has it, and gives it
+// up when another does, which the server's gateway tells.
+func TestAClientCutFromItsAPIServer(t *testing.T) {
+	t.Parallel()
+	_, a, b := worlds(t)
+	b.trust(t, a)
+	a.trust(t, b)
+	replicas := func(o *gateway.Options) {
+		o.LeaderElection = true
+		o.Lease = gateway.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
+	}
+	a.startGateway(t, b, true)
+	whole := b.role.Socket
+	b.role.Socket += "-of-gw"
+	cut := bridge(t, b.role.Socket, b.role.Config.Host)
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, replicas)
+	b.waitForTurn(t, "gw")
+	b.waitFor(t, netv1beta1.Connected)
+	cut()
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		measures(t, b.Gateway, connected+"1")
+	}
+
+	b.role.Socket = whole
+	second := space.New(t, "B gateway 2")
+	b.Plug(second, "10.10.1.7")
+	b.startGatewayPod(t, second, "gw2", a, false, replicas)
+	b.waitForTurn(t, "gw2")
+	b.name(t, "10.10.1.7")
+	space.Eventually(t, "the former replica gives up", func() error {
+		text, err := get(b.Gateway, ":8082", "/metrics")
+		if err == nil && strings.Contains(text, "liqo_peer_") {
+			err = errors.New("it has the tunnel")
+		}
+		return err
+	})
+	measures(t, second, connected+"1")
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		measures(t, second, connected+"1")
+	}
+	a.waitFor(t, netv1beta1.Connected)
 }

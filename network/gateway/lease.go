@@ -52,9 +52,9 @@ type election struct {
 func (e *election) name() string { return api.GatewayResourceName(e.gateway) }
 
 // takeTurns elects one of several replicas. A replica gives up its turn only when it sees another
-// holder of the lease, never because it cannot reach the API server: traffic goes on then. One
-// that is told to end lets go of the lease, so that nobody has to wait for it, and keeps its turn until
-// another has it.
+// holder of the lease, never because it cannot reach the API server: traffic goes on then, unless the
+// peer says that another has the tunnel (keepFenced). One that is told to end lets go of the lease, so
+// that nobody has to wait for it, and keeps its turn until another has it.
 func (g *gateway) takeTurns(ctx, told context.Context) error {
 	e := &election{
 		client: g.client.Coordination, namespace: g.Namespace, gateway: g.Name, identity: g.PodName, times: g.Lease,
@@ -66,6 +66,11 @@ func (g *gateway) takeTurns(ctx, told context.Context) error {
 			klog.FromContext(ctx).Error(err, "The lease could not be renewed or read; the turn stays where it is")
 		}
 		if failing = err != nil; !failing {
+			g.renewed.Store(new(time.Now()))
+			if holder == g.PodName {
+				g.pinger.turn.Store(e.turn())
+				g.fenced.Store(false)
+			}
 			g.take(ctx, holder == g.PodName)
 		}
 	}
@@ -213,6 +218,14 @@ func (e *election) hold(s *coordinationv1.LeaseSpec, now time.Time) {
 	s.RenewTime, s.LeaseDurationSeconds = &metav1.MicroTime{Time: now}, new(int32(seconds))
 }
 
+// turn is the number of our turn, from 1: a later holder has a higher one.
+func (e *election) turn() int64 {
+	if n := e.last.Spec.LeaseTransitions; n != nil {
+		return int64(*n) + 1
+	}
+	return 1
+}
+
 // release lets go of the lease, unless another has it by now.
 func (e *election) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.times.RetryPeriod)
@@ -233,6 +246,24 @@ func (g *gateway) take(ctx context.Context, active bool) {
 	}
 	klog.FromContext(ctx).Info("The active replica of the gateway changed", "active", active)
 	if g.Daemon != nil {
+		g.Look()
+	}
+}
+
+// keepFenced makes a client give up the tunnel when another replica has it and only the peer can say so, because this
+// pod is cut off from the API server: two that dial with one key would take the tunnel from each other. A
+// peer of another implementation says nothing. While the API server is away for all, no replica has a later turn.
+func (g *gateway) keepFenced(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.pinger.superseded:
+		}
+		if last := g.renewed.Load(); g.Server || last == nil || time.Since(*last) < g.Lease.Duration || g.fenced.Swap(true) {
+			continue
+		}
+		klog.FromContext(ctx).Info("The peer is connected to another replica of this gateway, and the lease cannot be read: giving up the tunnel")
 		g.Look()
 	}
 }

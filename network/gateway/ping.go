@@ -27,6 +27,8 @@ type message struct {
 	Time      time.Time `json:"timeStamp"`
 	// MTU of the tunnel at the side that answers, in bytes; 0 = it does not tell.
 	MTU int `json:"mtu,omitempty"`
+	// Turn of the replica that sends a PING; a PONG has the latest turn of those that did lately. 0 = not known.
+	Turn int64 `json:"turn,omitempty"`
 }
 
 const (
@@ -34,6 +36,9 @@ const (
 	pong = "PONG"
 	move = "MOVE"
 )
+
+// turnFor is how long a turn is remembered. Two replicas that take the tunnel from each other ping within a second.
+const turnFor = 10 * time.Second
 
 // messageLimit is the longest message read, in bytes: cluster ID 51, time 35, names 40.
 const messageLimit = 1024
@@ -54,6 +59,9 @@ type pinger struct {
 	mtu atomic.Int64
 	// told is the MTU the peer's last answer told, in bytes; 0 = none.
 	told atomic.Int64
+	// turn is that of this replica, 0 = none; superseded gets a message when the peer has heard of a later one.
+	turn       *atomic.Int64
+	superseded chan struct{}
 
 	mu     sync.Mutex
 	conn   *net.UDPConn // nil = not open
@@ -62,6 +70,9 @@ type pinger struct {
 	open []time.Time
 	// answers says that one was answered: not every gateway does.
 	answers bool
+	// latest is the latest turn of the peer's replicas, latestAt when it was heard.
+	latest   int64
+	latestAt time.Time
 }
 
 // openLimit bounds the memory of pings without answer; an answer comes within a few.
@@ -79,7 +90,7 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 	port := uint16(o.PingPort)
 	return &pinger{
 		own: netip.AddrPortFrom(own, port), peer: netip.AddrPortFrom(peer, port), clusterID: o.RemoteClusterID, policy: o.Ping,
-		changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
+		changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1), turn: new(atomic.Int64), superseded: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
 	}
 }
 
@@ -167,7 +178,7 @@ func (p *pinger) ask(now time.Time) {
 // say sends a message. One that cannot leave is lost like one that is not answered.
 func (p *pinger) say(what string, now time.Time) {
 	// Without the monotonic clock, as it comes back.
-	text, _ := json.Marshal(message{ClusterID: p.clusterID, Type: what, Time: now.Round(0)})
+	text, _ := json.Marshal(message{ClusterID: p.clusterID, Type: what, Time: now.Round(0), Turn: p.turn.Load()})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn != nil {
@@ -211,20 +222,36 @@ func (p *pinger) read(conn *net.UDPConn) {
 		}
 		switch m.Type {
 		case ping:
-			m.Type, m.MTU = pong, int(p.mtu.Load())
+			m.Type, m.MTU, m.Turn = pong, int(p.mtu.Load()), p.latestTurn(m.Turn, time.Now())
 			text, _ := json.Marshal(m)
 			_, _ = conn.WriteToUDPAddrPort(text, from)
 		case pong:
 			p.told.Store(int64(m.MTU))
-			p.answered(m.Time, time.Now())
+			if own := p.turn.Load(); p.answered(m.Time, time.Now()) && own > 0 && m.Turn > own {
+				notify(p.superseded)
+			}
 		case move:
 			notify(p.moved)
 		}
 	}
 }
 
-// answered takes an answer to a ping sent at a time; one we never sent says nothing, and wakes nobody.
-func (p *pinger) answered(sent, now time.Time) {
+// latestTurn takes the turn of a ping into account and returns the latest one that was heard lately.
+func (p *pinger) latestTurn(turn int64, now time.Time) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case turn <= 0:
+		return 0
+	case turn >= p.latest || now.Sub(p.latestAt) >= turnFor:
+		p.latest, p.latestAt = turn, now
+	}
+	return p.latest
+}
+
+// answered takes an answer to a ping sent at a time, and reports whether it is one; one we never sent says nothing,
+// and wakes nobody.
+func (p *pinger) answered(sent, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.open {
@@ -233,9 +260,10 @@ func (p *pinger) answered(sent, now time.Time) {
 			p.health = p.health.Answer(now, now.Sub(t))
 			p.histogram.Observe(float64(now.Sub(t).Microseconds()))
 			notify(p.changed)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // notify sends a message unless one lies there unread.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -31,7 +32,7 @@ func FuzzPings(f *testing.F) {
 		asked := time.Now().Round(0)
 		p := &pinger{
 			own: netip.MustParseAddrPort("127.0.0.1:0"), peer: addrPort(peer),
-			changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+			turn: new(atomic.Int64), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 			open: []time.Time{asked}, histogram: newPinger(Options{}, netip.Addr{}, netip.Addr{}).histogram,
 		}
 		p.health = p.health.Asked(asked)
@@ -94,6 +95,56 @@ func FuzzPings(f *testing.F) {
 			t.Fatalf("after %q answers are not heard", data)
 		}
 	})
+}
+
+// TestLaterTurns: a gateway tells in its answers of the latest turn it heard lately, and a replica heeds a later one in an
+// answer to its own ping.
+func TestLaterTurns(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	p := &pinger{}
+	for _, c := range []struct {
+		turn, want int64
+		after      time.Duration
+	}{{0, 0, 0}, {5, 5, 0}, {6, 6, time.Second}, {5, 6, 2 * time.Second}, {0, 0, 3 * time.Second}, {-7, 0, 3 * time.Second}, {5, 6, 4 * time.Second}, {5, 5, 11 * time.Second}, {6, 6, 12 * time.Second}} {
+		if got := p.latestTurn(c.turn, start.Add(c.after)); got != c.want {
+			t.Errorf("%v after the start: %d is answered with %d, want %d", c.after, c.turn, got, c.want)
+		}
+	}
+
+	peer := listening(t, "127.0.0.1")
+	p = newPinger(Options{}, netip.MustParseAddr("127.0.0.1"), netip.Addr{})
+	p.peer = addrPort(peer)
+	p.turn.Store(5)
+	p.listen()
+	defer p.close()
+	us := addrPort(p.conn)
+	answer := func(later int64, unasked time.Duration) (heeded bool) {
+		p.ask(time.Now())
+		m := hear(t, peer)
+		if m.Turn != 5 {
+			t.Errorf("a ping of turn %d", m.Turn)
+		}
+		say(t, peer, us, message{Type: pong, Time: m.Time.Add(unasked), Turn: later})
+		say(t, peer, us, message{Type: ping}) // it is answered after that
+		hear(t, peer)
+		select {
+		case <-p.superseded:
+			return true
+		default:
+			return false
+		}
+	}
+	if answer(0, 0) || answer(5, 0) || answer(6, time.Hour) || !answer(6, 0) {
+		t.Error("a replica does not heed a later turn, or something else")
+	}
+	p.turn.Store(0)
+	p.ask(time.Now())
+	say(t, peer, us, message{Type: pong, Time: hear(t, peer).Time, Turn: 6})
+	say(t, peer, us, message{Type: ping})
+	if hear(t, peer); len(p.superseded) > 0 {
+		t.Error("a gateway without replicas heeds a turn")
+	}
 }
 
 func listening(t *testing.T, at string) *net.UDPConn {
