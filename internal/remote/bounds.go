@@ -13,6 +13,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // bounds limit what the responses of one peer may take of this process, which may serve other peers, too. Sizes are
@@ -67,13 +69,14 @@ type bounded struct {
 type content struct {
 	size  atomic.Int64 // since the cache was listed last
 	paged atomic.Bool  // a response was too large: ask for pages
+	until atomic.Int64 // when the last watch was to end, Unix time in ns
 }
 
 // roundTrip sends a request by transport; base is the path at which the peer's API begins.
 func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
-	r := &response{bounds: &b.bounds, host: req.URL.Host, parent: req.Context()}
+	r := b.response(req)
 	if req.Method == http.MethodGet && isCollection(strings.TrimPrefix(req.URL.Path, strings.TrimSuffix(base, "/"))) {
 		r.content = b.content(req.URL.Path, query)
 		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
@@ -81,31 +84,56 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 		}
 	}
 	watches = watches && r.content != nil
-	if watches {
-		r.ctx, r.cancel = context.WithCancel(r.parent)
-	} else {
-		r.late = fmt.Errorf("response of API server %s takes longer than %v", r.host, b.time)
-		r.ctx, r.cancel = context.WithTimeoutCause(r.parent, b.time, r.late)
-	}
-	req = req.WithContext(r.ctx)
 	if !watches && r.content != nil && r.content.paged.Load() {
+		req = req.Clone(req.Context())
 		req.URL = inPages(req.URL, query)
 	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		r.cancel()
-		if watches && r.parent.Err() == nil && query.Get("sendInitialEvents") != "true" {
-			return expired(req, err), nil
-		}
-		return nil, r.explain(err)
+	resumes := watches && query.Get("sendInitialEvents") != "true"
+	var resp *http.Response
+	var err error
+	held := query.Get("resourceVersion")
+	if resumes && held != "" && held != "0" && time.Now().UnixNano() < r.content.until.Load() {
+		resp, err = b.checkHistory(transport, req, held)
 	}
-	r.begin(resp, watches)
-	return resp, nil
+	if watches {
+		seconds, _ := strconv.Atoi(query.Get("timeoutSeconds")) // 0: the API server chooses
+		r.content.until.Store(time.Now().Add(time.Duration(seconds) * time.Second).UnixNano())
+	}
+	if resp == nil && err == nil {
+		resp, err = r.send(transport, req, watches)
+	}
+	if err != nil && resumes && r.parent.Err() == nil {
+		return expired(req, err), nil
+	}
+	return resp, err
 }
 
-// expired answers a watch that could not be resumed, so that its cache lists anew. client-go resumes it at the same
-// resource version as soon as the API server answers again. By then its etcd may have been restored from a backup: once
-// the version is reached again, the watch would go on in another history without a word.
+// checkHistory compares the resource version that a cache holds with the newest of its collection,
+// before a watch that ended early or could not begin is resumed. An etcd that was restored from a
+// backup has a lower one. The error says so; a response is returned if it is no list, for the watch
+// to fail with. Both are nil if the watch can be resumed.
+func (b *bounded) checkHistory(transport http.RoundTripper, watch *http.Request, held string) (*http.Response, error) {
+	req := watch.Clone(watch.Context())
+	req.URL.RawQuery = "limit=1" // from etcd, and without selectors, which might read all of the collection
+	req.Header.Set("Accept", runtime.ContentTypeJSON+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	resp, err := b.response(req).send(transport, req, false)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var list metav1.PartialObjectMetadataList
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		return nil, fmt.Errorf("read newest resource version: %w", err)
+	}
+	if order, err := resourceversion.CompareResourceVersion(held, list.ResourceVersion); err != nil || order > 0 {
+		return nil, fmt.Errorf("resource version went from %q back to %q", held, list.ResourceVersion)
+	}
+	return nil, nil
+}
+
+// expired answers a watch that cannot be resumed, so that its cache lists anew. client-go would try
+// again, and resume it at the same resource version. By then the etcd may have been restored from a
+// backup: once the version is reached again, the watch would continue in another history unnoticed.
 func expired(req *http.Request, err error) *http.Response {
 	status := apierrors.NewResourceExpired(fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -173,6 +201,27 @@ type response struct {
 	parent, ctx context.Context // of the caller, and of the request
 	cancel      context.CancelFunc
 	late        error // nil without a time limit
+}
+
+func (b *bounded) response(to *http.Request) *response {
+	return &response{bounds: &b.bounds, host: to.URL.Host, parent: to.Context()}
+}
+
+// send sends a request and begins with its response.
+func (r *response) send(transport http.RoundTripper, req *http.Request, watches bool) (*http.Response, error) {
+	if watches {
+		r.ctx, r.cancel = context.WithCancel(r.parent)
+	} else {
+		r.late = fmt.Errorf("response of API server %s takes longer than %v", r.host, r.time)
+		r.ctx, r.cancel = context.WithTimeoutCause(r.parent, r.time, r.late)
+	}
+	resp, err := transport.RoundTrip(req.WithContext(r.ctx))
+	if err != nil {
+		r.cancel()
+		return nil, r.explain(err)
+	}
+	r.begin(resp, watches)
+	return resp, nil
 }
 
 // begin takes the place of the body of resp.

@@ -407,6 +407,43 @@ func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// history is an API server whose only pod is changed once. It resumes watches at any version, as
+// kube-apiserver does with those of another history that it has reached.
+func history(pod int) http.HandlerFunc {
+	text := podText(pod)
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		switch {
+		case r.FormValue("watch") == "":
+			fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, text)
+			return
+		case r.FormValue("sendInitialEvents") != "":
+			fmt.Fprintf(w, `{"type": "ADDED", "object": %s}%s`, text, bookmark)
+		}
+		if pod == 0 {
+			fmt.Fprintf(w, `{"type": "MODIFIED", "object": %s}`, strings.ReplaceAll(text, `"7"`, `"8"`))
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// holdsChanged waits until the cache holds the pod of the first history as it is after its change.
+func holdsChanged(t *testing.T, i cache.SharedIndexInformer) {
+	t.Helper()
+	wait(t, "the changed pod", func() bool {
+		pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
+		return ok && pod.(*corev1.Pod).ResourceVersion == "8"
+	})
+}
+
+// holdsBackup waits until the cache holds the pod of the second history, and no other.
+func holdsBackup(t *testing.T, i cache.SharedIndexInformer) {
+	t.Helper()
+	backup := []string{"shop/web-1"}
+	wait(t, "the pod of the backup", func() bool { return slices.Equal(i.GetStore().ListKeys(), backup) })
+}
+
 // TestAttackRestoredEtcd: a provider's administrator stops its API server and restores its etcd from a backup. When
 // the API server answers again, the new history has already reached the resource version of the consumer's watches.
 //
@@ -414,36 +451,13 @@ func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
 // has, and hold what the backup had.
 func TestAttackRestoredEtcd(t *testing.T) {
 	t.Parallel()
-	// history is an API server whose only pod is changed once; it resumes watches at any version, as kube-apiserver
-	// does with those of another history that it has reached.
-	history := func(pod int) http.HandlerFunc {
-		text := podText(pod)
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", jsonType)
-			switch {
-			case r.FormValue("watch") == "":
-				fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, text)
-				return
-			case r.FormValue("sendInitialEvents") != "":
-				fmt.Fprintf(w, `{"type": "ADDED", "object": %s}%s`, text, bookmark)
-			}
-			if pod == 0 {
-				fmt.Fprintf(w, `{"type": "MODIFIED", "object": %s}`, strings.ReplaceAll(text, `"7"`, `"8"`))
-			}
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}
-	}
 	for way, watchList := range map[string]bool{"list": false, "first events": true} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			server := serverOf(t, history(0))
 			var unanswered atomic.Int64
 			i := informer(t, clientOf(t, server, ordinary, func(rt http.RoundTripper) http.RoundTripper { return counting{rt, &unanswered} }), watchList)
-			wait(t, "the changed pod", func() bool {
-				pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
-				return ok && pod.(*corev1.Pod).ResourceVersion == "8"
-			})
+			holdsChanged(t, i)
 			address := server.Listener.Addr().String()
 			_ = server.Listener.Close() // new connections are refused
 			server.CloseClientConnections()
@@ -457,8 +471,112 @@ func TestAttackRestoredEtcd(t *testing.T) {
 			restored.Listener, restored.EnableHTTP2 = listener, true
 			restored.StartTLS()
 			t.Cleanup(func() { restored.CloseClientConnections(); restored.Close() })
-			wait(t, "the pod of the backup", func() bool { return slices.Equal(i.GetStore().ListKeys(), []string{"shop/web-1"}) })
+			holdsBackup(t, i)
 		})
+	}
+}
+
+// TestAttackRestoredEtcdWithoutOutage: a provider restores its etcd from a backup, and no
+// connection of the consumer is refused meanwhile. Another API server takes over when the
+// connections break, or a load balancer asks for another attempt.
+//
+// Outcome: a watch that ended early, or could not begin, is resumed only after the consumer has
+// asked for the newest resource version. If it is lower than before, the consumer's caches list
+// anew, and hold what the backup had.
+func TestAttackRestoredEtcdWithoutOutage(t *testing.T) {
+	t.Parallel()
+	for way, watchList := range map[string]bool{"list": false, "first events": true} {
+		t.Run(way+", connections break", func(t *testing.T) {
+			t.Parallel()
+			var answers atomic.Pointer[http.HandlerFunc]
+			before, after := history(0), history(1)
+			answers.Store(&before)
+			server := serverOf(t, func(w http.ResponseWriter, r *http.Request) { (*answers.Load())(w, r) })
+			i := informer(t, clientOf(t, server, ordinary), watchList)
+			holdsChanged(t, i)
+			answers.Store(&after)
+			server.CloseClientConnections()
+			holdsBackup(t, i)
+		})
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+			t.Run(fmt.Sprint(way, ", ", status), func(t *testing.T) {
+				t.Parallel()
+				stops, stop := context.WithCancel(t.Context())
+				var attempts atomic.Int64
+				server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case stops.Err() == nil:
+						history(0)(w, r.WithContext(stops)) // watches end without an error
+					case attempts.Add(1) > 1:
+						history(1)(w, r)
+					default:
+						w.Header().Set("Retry-After", "1")
+						w.WriteHeader(status)
+					}
+				})
+				i := informer(t, clientOf(t, server, ordinary), watchList)
+				holdsChanged(t, i)
+				stop()
+				holdsBackup(t, i)
+			})
+		}
+	}
+}
+
+// TestBrokenWatchIsResumed: a watch that broke off continues at its resource version, without a
+// list, which would wait for the back-off of its cache. The newest resource version is not read for
+// a watch that ended after its timeout.
+func TestBrokenWatchIsResumed(t *testing.T) {
+	t.Parallel()
+	const breaks = 5
+	var lists, versions, changes atomic.Int64
+	server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		switch {
+		case r.FormValue("limit") == "1":
+			versions.Add(1)
+			fmt.Fprint(w, `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+				"metadata": {"resourceVersion": "99"}, "items": []}`)
+			return
+		case r.FormValue("timeoutSeconds") == "1":
+			return
+		case r.FormValue("sendInitialEvents") != "":
+			lists.Add(1)
+			fmt.Fprintf(w, `{"type": "ADDED", "object": %s}%s`, podText(0), bookmark)
+		}
+		version := strconv.Quote(fmt.Sprint(10 + changes.Add(1)))
+		fmt.Fprintf(w, `{"type": "MODIFIED", "object": %s}`, strings.ReplaceAll(podText(0), `"7"`, version))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	clients := clientOf(t, server, ordinary)
+	i := informer(t, clients, true)
+	for n := range breaks + 1 {
+		wait(t, "an event of each watch", func() bool {
+			pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
+			return ok && pod.(*corev1.Pod).ResourceVersion == fmt.Sprint(11+n)
+		})
+		if n < breaks {
+			server.CloseClientConnections()
+		}
+	}
+	if lists.Load() != 1 || versions.Load() != breaks {
+		t.Errorf("%d lists and %d reads of the version for %d broken watches", lists.Load(), versions.Load(), breaks)
+	}
+	for range 2 {
+		started := time.Now()
+		options := metav1.ListOptions{ResourceVersion: "7", TimeoutSeconds: new(int64(1))}
+		w, err := clients.CoreV1().Pods("other").Watch(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range w.ResultChan() {
+			t.Error("unexpected event")
+		}
+		wait(t, "the timeout", func() bool { return time.Since(started) > time.Second })
+	}
+	if versions.Load() != breaks {
+		t.Error("the newest version was read for a watch that ended after its timeout")
 	}
 }
 
