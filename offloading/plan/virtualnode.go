@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,7 +96,11 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 	if len(pods) > 0 && !in.Dead {
 		p := in.draining(pods, in.drainingSince())
 		filled.Spec.CreateNode = new(true) // its kubelet ends the pods
-		p.Objects = append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet))
+		d := kubeletDeployment(filled, in.Options, in.Kubelet)
+		if isScaledToZero(d) {
+			d.Spec.Replicas = new(int32(1))
+		}
+		p.Objects = append(rights(filled), d)
 		return p
 	}
 	p.Delete = append(pods, in.Node)
@@ -111,6 +116,11 @@ func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
 // draining waits for the pods of the node, and deletes what protects itself too long.
 func (in VirtualNodeInput) draining(pods []client.Object, since time.Time) ctl.Plan {
 	p := ctl.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
+	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas == 0 {
+		p = ctl.Wait("Draining", "the virtual kubelet, which ends the pods of the node, does not run; "+
+			"look at the pods of Deployment %s, or run 'liqoctl force unpeer' if the provider is gone for good",
+			in.Deployment.Name)
+	}
 	p.After = drainInterval
 	if in.Now.Sub(since) > drainTime {
 		p.Delete = pods
@@ -231,7 +241,7 @@ func nodeReady(node *corev1.Node) bool {
 // own again.
 //
 //	state                                     plan
-//	pods on the node that may yet end         waits while they are evicted, at last deletes them
+//	pods on the node that may yet end         runs the kubelet, evicts them, at last deletes them
 //	Node, Deployment or kubelet pod left      they are deleted, and waited for
 //	none of these                             leases are deleted, the rest is pruned
 //
@@ -248,7 +258,12 @@ func dismantle(in VirtualNodeInput) ctl.Plan {
 		pods = Draining(in.Pods)
 	}
 	if len(pods) > 0 && !in.Dead && (in.Deployment != nil || in.kubeletRuns()) {
-		return in.draining(pods, in.Root.DeletionTimestamp.Time)
+		p := in.draining(pods, in.Root.DeletionTimestamp.Time)
+		if isScaledToZero(in.Deployment) {
+			one := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))
+			p.Parts = []ctl.Part{{Object: in.Deployment, Patch: one}}
+		}
+		return p
 	}
 	if node == nil && in.Deployment == nil && !in.kubeletRuns() {
 		return ctl.Plan{Delete: leftLeases(in)}
@@ -263,6 +278,12 @@ func dismantle(in VirtualNodeInput) ctl.Plan {
 	}
 	p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeDeleting, offloadingv1beta1.VirtualNodeDeleting})
 	return p
+}
+
+// isScaledToZero reports whether somebody wants no virtual kubelet. The pods of a node that is
+// drained would never end.
+func isScaledToZero(d *appsv1.Deployment) bool {
+	return d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }
 
 // kubeletRuns reports whether a pod of the virtual kubelet may still act. One that should have
