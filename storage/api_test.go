@@ -233,6 +233,7 @@ func TestVolumes(t *testing.T) {
 		{"a volume grows", aVolumeGrows},
 		{"what was never of use goes", whatWasNeverOfUseGoes},
 		{"a node that is gone is chosen anew", aNodeThatIsGoneIsChosenAnew},
+		{"a node without room is chosen anew", aNodeWithoutRoomIsChosenAnew},
 		{"a claim is let go when its provider is no more", aClaimIsLetGo},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.run(cluster{t, k.Client}) })
@@ -372,6 +373,33 @@ func aNodeThatIsGoneIsChosenAnew(k cluster) {
 	k.becomes(claim, func() error {
 		if node, ok := claim.Annotations["volume.kubernetes.io/selected-node"]; ok {
 			return errors.New("node is " + node)
+		}
+		return nil
+	})
+}
+
+// aNodeWithoutRoomIsChosenAnew plays a provisioner that finds no room on a node, and the scheduler,
+// which chooses it again.
+func aNodeWithoutRoomIsChosenAnew(k cluster) {
+	const selected = "volume.kubernetes.io/selected-node"
+	claim := k.claimed("large", "n1")
+	backing := &corev1.PersistentVolumeClaim{}
+	backing.Namespace, backing.Name = api.StorageNamespace, string(claim.UID)
+	k.exists(backing)
+	first := backing.UID
+	reject := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+selected+`":null}}}`))
+	k.must("remove the node", k.Patch(k.Context(), backing, reject))
+	k.becomes(claim, func() error {
+		if node, ok := claim.Annotations[selected]; ok {
+			return fmt.Errorf("still on %s", node)
+		}
+		return nil
+	})
+	k.deleting(backing)
+	k.change(claim, func() { claim.Annotations[selected] = "n1" })
+	k.becomes(backing, func() error {
+		if backing.UID == first || backing.Annotations[selected] != "n1" {
+			return fmt.Errorf("backed by %+v", backing.ObjectMeta)
 		}
 		return nil
 	})

@@ -67,6 +67,7 @@ func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 //
 //	node       the volume                                        fits
 //	real       that of a claim of a real class, shown once more  where that one does, on real nodes
+//	full       none; the scheduler chooses anew, and the claim behind it begins again
 //	virtual    a placeholder; the claim is made at the provider  every virtual node of the provider
 //	neither    none; the scheduler chooses anew
 //
@@ -141,6 +142,12 @@ func real(in ClaimInput) ctl.Plan {
 	if backing.Labels[api.LabelVirtualPVCName] != in.Root.Name {
 		backing.Annotations[api.LabelVirtualPVCName] = in.Root.Name
 	}
+	if in.rejected() {
+		p := chooseAnew(in, "NodeRejected",
+			"the provisioner cannot make the volume on the node; free storage there, or let the pod run elsewhere")
+		p.Delete = []client.Object{in.Backing}
+		return p
+	}
 	if in.Volume == nil {
 		p := ctl.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s", class, in.Namespace, backing.Name)
 		p.Objects = []client.Object{backing}
@@ -149,6 +156,14 @@ func real(in ClaimInput) ctl.Plan {
 	spec := *in.Volume.Spec.DeepCopy()
 	spec.NodeAffinity = on(spec.NodeAffinity, require(api.LabelType, corev1.NodeSelectorOpNotIn, api.TypeVirtualNode))
 	return ctl.Plan{Objects: []client.Object{backing, in.shown(spec)}}
+}
+
+// rejected reports whether the provisioner of the real class has removed the node from the claim
+// that backs the root. It does so if the node has no room, for the scheduler to choose another one;
+// but no pod uses that claim.
+func (in ClaimInput) rejected() bool {
+	return in.Backing != nil && in.Backing.Spec.VolumeName == "" && in.Backing.DeletionTimestamp == nil &&
+		in.Backing.Annotations[AnnotationSelectedNode] == ""
 }
 
 // realClass is the class that backs the claim; empty when there is none. The one chosen first stays.
