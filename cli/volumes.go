@@ -139,6 +139,7 @@ type reach struct {
 	offloadings offv1beta1.NamespaceOffloadingList
 	nodes       offv1beta1.VirtualNodeList
 	byName      map[string]corev1.Node
+	maps        offv1beta1.NamespaceMapList
 }
 
 func (c *cluster) reach(ctx context.Context) (*reach, error) {
@@ -146,6 +147,7 @@ func (c *cluster) reach(ctx context.Context) (*reach, error) {
 	err := together(
 		func() error { return c.List(ctx, &r.offloadings) },
 		func() error { return c.List(ctx, &r.nodes) },
+		func() error { return c.List(ctx, &r.maps) },
 		func() error { return c.List(ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}) },
 	)
 	if err != nil {
@@ -160,9 +162,9 @@ func (c *cluster) reach(ctx context.Context) (*reach, error) {
 
 // loses are the providers that change takes each namespace from.
 func (r *reach) loses(change func(*reach)) map[string][]string {
-	before := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName)
+	before := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
 	change(r)
-	after := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName)
+	after := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
 	for namespace := range before {
 		before[namespace] = slices.DeleteFunc(before[namespace], func(id string) bool { return slices.Contains(after[namespace], id) })
 	}

@@ -302,9 +302,60 @@ func TestConsumer(t *testing.T) {
 		}
 		return err
 	})
+	k.keepsVolumes(t, vn, nso)
 	k.losesItsNode(t, vn)
 	k.endConsumer(t, vn, nso)
 	k.goesBack(t, full, placeless)
+}
+
+// keepsVolumes: a namespace whose selector no longer matches the provider's labels stays mapped
+// until its volume is gone.
+func (k cluster) keepsVolumes(
+	t *testing.T, vn *offloadingv1beta1.VirtualNode, nso *offloadingv1beta1.NamespaceOffloading,
+) {
+	t.Helper()
+	patch := func(obj client.Object, text string) {
+		t.Helper()
+		if err := k.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mapped := func(wanted bool, selectors string) {
+		t.Helper()
+		k.until(t, fmt.Sprintf("mapped: %t", wanted), func(ctx context.Context) error {
+			m := &offloadingv1beta1.NamespaceMap{}
+			err := k.Get(ctx, key("tenant-rome", "rome"), m)
+			matched := strings.HasPrefix(m.Annotations["offloading.liqo.io/selectors"], selectors)
+			if err == nil && ((m.Spec.DesiredMapping["demo"] != "") != wanted || !matched) {
+				err = fmt.Errorf("mapping %v, annotations %v", m.Spec.DesiredMapping, m.Annotations)
+			}
+			return err
+		})
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "held", Namespace: "demo"}}
+	claim.Finalizers = []string{api.ClaimFinalizer("rome")}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	k.create(t, claim)
+	patch(vn, `{"spec":{"labels":{"tier":"gold"}}}`)
+	patch(nso, `{"spec":{"clusterSelector":{"nodeSelectorTerms":[
+		{"matchExpressions":[{"key":"tier","operator":"Exists"}]}]}}}`)
+	mapped(true, "demo=")
+	patch(vn, `{"spec":{"labels":{"tier":null,"class":"gold"}}}`)
+	k.until(t, "the reason why the namespace stays", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(nso), nso)
+		ready := meta.FindStatusCondition(nso.Status.Conditions, ctl.ConditionReady)
+		if err == nil && (ready == nil || ready.Reason != "VolumesKept") {
+			err = fmt.Errorf("condition %+v", ready)
+		}
+		return err
+	})
+	mapped(true, "demo=")
+	patch(claim, `{"metadata":{"finalizers":null}}`)
+	patch(vn, `{"spec":{"labels":{"class":"silver"}}}`)
+	mapped(false, "")
+	patch(nso, `{"spec":{"clusterSelector":null}}`)
+	mapped(true, "")
 }
 
 // losesItsNode: without createNode the node is drained and goes, and comes back with it. What users labelled it with
@@ -500,6 +551,18 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 		return err
 	})
 	k.until(t, "the end of the pod that was to be offloaded", k.gone(waits))
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "vk-rome", Namespace: "tenant-rome"}}
+	none := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+	if err := k.Patch(ctx, deployment, none); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "a virtual kubelet that ends the pod", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+		if err == nil && *deployment.Spec.Replicas != 1 {
+			err = fmt.Errorf("it is scaled to %d", *deployment.Spec.Replicas)
+		}
+		return err
+	})
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: api.True}}}
 	fc.Spec.ClusterID = "rome"
 	k.create(t, fc)
@@ -510,7 +573,7 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 		t.Errorf("somebody else's request is gone too: %v", err)
 	}
 	k.until(t, "node", k.gone(node))
-	k.until(t, "deployment", k.gone(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "vk-rome", Namespace: "tenant-rome"}}))
+	k.until(t, "deployment", k.gone(deployment))
 	k.until(t, "rights", k.gone(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-rome"}}))
 	k.until(t, "map", k.gone(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}))
 	ns := &corev1.Namespace{}

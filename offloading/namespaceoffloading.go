@@ -6,6 +6,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +82,31 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 		return in, fmt.Errorf("list namespace offloadings: %w", err)
 	}
 	in.Offloadings = offloadings.Items
+	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
+	if in.Current, err = ctl.Optional(ctx, r, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
+		return in, err
+	}
+	in.HoldVolumes = map[string]bool{}
+	for _, namespace := range in.Deselected() {
+		if in.HoldVolumes[namespace], err = holdsVolumes(ctx, r.Live, namespace, current.Name); err != nil {
+			return in, err
+		}
+	}
 	return in, nil
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
+
+// holdsVolumes reports whether claims of a namespace have their volumes at a provider. The API
+// server is asked: what is given up is lost.
+func holdsVolumes(ctx context.Context, live client.Reader, namespace, provider string) (bool, error) {
+	var claims corev1.PersistentVolumeClaimList
+	if err := live.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
+		return false, fmt.Errorf("list claims of namespace %s: %w", namespace, err)
+	}
+	return slices.ContainsFunc(claims.Items, func(claim corev1.PersistentVolumeClaim) bool {
+		return slices.Contains(claim.Finalizers, api.ClaimFinalizer(provider))
+	}), nil
 }
 
 // virtualNodes are the virtual nodes and, by name, the Nodes they have.

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -31,6 +33,41 @@ type NamespaceMapInput struct {
 	Nodes map[string]corev1.Node
 	// Offloadings are all of the cluster.
 	Offloadings []offloadingv1beta1.NamespaceOffloading
+	// Current is the map as it was applied last; nil before there is one.
+	Current *offloadingv1beta1.NamespaceMap
+	// HoldVolumes are the namespaces of Deselected that have volumes at the provider.
+	HoldVolumes map[string]bool
+}
+
+// annotationSelectors of a NamespaceMap holds for each namespace a hash of the cluster selector
+// that matched.
+const annotationSelectors = "offloading.liqo.io/selectors"
+
+// keepInterval is how often a namespace that stays mapped because of its volumes is checked for
+// these.
+const keepInterval = 30 * time.Second
+
+// Deselected are the mapped namespaces whose cluster selector does not match any more because
+// labels changed. They stay mapped while they hold volumes: the provider, or who labels nodes, must
+// not delete data. A user who changes the selector may; liqoctl names the volumes and asks.
+func (in NamespaceMapInput) Deselected() []string {
+	var out []string
+	for _, o := range in.Offloadings {
+		selected := selectsAny(o.Spec, in.VirtualNodes, in.Nodes)
+		if o.DeletionTimestamp == nil && !selected && matchedBefore(in.Current, &o) {
+			out = append(out, o.Namespace)
+		}
+	}
+	return out
+}
+
+// matchedBefore reports whether a namespace is mapped since its present cluster selector matched.
+func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.NamespaceOffloading) bool {
+	if m == nil || m.Spec.DesiredMapping[o.Namespace] == "" {
+		return false
+	}
+	matched, err := labels.ConvertSelectorToLabelsMap(m.Annotations[annotationSelectors])
+	return err == nil && matched[o.Namespace] == hash(selectorTerms(o.Spec))
 }
 
 // NamespaceMap plans the one map a tenant namespace has while it has virtual nodes: the
@@ -52,12 +89,22 @@ func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 		},
 	}}
 	m.Spec.DesiredMapping = map[string]string{}
+	p, deselected, matched := ctl.Plan{Objects: []client.Object{m}}, in.Deselected(), labels.Set{}
 	for _, o := range in.Offloadings {
-		if o.DeletionTimestamp == nil && selectsAny(o.Spec, in.VirtualNodes, in.Nodes) {
+		keep := in.HoldVolumes[o.Namespace] && slices.Contains(deselected, o.Namespace)
+		if keep {
+			p.After = keepInterval
+		}
+		if keep || o.DeletionTimestamp == nil && selectsAny(o.Spec, in.VirtualNodes, in.Nodes) {
 			m.Spec.DesiredMapping[o.Namespace] = RemoteNamespaceName(o.Namespace, o.Spec, in.ClusterID)
+			if terms := selectorTerms(o.Spec); len(terms) > 0 {
+				matched[o.Namespace] = hash(terms)
+			}
 		}
 	}
-	p := ctl.Plan{Objects: []client.Object{m}}
+	if len(matched) > 0 {
+		m.Annotations = map[string]string{annotationSelectors: matched.String()}
+	}
 	var kubelets []rbacv1.Subject
 	for i := range in.VirtualNodes {
 		kubelets = append(kubelets, kubeletAccount(&in.VirtualNodes[i]))
@@ -68,9 +115,13 @@ func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 	return p
 }
 
-// Extended tells to which providers namespaces are extended: cluster IDs by namespace. Nodes are the
-// cluster's virtual nodes by name.
-func Extended(offloadings []offloadingv1beta1.NamespaceOffloading, vns []offloadingv1beta1.VirtualNode, nodes map[string]corev1.Node) map[string][]string {
+// Extended tells to which providers namespaces are extended: cluster IDs by namespace. Nodes are
+// the cluster's virtual nodes by name. Current are the maps of providers: a namespace that its
+// selector does not match any more may be kept in one for its volumes.
+func Extended(
+	offloadings []offloadingv1beta1.NamespaceOffloading, vns []offloadingv1beta1.VirtualNode,
+	nodes map[string]corev1.Node, current []offloadingv1beta1.NamespaceMap,
+) map[string][]string {
 	providers := map[string][]offloadingv1beta1.VirtualNode{}
 	for _, vn := range vns {
 		providers[vn.Spec.ClusterID] = append(providers[vn.Spec.ClusterID], vn)
@@ -78,7 +129,11 @@ func Extended(offloadings []offloadingv1beta1.NamespaceOffloading, vns []offload
 	out := map[string][]string{}
 	for _, o := range offloadings {
 		for _, id := range slices.Sorted(maps.Keys(providers)) {
-			if o.DeletionTimestamp == nil && selectsAny(o.Spec, providers[id], nodes) {
+			kept := slices.ContainsFunc(current, func(m offloadingv1beta1.NamespaceMap) bool {
+				wanted := m.Labels[api.LabelReplication] == api.True && m.Labels[api.LabelRemoteClusterID] == id
+				return wanted && matchedBefore(&m, &o)
+			})
+			if o.DeletionTimestamp == nil && (kept || selectsAny(o.Spec, providers[id], nodes)) {
 				out[o.Namespace] = append(out[o.Namespace], id)
 			}
 		}

@@ -52,12 +52,15 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.ObservedGeneration = in.Root.Generation
 	conditions := map[string]offloadingv1beta1.RemoteNamespaceConditions{}
 	at := map[offloadingv1beta1.NamespacePhase][]string{}
-	var troubles []string
+	var troubles, kept []string
 	pending := in.selected()
 	for i := range in.Maps {
 		m := &in.Maps[i]
 		_, mapped := m.Spec.DesiredMapping[in.Root.Namespace]
 		wanted := mapped || pending[m.Namespace] != ""
+		if mapped && pending[m.Namespace] == "" && matchedBefore(m, in.Root) {
+			kept = append(kept, m.Name)
+		}
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
@@ -78,6 +81,13 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.OffloadingPhase = phase(at)
 	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
+	if len(kept) > 0 && p.State == ctl.Ready {
+		p.Reason = "VolumesKept"
+		p.Message = fmt.Sprintf("ready, but the labels of %s do not match the cluster selector any more; "+
+			"the remote namespace stays because of its volumes: label the virtual node so that it matches, "+
+			"delete the claims, or offload the namespace with another selector", some(kept))
+		return p
+	}
 	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == ctl.Ready {
 		p.Reason, p.After = "PodsAstray", astrayInterval
 		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere", some(names))

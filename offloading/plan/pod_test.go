@@ -60,7 +60,8 @@ func TestAstray(t *testing.T) {
 	}
 }
 
-// TestExtended: a namespace is extended to the providers of which it selects a virtual node.
+// TestExtended: a namespace is extended to the providers of which it selects a virtual node, and to
+// those that keep it for its volumes since labels changed, until its selector changes, too.
 func TestExtended(t *testing.T) {
 	vn := func(name, provider, label string) offloadingv1beta1.VirtualNode {
 		n := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -77,7 +78,18 @@ func TestExtended(t *testing.T) {
 	offloadings := []offloadingv1beta1.NamespaceOffloading{asks("all", &corev1.NodeSelector{}), asks("gold", tier("gold")), asks("silver", tier("silver")), asks("none", tier("lead")), ends}
 	nodes := map[string]corev1.Node{"turin": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "silver"}}}} // a user's label
 	want := map[string][]string{"all": {"milan", "turin"}, "gold": {"milan"}, "silver": {"milan", "turin"}}
-	if diff := cmp.Diff(want, Extended(offloadings, vns, nodes)); diff != "" {
+	if diff := cmp.Diff(want, Extended(offloadings, vns, nodes, nil)); diff != "" {
+		t.Error(diff)
+	}
+	current := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{api.LabelReplication: api.True, api.LabelRemoteClusterID: "turin"},
+	}}
+	matched := "gold=" + hash(selectorTerms(offloadings[1].Spec)) + ",none=former"
+	current.Annotations = map[string]string{annotationSelectors: matched}
+	current.Spec.DesiredMapping = map[string]string{"gold": "gold-rome", "none": "none-rome"}
+	want["gold"] = []string{"milan", "turin"}
+	got := Extended(offloadings, vns, nodes, []offloadingv1beta1.NamespaceMap{current})
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

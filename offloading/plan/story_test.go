@@ -79,10 +79,16 @@ func tell(t *testing.T, objects []client.Object) string {
 }
 
 func namespaceMapInput(root *corev1.Namespace, rest []client.Object) plan.NamespaceMapInput {
-	return plan.NamespaceMapInput{
+	in := plan.NamespaceMapInput{
 		ClusterID: "milan", Namespace: *root, Nodes: nodesByName(rest),
+		Current:      story.First[*offloadingv1beta1.NamespaceMap](rest),
 		VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Offloadings: story.Values[*offloadingv1beta1.NamespaceOffloading](rest),
+		HoldVolumes: map[string]bool{},
 	}
+	for _, claim := range story.Values[*corev1.PersistentVolumeClaim](rest) {
+		in.HoldVolumes[claim.Namespace] = true
+	}
+	return in
 }
 
 func nodesByName(rest []client.Object) map[string]corev1.Node {
