@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -300,8 +301,14 @@ func (o Options) apiServerIP() ctl.Registrar {
 			{Kind: &discoveryv1.EndpointSlice{}, Map: ofAPIServer},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Service) (plan.APIServerInput, error) {
-			in := plan.APIServerInput{Root: root, LiqoNamespace: o.LiqoNamespace, ThroughEndpoints: o.APIServerEndpoints}
+			in := plan.APIServerInput{
+				Root: root, LiqoNamespace: o.LiqoNamespace, ThroughEndpoints: o.APIServerEndpoints, Now: time.Now(),
+			}
 			var err error
+			proxy := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.IPAPIServerProxy}
+			if in.ProxyIP, err = ctl.Optional(ctx, r, proxy, &ipamv1alpha1.IP{}); err != nil {
+				return in, err
+			}
 			if in.Uninstalling, err = o.uninstalling(ctx, r); err != nil {
 				return in, err
 			}

@@ -94,18 +94,19 @@ metadata: {name: genoa, namespace: default, labels: {liqo.io/remote-cluster-id: 
 spec: {clusterID: genoa, publicKey: AAAA, csr: AAAA, signature: AAAA}
 `
 
-// TestWhoReachesTheAPIServer: the API server is there for the clusters at which this one has virtual
-// nodes, its proxy for consumers in band, and for nobody else, nor any longer.
+// TestWhoReachesTheAPIServer: the API server is there for the clusters at which this one has
+// virtual nodes, its proxy for consumers in band, and for nobody else. The proxy stays a while
+// after the Tenant.
 func TestWhoReachesTheAPIServer(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
 	for _, obj := range parsed(t, installed) {
 		create(t, c, obj)
 	}
+	ip := ipamv1alpha1.IP{}
 	peers := func(name, want string) {
 		t.Helper()
 		eventually(t, func() error {
-			ip := ipamv1alpha1.IP{}
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: name}, &ip)
 			got, limited := ip.Annotations["ipam.liqo.io/peers"]
 			return errors.Join(err, equal(true, limited), equal(want, got))
@@ -121,6 +122,14 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 		must(t, c.Delete(t.Context(), obj))
 	}
 	peers("api-server", "")
+	const former = "ipam.liqo.io/former-peers"
+	eventually(t, func() error {
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "api-server-proxy"}, &ip)
+		return errors.Join(err, equal(true, strings.HasPrefix(ip.Annotations[former], "turin=")))
+	})
+	peers("api-server-proxy", "turin")
+	ip.Annotations[former] = "turin=1"
+	must(t, c.Update(t.Context(), &ip))
 	peers("api-server-proxy", "")
 }
 

@@ -4,15 +4,18 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -29,6 +32,10 @@ type APIServerInput struct {
 	Providers []string
 	// InBand are the consumers that reach this cluster's API server by its proxy.
 	InBand []string
+	// ProxyIP is the IP of the proxy; nil before there is one.
+	ProxyIP *ipamv1alpha1.IP
+	// Now decides how long former consumers reach the proxy.
+	Now time.Time
 	// ThroughEndpoints: peers reach the API server at its endpoints, not by its Service.
 	ThroughEndpoints bool
 	// Endpoints are the EndpointSlices of the API server.
@@ -39,7 +46,7 @@ type APIServerInput struct {
 
 // APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy, each for
 // those who need it: the API server for the pods this cluster runs at its providers, the proxy for
-// consumers in band.
+// consumers in band, also for proxyGrace after their Tenant.
 func APIServerIP(in APIServerInput) ctl.Plan {
 	name := map[string]string{
 		metav1.NamespaceDefault + "/kubernetes": api.IPAPIServer,
@@ -56,7 +63,45 @@ func APIServerIP(in APIServerInput) ctl.Plan {
 	case name == api.IPAPIServer:
 		return ctl.Plan{Objects: []client.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)}}
 	}
-	return ctl.Plan{Objects: []client.Object{ipFor(name, api.IPTypeAPIServerProxy, addr, in.LiqoNamespace, in.InBand)}}
+	return in.proxy(name, addr)
+}
+
+// annotationFormerPeers of the proxy's IP holds when the Tenant of a consumer in band went: cluster
+// IDs and Unix times.
+const annotationFormerPeers = "ipam.liqo.io/former-peers"
+
+// proxyGrace is how long a consumer in band reaches the proxy after its Tenant is gone. It has no
+// rights by then. But only the API server can tell it so, perhaps over a new connection, and it
+// keeps its own objects until then. A client takes up to 30 s to notice that a connection broke,
+// and up to 30 s more until it tries again.
+const proxyGrace = 5 * time.Minute
+
+// proxy plans the IP of the proxy.
+func (in APIServerInput) proxy(name string, addr netip.Addr) ctl.Plan {
+	var p ctl.Plan
+	peers, former := slices.Clone(in.InBand), labels.Set{}
+	if in.ProxyIP != nil {
+		before, _ := labels.ConvertSelectorToLabelsMap(in.ProxyIP.Annotations[annotationFormerPeers])
+		for _, peer := range strings.Split(in.ProxyIP.Annotations[api.AnnotationPeers], ",") {
+			if peer == "" || slices.Contains(in.InBand, peer) {
+				continue
+			}
+			since, err := strconv.ParseInt(before[peer], 10, 64)
+			if err != nil {
+				since = in.Now.Unix()
+			}
+			if left := time.Unix(since, 0).Add(proxyGrace).Sub(in.Now); left > 0 {
+				peers, former[peer] = append(peers, peer), strconv.FormatInt(since, 10)
+				p.After = cmp.Or(min(p.After, left), left)
+			}
+		}
+	}
+	ip := ipFor(name, api.IPTypeAPIServerProxy, addr, in.LiqoNamespace, peers)
+	if len(former) > 0 {
+		ip.Annotations[annotationFormerPeers] = former.String()
+	}
+	p.Objects = []client.Object{ip}
+	return p
 }
 
 func ipFor(name, kind string, addr netip.Addr, namespace string, peers []string) *ipamv1alpha1.IP {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -123,10 +124,15 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 	case *netv1beta1.InternalNode:
 		return NodeAddress(NodeAddressInput{Root: root, Node: find(of[corev1.Node](all), "", root.Name)})
 	case *corev1.Service:
-		return APIServerIP(APIServerInput{
-			Root: root, LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"},
+		in := APIServerInput{
+			Root: root, Now: now, ProxyIP: find(ips, "liqo", api.IPAPIServerProxy),
+			LiqoNamespace: "liqo", Uninstalling: uninstalling, Providers: []string{"turin", "milan", "turin"},
 			ThroughEndpoints: root.Annotations["test"] == "through-endpoints", Endpoints: of[discoveryv1.EndpointSlice](all),
-		})
+		}
+		for _, t := range of[authv1beta1.Tenant](all) {
+			in.InBand = append(in.InBand, string(t.Spec.ClusterID))
+		}
+		return APIServerIP(in)
 	}
 	t.Fatalf("no controller has a root of type %T", root)
 	return ctl.Plan{}
