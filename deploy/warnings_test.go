@@ -13,8 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -175,4 +177,67 @@ func TestDeletionsWarn(t *testing.T) {
 	if said := remove(c, heard, copied); said != "" {
 		t.Errorf("who deletes a copy is warned: %s", said)
 	}
+}
+
+// TestNamespaceDeletionsWarn: whoever deletes a namespace is told of each volume at a provider that
+// goes with it, and of no other, also when nothing is deleted yet (--dry-run=server). Processes are
+// not.
+func TestNamespaceDeletionsWarn(t *testing.T) {
+	t.Parallel()
+	server := offloads(t)
+	c, heard := hears(t, server.Config)
+	volume := func(namespace, claim, provider string) {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{GenerateName: "pvc-"}}
+		if provider != "" {
+			v.Labels = map[string]string{api.LabelRemoteClusterID: provider}
+		}
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: quantity.MustParse("1Gi")}
+		v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		v.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/data"}
+		if claim != "" {
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: claim}
+		}
+		if err := c.Create(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	volume("demo", "db", "milan")
+	volume("demo", "cache", "turin")
+	volume("demo", "local", "")
+	volume("demo", "", "milan")
+	volume("other", "db", "milan")
+	demo := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
+	remove := func(c client.Client, heard *warnings) []string {
+		t.Helper()
+		heard.take()
+		if err := c.Delete(t.Context(), demo, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		return heard.take()
+	}
+	told := func(said []string) bool {
+		text := strings.Join(said, "\n")
+		return len(said) == 2 && strings.Contains(text, "claim db in cluster milan goes with the namespace") &&
+			strings.Contains(text, "claim cache in cluster turin goes with the namespace")
+	}
+	eventually(t, func() bool { return told(remove(c, heard)) })
+	const collector = "system:serviceaccount:kube-system:namespace-controller"
+	process, processHeard := hears(t, server.ConfigFor(collector, "system:masters"))
+	if said := remove(process, processHeard); len(said) > 0 {
+		t.Errorf("a process is warned: %v", said)
+	}
+	if err := c.DeleteAllOf(t.Context(), &corev1.PersistentVolume{}); err != nil {
+		t.Fatal(err)
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := c.List(t.Context(), &volumes); err != nil {
+		t.Fatal(err)
+	}
+	unprotect := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for i := range volumes.Items {
+		if err := c.Patch(t.Context(), &volumes.Items[i], unprotect); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool { return len(remove(c, heard)) == 0 })
 }
