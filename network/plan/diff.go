@@ -38,14 +38,10 @@ type Changes struct {
 type QuotesChange struct{ Old, New []Quote }
 
 // TableChange replaces the nft table; an empty New removes it.
-type TableChange struct {
-	Old, New string
-	// Ongoing is that of the wanted State.
-	Ongoing []netip.Addr
-}
+type TableChange struct{ Old, New string }
 
-// Moved returns the external addresses of IP objects that led elsewhere, or led nowhere: connections to them end. Those
-// to Ongoing addresses do not, while these lead nowhere.
+// Moved returns the external addresses of IP objects that led elsewhere or nowhere before, or lead nowhere now:
+// connections to them end.
 func (c TableChange) Moved() []netip.Addr {
 	if c.Old == "" || c.New == "" {
 		return nil // there was no tunnel, or there is none any more
@@ -58,8 +54,8 @@ func (c TableChange) Moved() []netip.Addr {
 		}
 	}
 	for external := range before {
-		if a := parseAddr(external); after[external] == "" && !slices.Contains(c.Ongoing, a) {
-			out = append(out, a)
+		if after[external] == "" {
+			out = append(out, parseAddr(external))
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
@@ -82,7 +78,7 @@ func Diff(have, want State) Changes {
 		Tables:    diff(have.Tables, want.Tables),
 	}
 	if have.Table != want.Table {
-		c.Table = &TableChange{Old: have.Table, New: want.Table, Ongoing: want.Ongoing}
+		c.Table = &TableChange{Old: have.Table, New: want.Table}
 	}
 	if len(diff(have.Quotes, want.Quotes)) > 0 {
 		c.Quotes = &QuotesChange{Old: have.Quotes, New: want.Quotes}

@@ -32,8 +32,6 @@ type GatewayStateInput struct {
 	Remote []Remap
 	// Exposed are the IP objects of this cluster.
 	Exposed []Exposed
-	// Ongoing are external addresses to which the peer opens no connection any more, and keeps those it has.
-	Ongoing []netip.Addr
 	// Protected are pods of this cluster to which the peer opens no connection. They open connections to its pods, and
 	// are reached as targets of IP objects.
 	Protected []netip.Addr
@@ -135,7 +133,7 @@ func GatewayState(in GatewayStateInput) State {
 		priority++ // behind what is spread, which is behind users' rules
 	}
 	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
-	s.Quotes, s.Ongoing = in.quotes(), in.Ongoing
+	s.Quotes = in.quotes()
 	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(longest), in.input())
 	return s
 }

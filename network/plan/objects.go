@@ -64,13 +64,10 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 			}
 		}
 	}
-	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool { return !o.reaches(ip) }))
-	for _, ip := range alive(o.IPs) {
-		// A consumer in band that leaves learns by such a connection that all it had is gone.
-		if ip.Labels[api.LabelIPType] == api.IPTypeAPIServerProxy && !o.reaches(ip) {
-			in.Ongoing = append(in.Ongoing, parseAddr(ip.Status.IP))
-		}
-	}
+	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool {
+		peers, limited := ip.Annotations[api.AnnotationPeers]
+		return limited && !slices.Contains(strings.Split(peers, ","), o.Peer)
+	}))
 	if c := o.configuration(); c != nil {
 		if own := c.Spec.Local; own != nil {
 			in.Pods, in.External = parsePrefixes(own.CIDR.Pod), parsePrefixes(own.CIDR.External)
@@ -81,12 +78,6 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return in
-}
-
-// reaches reports whether an IP is there for the peer.
-func (o GatewayObjects) reaches(ip ipamv1alpha1.IP) bool {
-	peers, limited := ip.Annotations[api.AnnotationPeers]
-	return !limited || slices.Contains(strings.Split(peers, ","), o.Peer)
 }
 
 // configuration is the one that counts; nil = there is none.

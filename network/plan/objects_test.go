@@ -4,17 +4,14 @@
 package plan
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
@@ -97,25 +94,6 @@ func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 		if strings.Count(before.Table, ip) == 0 {
 			t.Errorf("frames from %s are not accepted:\n%s", ip, before.Table)
 		}
-	}
-}
-
-// TestWhatIsNoLongerForAPeer: its connections to the proxy go on, those to any other IP and to a deleted proxy end.
-func TestWhatIsNoLongerForAPeer(t *testing.T) {
-	t.Parallel()
-	ip := func(external, kind, peers string) ipamv1alpha1.IP {
-		return ipamv1alpha1.IP{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelIPType: kind}, Annotations: map[string]string{api.AnnotationPeers: peers}},
-			Spec:       ipamv1alpha1.IPSpec{IP: "10.110.0.1"}, Status: ipamv1alpha1.IPStatus{IP: external},
-		}
-	}
-	deleted := ip("10.70.0.4", api.IPTypeAPIServerProxy, "")
-	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	in := GatewayObjects{Peer: "milan", IPs: []ipamv1alpha1.IP{
-		ip("10.70.0.1", api.IPTypeAPIServer, ""), ip("10.70.0.2", api.IPTypeAPIServerProxy, "turin"), ip("10.70.0.3", api.IPTypeAPIServerProxy, "milan,turin"), deleted,
-	}}.Input(GatewayStateInput{})
-	if got := fmt.Sprint(in.Exposed, in.Ongoing); got != "[{10.70.0.3 10.110.0.1 false}] [10.70.0.2]" {
-		t.Error(got)
 	}
 }
 

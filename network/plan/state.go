@@ -26,9 +26,6 @@ type State struct {
 	Rules     []Rule
 	// Table is the text of the nft table "inet liqo" as nft prints it; empty = no table.
 	Table string
-	// Ongoing are external addresses of IP objects that lead nowhere, but connections to them continue. They are only
-	// wanted, never found.
-	Ongoing []netip.Addr
 	// Tables are nft tables of users.
 	Tables []Table
 	// Quotes are rules in an nft table of their own.

@@ -5,6 +5,8 @@ package plan
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"maps"
 	"net/netip"
 
@@ -58,7 +60,8 @@ func IP(in IPInput) ctl.Plan {
 	return plan
 }
 
-// grant chooses the address; an IP that has one keeps it.
+// grant chooses the address; an IP that has one keeps it. The search begins where the UID says, not at the lowest: peers
+// may still know the address of an IP that was deleted, and should not reach another target by it.
 func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) ctl.Plan {
 	if in.Root.Status.IP != "" {
 		return ctl.Plan{}
@@ -79,7 +82,8 @@ func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) ctl.Pl
 			used = append(used, a)
 		}
 	}
-	addr, ok := freeAddress(cidr, uint64(max(network.Spec.PreAllocated, 0)), used)
+	digest := sha256.Sum256([]byte(in.Root.UID))
+	addr, ok := freeAddress(cidr, uint64(max(network.Spec.PreAllocated, 0)), binary.BigEndian.Uint64(digest[:]), used)
 	if !ok {
 		return ctl.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed", in.networkName())
 	}

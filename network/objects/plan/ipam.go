@@ -55,19 +55,28 @@ func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bo
 	return netip.Prefix{}, false
 }
 
-// freeAddress returns the lowest address of cidr after the first skip ones that is not used.
-func freeAddress(cidr netip.Prefix, skip uint64, used []netip.Addr) (netip.Addr, bool) {
+// freeAddress returns an address of cidr that is not used, of those after the first skip ones: the first at or after the
+// from-th, counted around. From may be any number.
+func freeAddress(cidr netip.Prefix, skip, from uint64, used []netip.Addr) (netip.Addr, bool) {
 	taken := make(map[netip.Addr]bool, len(used))
 	for _, a := range used {
 		taken[a] = true
 	}
-	addr, ok := plus(cidr.Masked().Addr(), skip)
-	for ok && cidr.Contains(addr) {
+	lowest, ok := plus(first(cidr), skip)
+	if !ok || !cidr.Contains(lowest) {
+		return netip.Addr{}, false
+	}
+	size := uint64(1) << min(cidr.Addr().BitLen()-cidr.Bits(), 63)
+	start, _ := plus(lowest, from%(size-min(skip, size-1)))
+	for addr := start; cidr.Contains(addr); addr = addr.Next() {
 		if !taken[addr] {
 			return addr, true
 		}
-		addr = addr.Next()
-		ok = addr.IsValid()
+	}
+	for addr := lowest; addr != start; addr = addr.Next() {
+		if !taken[addr] {
+			return addr, true
+		}
 	}
 	return netip.Addr{}, false
 }

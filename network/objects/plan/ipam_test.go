@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -171,5 +172,46 @@ func TestWhoKeepsItsOverlayAddress(t *testing.T) {
 		if overlay.Keeps(self, nil, "liqo") {
 			t.Errorf("%s: kept in a range that is not granted", name)
 		}
+	}
+}
+
+// TestEveryAddressIsGrantedOnce: IPs get all addresses of a network but those that are kept aside, each once, whatever
+// their UIDs. The address of one that is deleted does not go to the next.
+func TestEveryAddressIsGrantedOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.NetworkExternalCIDR}}
+	network.Spec.PreAllocated = 3
+	network.Status.CIDR = "10.70.0.0/24"
+	var ips []ipamv1alpha1.IP
+	grant := func() *ipamv1alpha1.IP {
+		root := ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(r.Uint64()))}, Spec: ipamv1alpha1.IPSpec{IP: "192.0.2.7"}}
+		p := IP(IPInput{Root: &root, IPs: ips, Networks: []ipamv1alpha1.Network{network}, LiqoNamespace: "liqo"})
+		if status, ok := p.Status.(*ipamv1alpha1.IP); ok {
+			root.Status.IP = status.Status.IP
+		}
+		return &root
+	}
+	again := 0
+	for range 100 {
+		deleted := grant().Status.IP
+		if grant().Status.IP == deleted {
+			again++
+		}
+	}
+	if again > 10 { // 0.4 are expected
+		t.Errorf("of 100 addresses that were freed %d went to the next IP", again)
+	}
+	seen := map[string]bool{}
+	for range 256 - 3 {
+		ip := grant()
+		a, err := netip.ParseAddr(ip.Status.IP)
+		if err != nil || seen[ip.Status.IP] || a.As4()[3] < 3 {
+			t.Fatalf("after %d IPs the next gets %q", len(ips), ip.Status.IP)
+		}
+		seen[ip.Status.IP] = true
+		ips = append(ips, *ip)
+	}
+	if ip := grant(); ip.Status.IP != "" {
+		t.Errorf("a full network has %s", ip.Status.IP)
 	}
 }

@@ -54,7 +54,7 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 		return netip.Addr{}, false
 	}
 	used = append(slices.Clone(used), first(cidr), last(cidr))
-	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, used)
+	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, 0, used)
 }
 
 // Overlay is who has which address in the overlay.
