@@ -263,7 +263,7 @@ func (g *gateway) keepFenced(ctx context.Context) error {
 		if last := g.renewed.Load(); g.Server || last == nil || time.Since(*last) < g.Lease.Duration || g.fenced.Swap(true) {
 			continue
 		}
-		klog.FromContext(ctx).Info("The peer is connected to another replica of this gateway, and the lease cannot be read: giving up the tunnel")
+		klog.FromContext(ctx).Info("Giving up the tunnel: the peer is connected to a later replica")
 		g.Look()
 	}
 }

@@ -90,7 +90,8 @@ func newPinger(o Options, own, peer netip.Addr) *pinger {
 	port := uint16(o.PingPort)
 	return &pinger{
 		own: netip.AddrPortFrom(own, port), peer: netip.AddrPortFrom(peer, port), clusterID: o.RemoteClusterID, policy: o.Ping,
-		changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1), turn: new(atomic.Int64), superseded: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
+		changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		turn: new(atomic.Int64), superseded: make(chan struct{}, 1), health: plan.Health{Started: time.Now()}, histogram: daemon.NewHistogram(latencyLimits()...),
 	}
 }
 
