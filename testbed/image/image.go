@@ -27,12 +27,14 @@ type Image struct {
 	Entrypoint []string
 	Cmd        []string
 	Env        []string // K=V, after PATH
+	User       string   // of the process; empty: root
 	Files      []File
 }
 
-// File is copied from the machine into the image.
+// File is copied from the machine into the image, or is a symbolic link.
 type File struct {
 	Source string
+	Link   string // target of a symbolic link; the file then has neither Source nor Mode
 	Path   string // absolute
 	Mode   int64  // zero: 0755
 }
@@ -86,7 +88,7 @@ func configOf(img Image, layerSum string) ([]byte, error) {
 		"created": created, "architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{
 			"Env":        append([]string{"PATH=/usr/local/bin:/usr/bin:/bin"}, img.Env...),
-			"Entrypoint": img.Entrypoint, "Cmd": img.Cmd, "WorkingDir": "/",
+			"Entrypoint": img.Entrypoint, "Cmd": img.Cmd, "WorkingDir": "/", "User": img.User,
 		},
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + layerSum}},
 		"history": []any{map[string]any{"created": created, "created_by": "liqo testbed"}},
@@ -102,6 +104,10 @@ func layerOf(files []File) ([]byte, error) {
 	t.file("etc/passwd", 0o644, []byte("root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n"))
 	t.file("etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n"))
 	for _, f := range files {
+		if f.Link != "" {
+			t.link(strings.TrimPrefix(f.Path, "/"), f.Link)
+			continue
+		}
 		content, err := os.ReadFile(f.Source)
 		if err != nil {
 			return nil, err
@@ -139,6 +145,11 @@ func (a *archive) file(name string, mode int64, content []byte) {
 	if a.err == nil {
 		_, a.err = a.w.Write(content)
 	}
+}
+
+func (a *archive) link(name, target string) {
+	a.dir(path.Dir(name), 0o755)
+	a.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, ModTime: epoch})
 }
 
 func (a *archive) header(h *tar.Header) {

@@ -21,7 +21,8 @@ func TestArchive(t *testing.T) {
 	if err := os.WriteFile(binary, []byte("ELF"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	img := Image{Tags: []string{"example.org/tool:1"}, Entrypoint: []string{"/bin/tool"}, Files: []File{{Source: binary, Path: "/bin/tool"}}}
+	img := Image{Tags: []string{"example.org/tool:1"}, Entrypoint: []string{"/bin/tool"}, User: "1234",
+		Files: []File{{Source: binary, Path: "/bin/tool"}, {Link: "tool", Path: "/bin/name"}}}
 	var first, second bytes.Buffer
 	if err := Write(&first, img); err != nil {
 		t.Fatal(err)
@@ -48,7 +49,13 @@ func TestArchive(t *testing.T) {
 	if !strings.Contains(config, "sha256:"+sum([]byte(layer))) {
 		t.Errorf("config %s lacks the layer's digest", config)
 	}
+	if !strings.Contains(config, `"User":"1234"`) {
+		t.Errorf("config %s lacks the user", config)
+	}
 	inside := read(t, strings.NewReader(layer))
+	if inside["bin/name"] != "-> tool" {
+		t.Errorf("link is %q", inside["bin/name"])
+	}
 	if inside["bin/tool"] != "ELF" || !strings.Contains(inside["etc/passwd"], "nobody") {
 		t.Errorf("layer holds %v", inside)
 	}
@@ -71,5 +78,8 @@ func read(t *testing.T, r io.Reader) map[string]string {
 			t.Fatal(err)
 		}
 		files[h.Name] = string(b)
+		if h.Linkname != "" {
+			files[h.Name] = "-> " + h.Linkname
+		}
 	}
 }
