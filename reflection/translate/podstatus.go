@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -223,7 +224,7 @@ func negateReady(conditions []corev1.PodCondition, reason, message string) {
 }
 
 // pullStatus copies what the kubelet at the provider reports. What the home cluster knows
-// better (quality of service, nomination, generation) stays.
+// better (quality of service, nomination) stays.
 func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) {
 	home, in := out.Status, said(&remote.Status, &out.Spec)
 	if in == nil {
@@ -241,13 +242,54 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
 	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses, in.EphemeralContainerStatuses
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
-	s.Conditions = gated(out.Spec.ReadinessGates, mergeConditions(home.Conditions, in.Conditions, home.ObservedGeneration))
+	if specObserved(out, shadow, remote) {
+		s.ObservedGeneration = out.Generation
+	}
+	s.Conditions = gated(out.Spec.ReadinessGates, mergeConditions(home.Conditions, in.Conditions, s.ObservedGeneration))
 	s.HostIP, s.HostIPs = "", nil
 	if v.HostIP.IsValid() {
 		s.HostIP, s.HostIPs = v.HostIP.String(), []corev1.HostIP{{IP: v.HostIP.String()}}
 	}
 	s.PodIP, s.PodIPs = podIPs(&home, in, v)
 	addRestarts(out, &home)
+}
+
+// specObserved reports whether the kubelet at the provider has seen the present generation of the home pod: its
+// spec has reached the remote pod, and the kubelet has observed that one. Kubelets before Kubernetes 1.33 do not say.
+func specObserved(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod) bool {
+	if shadow == nil || remote.Status.ObservedGeneration == 0 || remote.Status.ObservedGeneration != remote.Generation {
+		return false
+	}
+	ends := home.DeletionTimestamp == nil || remote.DeletionTimestamp != nil
+	asked := shadow.Spec.Pod.DeepCopy()
+	asked.Tolerations = nil // the provider narrows some, and kubelets need none
+	return ends && amended(&shadow.Spec.Pod, &home.Spec) && amended(&remote.Spec, asked)
+}
+
+// amended reports whether has shows everything that Kubernetes lets change in the spec of a running pod. The
+// provider may have added containers and resources.
+func amended(has, asked *corev1.PodSpec) bool {
+	if !equality.Semantic.DeepEqual(has.ActiveDeadlineSeconds, asked.ActiveDeadlineSeconds) || !sized(has, asked) {
+		return false
+	}
+	images := map[string]string{}
+	for _, c := range slices.Concat(has.InitContainers, has.Containers) {
+		images[c.Name] = c.Image
+	}
+	for _, c := range has.EphemeralContainers {
+		images[c.Name] = c.Image
+	}
+	for _, c := range slices.Concat(asked.InitContainers, asked.Containers) {
+		if images[c.Name] != c.Image {
+			return false
+		}
+	}
+	for _, c := range asked.EphemeralContainers {
+		if _, ok := images[c.Name]; !ok {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(tolerate(has.Tolerations, asked.Tolerations, nil), has.Tolerations)
 }
 
 // resizePending is why a pod has not the size home asks for, in the words of kubelets, where no kubelet

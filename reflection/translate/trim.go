@@ -22,7 +22,7 @@ import (
 //	                   names of ConfigMaps, Secrets and claims
 //	ShadowPod          its status; of its spec what follows home, what it requires of nodes, and the
 //	                   volumes of tokens in a Secret of the former name
-//	remote pod         its status; of the rest whose it is, where it runs and its resources
+//	remote pod         its status; of the rest whose it is, where it runs and what of its spec may change
 //	Secret of tokens   its keys
 //
 // What is kept in part must not be written back: InPart tells.
@@ -112,7 +112,7 @@ func TrimReport(p *corev1.Pod) {
 	*p = corev1.Pod{
 		TypeMeta: p.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
-			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
 			DeletionTimestamp: meta.DeletionTimestamp, DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
 		},
 		Spec: corev1.PodSpec{
@@ -121,7 +121,9 @@ func TrimReport(p *corev1.Pod) {
 			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
 			Containers:                    trimContainers(spec.Containers),
 			InitContainers:                trimContainers(spec.InitContainers),
+			EphemeralContainers:           namesOnly(spec.EphemeralContainers),
 			Resources:                     spec.Resources,
+			ActiveDeadlineSeconds:         spec.ActiveDeadlineSeconds,
 		},
 		Status: status,
 	}
@@ -131,6 +133,14 @@ func TrimReport(p *corev1.Pod) {
 	if uid, ok := meta.Annotations[HomeUIDAnnotation]; ok {
 		p.Annotations = map[string]string{HomeUIDAnnotation: uid}
 	}
+}
+
+func namesOnly(in []corev1.EphemeralContainer) []corev1.EphemeralContainer {
+	var out []corev1.EphemeralContainer
+	for _, c := range in {
+		out = append(out, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name}})
+	}
+	return out
 }
 
 // TrimTokens leaves of the Secret of a pod's tokens their keys: tokens are written anew, never read.
