@@ -214,6 +214,7 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 		if n.Name != v.Node {
 			continue
 		}
+		out.System = n.Spec.Labels[corev1.LabelOSStable]
 		if n.Spec.OffloadingPatch != nil {
 			out.Patch = *n.Spec.OffloadingPatch
 		}

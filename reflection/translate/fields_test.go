@@ -51,7 +51,9 @@ func TestEveryFieldOfAPod(t *testing.T) {
 				"liqo.io/anti-affinity-preset": "propagate", "liqo.io/api-server-support": server,
 			}}}
 			(&filler{yes: yes}).fill(reflect.ValueOf(&pod.Spec).Elem())
-			shadow := translate.Pod(pod, nil, translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"shop": "shop-rome"}})
+			shadow := translate.Pod(pod, nil, translate.View{
+				Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"shop": "shop-rome"}, System: string(pod.Spec.OS.Name),
+			})
 			there := leaves(t, shadow.Spec.Pod)
 			for leaf, path := range leaves(t, pod.Spec) {
 				local[leaf] = path

@@ -34,7 +34,7 @@ const (
 // given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
-		if finished(home) || ranOnce(home) {
+		if finished(home) || ranOnce(home) || v.otherSystem(home) {
 			return nil
 		}
 		out := &offv1beta1.ShadowPod{ObjectMeta: v.podMetadata(home, metav1.ObjectMeta{})}
@@ -110,6 +110,11 @@ func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.Obj
 	out := v.metadata(home.ObjectMeta, remote, home.Name)
 	out.Annotations[HomeUIDAnnotation] = string(home.UID)
 	return out
+}
+
+// otherSystem reports whether a pod is for another operating system than the virtual node's.
+func (v View) otherSystem(pod *corev1.Pod) bool {
+	return pod.Spec.OS != nil && string(pod.Spec.OS.Name) != cmp.Or(v.System, string(corev1.Linux))
 }
 
 func finished(pod *corev1.Pod) bool {

@@ -30,6 +30,8 @@ const (
 	reasonRemoteTerminated = "RemotePodTerminated"
 	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
 	reasonUnavailable = "RemoteUnavailable"
+	// reasonOtherSystem: the pod is for another operating system than the virtual node's; kubelets use the same word.
+	reasonOtherSystem = "PodOSNotSupported"
 	// reasonReplaced: the provider removes the remote pod and makes another; wait.
 	reasonReplaced = "RemotePodReplaced"
 )
@@ -42,6 +44,7 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //
 //	home pod        namespace   remote pod      ShadowPod says   home status
 //	finished        –           –               –                stays
+//	of another OS   –           none            none             Failed, PodOSNotSupported
 //	had started     not known   –               –                stays
 //	being deleted   –           none            none             Failed, RemotePodTerminated
 //	waiting         not mapped  –               –                Pending, OffloadingBackOff
@@ -67,6 +70,9 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
 	switch {
+	case v.otherSystem(home) && shadow == nil && remote == nil:
+		out.Status.Phase, out.Status.Reason = corev1.PodFailed, reasonOtherSystem
+		out.Status.Message = "the operating system of the pod is not that of the virtual node"
 	case MayRun(home, v):
 	case home.DeletionTimestamp != nil && shadow == nil && remote == nil:
 		terminated(&out.Status, corev1.PodFailed)

@@ -38,6 +38,7 @@ func TrimPod(p *corev1.Pod) {
 	in := p.Spec
 	p.Spec = corev1.PodSpec{
 		NodeName:            in.NodeName,
+		OS:                  in.OS,
 		RestartPolicy:       in.RestartPolicy,
 		ServiceAccountName:  in.ServiceAccountName,
 		ReadinessGates:      in.ReadinessGates,

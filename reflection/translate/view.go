@@ -73,6 +73,8 @@ type View struct {
 	APIServer APIServer
 	// Patch is what the virtual node changes in every pod.
 	Patch offv1beta1.OffloadingPatch
+	// System is the operating system that the VirtualNode names in its labels; empty = Linux.
+	System string
 	// LabelsDropped and AnnotationsDropped are keys that are never reflected.
 	LabelsDropped, AnnotationsDropped map[string]bool
 	// IngressClass and LoadBalancerClass are the provider's default classes; empty = the
