@@ -78,11 +78,19 @@ func (c servingCertificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return &pair, nil
 }
 
-// mutatePod leads a new pod of an extended namespace to where it may run.
+// mutatePod leads a new pod of an extended namespace to where it may run, and keeps the toleration of one that is
+// changed.
 func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decoder.Decode(req, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Update {
+		var old corev1.Pod
+		if err := decoder.DecodeRaw(req.OldObject, &old); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		return patched(&pod, plan.ReadmitPod(&pod, &old))
 	}
 	offloading, err := offloadingOf(ctx, r, req.Namespace)
 	if err != nil {

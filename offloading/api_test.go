@@ -131,7 +131,7 @@ func (k cluster) webhooks(t *testing.T, port int) {
 	k.create(t, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: api.WebhookName},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "pod.mutate.liqo.io", ClientConfig: config("/mutate/pod"), Rules: rule("", "v1", "pods", "CREATE"), FailurePolicy: &ignore,
+			Name: "pod.mutate.liqo.io", ClientConfig: config("/mutate/pod"), Rules: rule("", "v1", "pods", "CREATE", "UPDATE"), FailurePolicy: &ignore,
 			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{api.LabelSchedulingEnabled: api.True}},
 		}, {
@@ -499,6 +499,13 @@ func (k cluster) admitsClaims(t *testing.T) {
 	chooses.Spec.NodeSelector = map[string]string{"region": "far"}
 	chooses.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
 	k.admits(t, chooses, true)
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(chooses), chooses); err != nil {
+		t.Fatal(err)
+	}
+	chooses.Spec.Tolerations = []corev1.Toleration{{Key: "own", Operator: corev1.TolerationOpExists}} // as a manifest says
+	if err := k.Update(t.Context(), chooses); err != nil || !tolerated(chooses) {
+		t.Errorf("pod that leaves out its toleration: %v; %v", err, chooses.Spec.Tolerations)
+	}
 	if err := k.Delete(t.Context(), far); err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,18 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	return out
 }
 
+// ReadmitPod gives a changed pod the toleration back that AdmitPod gave it. Kubernetes lets tolerations of a pod only be
+// added, and a client that writes those of its manifest would be refused.
+func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
+	out := pod.DeepCopy()
+	for _, t := range old.Spec.Tolerations {
+		if t.Key == api.VirtualNodeTaintKey && !tolerates(out.Spec.Tolerations) {
+			out.Spec.Tolerations = append(out.Spec.Tolerations, t)
+		}
+	}
+	return out
+}
+
 // exempt reports whether a pod runs where it will, whatever its namespace says.
 func exempt(pod *corev1.Pod, runtimeClass string) bool {
 	owner := metav1.GetControllerOf(pod)
