@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz clean
+.PHONY: build image deps testbed-build generate check test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz test-conformance clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -90,6 +90,9 @@ demo-env:
 
 bench: testbed-build image ## figures, as ratios in one run
 	go run ./testbed/bench
+
+test-conformance: testbed-build image ## Kubernetes' own tests of pods, on a virtual and on real nodes; writes docs/conformance.md
+	go run ./testbed/conformance
 
 soak: testbed-build image ## what usual runs try samples of, in full
 	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
