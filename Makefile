@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check test test-unit test-stories test-kernel demo demo-down demo-env bench soak fuzz test-conformance clean
+.PHONY: build image deps testbed-build generate check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -73,6 +73,10 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 		$(STORIES) -run '^TestPeered$$' -pair peered -keep & peered=$$!; \
 		wait $$peered; peered=$$?; wait $$connecting && [ $$peered = 0 ] && \
 		{ $(STORIES) -run '^TestTimed' -pair peered & wait $$!; }
+
+test-applications: testbed-build image ## PostgreSQL, Redis, … on real clusters; the first run compiles them: an hour
+	go run ./testbed/applications
+	$(STORIES) -v -run '^TestApplications$$' -pair applications
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run

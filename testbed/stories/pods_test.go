@@ -34,6 +34,8 @@ has() { local want=$1 got tries=0; shift; until got=$("$@" 2>&1) && [[ $got == *
 fails() { if "$@"; then return 1; fi; }
 ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
 run() { rome exec "$1" -- /bin/sh -c "$2"; }
+# module <folder of testbed/applications> <module>: the unpacked archive, for manifests it holds
+module() { GOWORK=off go -C "../applications/$1" list -m -f '{{.Dir}}' "$2"; }
 `
 
 // idleRows wait most of their time, for a clock or for measurements.
@@ -73,7 +75,7 @@ func podsLikeAtHome(t *testing.T) {
 				turns[r.Application()] <- struct{}{}
 				defer func() { <-turns[r.Application()] }()
 			}
-			outcomes[i] = try(r)
+			outcomes[i] = try(r, rowPatience)
 			t.Logf("%s: %s", r.File, outcomes[i])
 		})
 	}
@@ -107,9 +109,10 @@ func (o outcome) String() string {
 // rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves, on an idle machine.
 const rowPatience = 5 * time.Minute
 
-func try(r podtable.Row) outcome {
+// try applies a row's manifest and runs its check for at most the given time.
+func try(r podtable.Row, patience time.Duration) outcome {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), rowPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", prelude+`rome apply -f - <<<"$MANIFEST"
 set -x
@@ -121,7 +124,7 @@ rome delete -f - --ignore-not-found --wait=false <<<"$MANIFEST"`)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("not within %s", rowPatience)
+		err = fmt.Errorf("not within %s", patience)
 	}
 	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
 }
