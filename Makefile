@@ -76,6 +76,7 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 
 test-applications: testbed-build image ## PostgreSQL, Redis, … on real clusters; the first run compiles them: an hour
 	go run ./testbed/applications
+	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -v -run '^TestApplications$$' -pair applications
 
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes

@@ -33,6 +33,7 @@ type app struct {
 	// packages are Debian packages, files are globs of what is taken from them along with the libraries it needs.
 	packages, files []string
 	env             []string
+	user            string // UID that the image's processes have
 }
 
 func apps() []app {
@@ -42,7 +43,14 @@ func apps() []app {
 			env: []string{"PATH=/usr/lib/postgresql/15/bin:/usr/bin:/bin"}},
 		{name: "docker.io/library/redis:7.0", packages: []string{"redis-server", "redis-tools"}, files: []string{"usr/bin/redis-*"}},
 		{name: "docker.io/library/nats:2.15.3", module: "nats", programs: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/natscli/nats"}},
+		certManager("controller"), certManager("webhook"), certManager("cainjector"),
 	}
+}
+
+// certManager is an image of the chart of cert-manager, whose pods must not run as root.
+func certManager(program string) app {
+	return app{name: "quay.io/jetstack/cert-manager-" + program + ":v1.11.5", user: "1000", module: "certmanager",
+		programs: []string{"github.com/cert-manager/cert-manager/cmd/" + program}}
 }
 
 func main() {
@@ -77,7 +85,7 @@ func (a app) build(cache string) (string, error) {
 	if a.module != "" {
 		unpack = a.buildPrograms
 	}
-	img := image.Image{Tags: []string{a.name}, Env: a.env, Files: []image.File{{Source: "/bin/busybox", Path: "/bin/sh"}}}
+	img := image.Image{Tags: []string{a.name}, Env: a.env, User: a.user, Files: []image.File{{Source: "/bin/busybox", Path: "/bin/sh"}}}
 	files, err := unpack(dir)
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ type Image struct {
 	Entrypoint []string
 	Cmd        []string
 	Env        []string // K=V, after PATH
-	User       string   // of the process; empty: root
+	User       string   // UID of the process; empty: root
 	Files      []File
 }
 
