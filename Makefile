@@ -74,7 +74,7 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 		wait $$peered; peered=$$?; wait $$connecting && [ $$peered = 0 ] && \
 		{ $(STORIES) -run '^TestTimed' -pair peered & wait $$!; }
 
-test-applications: testbed-build image ## PostgreSQL, Redis, … on real clusters; the first run compiles them: an hour
+test-applications: testbed-build image ## real programs on real clusters, like PostgreSQL; the first run compiles them
 	go run ./testbed/applications
 	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -v -run '^TestApplications$$' -pair applications

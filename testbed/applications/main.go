@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log"
@@ -41,8 +42,10 @@ func apps() []app {
 		{name: "docker.io/library/postgres:15", packages: []string{"postgresql-15"}, files: []string{
 			"usr/lib/postgresql/15/bin/*", "usr/lib/postgresql/15/lib/*.so", "usr/share/postgresql/15"},
 			env: []string{"PATH=/usr/lib/postgresql/15/bin:/usr/bin:/bin"}},
-		{name: "docker.io/library/redis:7.0", packages: []string{"redis-server", "redis-tools"}, files: []string{"usr/bin/redis-*"}},
-		{name: "docker.io/library/nats:2.15.3", module: "nats", programs: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/natscli/nats"}},
+		{name: "docker.io/library/redis:7.0", packages: []string{"redis-server", "redis-tools"}, files: []string{
+			"usr/bin/redis-*"}},
+		{name: "docker.io/library/nats:2.15.3", module: "nats", programs: []string{
+			"github.com/nats-io/nats-server/v2", "github.com/nats-io/natscli/nats"}},
 		certManager("controller"), certManager("webhook"), certManager("cainjector"),
 	}
 }
@@ -85,12 +88,12 @@ func (a app) build(cache string) (string, error) {
 	if a.module != "" {
 		unpack = a.buildPrograms
 	}
-	img := image.Image{Tags: []string{a.name}, Env: a.env, User: a.user, Files: []image.File{{Source: "/bin/busybox", Path: "/bin/sh"}}}
+	shell := image.File{Source: "/bin/busybox", Path: "/bin/sh"}
 	files, err := unpack(dir)
 	if err != nil {
 		return "", err
 	}
-	img.Files = append(img.Files, files...)
+	img := image.Image{Tags: []string{a.name}, Env: a.env, User: a.user, Files: append(files, shell)}
 	if a.module != "" {
 		img.Entrypoint = []string{files[0].Path}
 	}
@@ -139,10 +142,14 @@ func (a app) unpackPackages(dir string) ([]image.File, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "partial"), 0o755); err != nil {
 		return nil, err
 	}
-	fetch := command("apt-get", append([]string{"-o", "Dir::State::status=/dev/null", "-o", "Dir::Cache::archives=" + dir,
-		"-o", "APT::Sandbox::User=root", "--download-only", "--yes", "--no-install-recommends", "install"}, a.packages...)...)
-	if err := fetch.Run(); err != nil {
-		return nil, err
+	fetch := func() error {
+		return command("apt-get", append([]string{"-o", "Dir::State::status=/dev/null", "-o", "Dir::Cache::archives=" + dir,
+			"-o", "APT::Sandbox::User=root", "--download-only", "--yes", "--no-install-recommends", "install"}, a.packages...)...).Run()
+	}
+	if fetch() != nil { // perhaps the lists of packages are missing or old
+		if err := errors.Join(command("apt-get", "update").Run(), fetch()); err != nil {
+			return nil, err
+		}
 	}
 	archives, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil {

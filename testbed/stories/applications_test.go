@@ -57,7 +57,8 @@ func realApplications(t *testing.T) {
 		took := time.Duration(0)
 		t.Run(r.File, func(t *testing.T) {
 			rome.kubectl(t, "create", "namespace", r.Namespace())
-			rome.must(t, append([]string{"offload", "namespace", r.Namespace()}, strings.Fields(strings.Join(offloadFlags.FindAllString(configured, -1), " "))...)...)
+			flags := strings.Fields(strings.Join(offloadFlags.FindAllString(configured, -1), " "))
+			rome.must(t, append([]string{"offload", "namespace", r.Namespace()}, flags...)...)
 			outcome := try(r, applicationPatience)
 			if took = outcome.took; outcome.err != nil {
 				dump(t)
@@ -65,7 +66,8 @@ func realApplications(t *testing.T) {
 			}
 			rome.kubectl(t, "delete", "namespace", r.Namespace(), "--timeout=180s")
 		})
-		fmt.Fprintf(&table, "| [%s](../testbed/stories/testdata/applications/%s.txtar) | %s | %s | %.0f |\n", r.Feature, r.File, done, configured, took.Seconds())
+		fmt.Fprintf(&table, "| [%s](../testbed/stories/testdata/applications/%s.txtar) | %s | %s | %.0f |\n",
+			r.Feature, r.File, done, configured, took.Seconds())
 	}
 	if *record && !t.Failed() {
 		recordApplications(t, table.String())

@@ -1,6 +1,6 @@
 module github.com/liqo-go/liqo/testbed/applications/nats
 
-go 1.26.8
+go 1.26.0
 
 tool (
 	github.com/nats-io/nats-server/v2
