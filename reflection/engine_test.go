@@ -1394,6 +1394,15 @@ func aServiceIsMadeAnewWhileNobodyLooks(t *testing.T, w *world) {
 }
 
 func endpointsElsewhereAreReflected(t *testing.T, w *world) {
+	busy := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "busy", Namespace: homeNS},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	w.create(w.home, busy)
+	w.create(w.remote, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "has-the-address", Namespace: remoteNS},
+		Spec:       corev1.ServiceSpec{ClusterIP: busy.Spec.ClusterIP, Ports: busy.Spec.Ports},
+	})
 	defer w.reflect()()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: homeNS}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
@@ -1419,11 +1428,10 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	})
 	var s corev1.Service
 	w.exists(w.remote, &s, remoteNS, "web", func() error {
-		if s.Spec.ClusterIP == service.Spec.ClusterIP {
-			return errors.New("the address is that of home")
-		}
-		return equal(service.Spec.Selector, s.Spec.Selector)
+		return errors.Join(equal(service.Spec.ClusterIP, s.Spec.ClusterIP), equal(service.Spec.Selector, s.Spec.Selector))
 	})
+	var other corev1.Service
+	w.exists(w.remote, &other, remoteNS, busy.Name, func() error { return equal(true, other.Spec.ClusterIP != busy.Spec.ClusterIP) })
 
 	addresses := func(want ...string) {
 		t.Helper()

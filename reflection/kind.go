@@ -57,6 +57,9 @@ type Kind struct {
 	// error is for the user and does not go away by trying again; with an object it tells what
 	// the object lacks, without one what is there stays as it is.
 	Push func(o Objects, v translate.View) (client.Object, error)
+	// Lesser returns what to write in place of an object that the peer refuses as invalid, nil for nothing; a nil
+	// function never does.
+	Lesser func(want client.Object) client.Object
 	// Pull gives the home object with the status that comes back, also when the peer refuses what is
 	// pushed; nil = nothing comes back. An error is for the user: it says which part of what the peer reports does
 	// not come back.

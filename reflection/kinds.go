@@ -242,6 +242,12 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 		{
 			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, Marks: mine,
 			Push: Push(translate.Service),
+			Lesser: func(want client.Object) client.Object {
+				if s := translate.AnyClusterIP(as[*corev1.Service](want)); s != nil {
+					return s
+				}
+				return nil
+			},
 		}, {
 			Name: "EndpointSlice", Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{}, Marks: mine,
 			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},

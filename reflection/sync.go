@@ -190,7 +190,11 @@ func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects,
 	case o.Remote == nil:
 		return w.create(ctx, key, o.Home, want)
 	}
-	return w.failed(ctx, o.Home, key, w.patchRemote(ctx, key, o.Remote, want))
+	err := w.patchRemote(ctx, key, o.Remote, want)
+	if lesser := w.lesser(want, err); lesser != nil && w.patchRemote(ctx, key, o.Remote, lesser) == nil {
+		err = nil
+	}
+	return w.failed(ctx, o.Home, key, err)
 }
 
 // stands reports whether a remote object is as it is wanted, or is going anyway.

@@ -55,6 +55,10 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	w.ledger.begin(s)
 	made := want.DeepCopyObject().(client.Object) // the answer is decoded into it
 	err := w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
+	if lesser := w.lesser(want, err); lesser != nil {
+		made = lesser
+		err = w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
+	}
 	if err != nil {
 		w.ledger.drop(s)
 	}
@@ -70,6 +74,14 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 		w.tell(ctx, home, key, reasonSuccessful, fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
 	}
 	return nil
+}
+
+// lesser returns what to write after an object was refused as invalid; nil = nothing.
+func (w *worker) lesser(want client.Object, err error) client.Object {
+	if w.Lesser == nil || !apierrors.IsInvalid(err) {
+		return nil
+	}
+	return w.Lesser(want)
 }
 
 // localError is an error of the local API server. It unwraps to the original error, but is never a refusal.

@@ -11,9 +11,10 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Service pushes a Service. Addresses and node ports are the provider's to assign, except for
-// headless Services and where a user insists on the same node ports. A load balancer keeps the class it
-// was made with: no API server lets it change. The Service of the API server is never pushed.
+// Service pushes a Service. Node ports are the provider's to assign, except where a user insists on the same ones. Its
+// ClusterIP is the local one if the provider can assign that: programs may hold the address instead of the name, and
+// many clusters have the same range of Services. Else see AnyClusterIP. A load balancer keeps the class it was made
+// with: no API server lets it change. The Service of the API server is never pushed.
 func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
 		return nil
@@ -27,8 +28,8 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {
 		return nil // it cannot become headless, nor get an address: give up, then push anew
 	}
-	if in.ClusterIP == corev1.ClusterIPNone {
-		s.ClusterIP = corev1.ClusterIPNone
+	if s.ClusterIP == "" {
+		s.ClusterIP = in.ClusterIP
 	}
 	if s.Type != corev1.ServiceTypeLoadBalancer || in.Type != corev1.ServiceTypeLoadBalancer {
 		s.LoadBalancerClass = loadBalancerClass(in, v)
@@ -44,6 +45,17 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.IPFamilyPolicy = in.IPFamilyPolicy
 	s.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
 	s.TrafficDistribution = trafficDistribution(in.TrafficDistribution)
+	return out
+}
+
+// AnyClusterIP returns a Service to which the provider assigns whichever ClusterIP, for one that it refuses: the local
+// ClusterIP may be outside its range, or taken. It returns nil for a Service that asks for none.
+func AnyClusterIP(s *corev1.Service) *corev1.Service {
+	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	out := s.DeepCopy()
+	out.Spec.ClusterIP = ""
 	return out
 }
 
