@@ -437,6 +437,15 @@ func TestPeersCannot(t *testing.T) {
 	if err := rome.Create(t.Context(), wishes); err != nil {
 		t.Fatalf("a large map is refused: %v", err)
 	}
+	tooMany := `{"spec": {"desiredMapping": {"more-1": "more-1", "more-2": "more-2"}}}` // as when the bound was lowered
+	for _, c := range []struct {
+		client.Client
+		patch string
+	}{{p, tooMany}, {rome, strings.Replace(tooMany, `"more-2"}`, `null}`, 1)}, {p, strings.ReplaceAll(tooMany, `"more-1",`, `null,`)}} {
+		if err := merge(t, c, wishes, c.patch); err != nil {
+			t.Fatalf("a map of more than 1000 cannot shrink: %v", err)
+		}
+	}
 	mailbox := &authv1beta1.Renew{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "mailbox", Labels: slice.Labels},
 		Spec:       authv1beta1.RenewSpec{ConsumerClusterID: "rome", IdentityType: "ControlPlane"},
