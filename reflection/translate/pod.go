@@ -75,9 +75,10 @@ func amend(out, home *corev1.PodSpec, patch []corev1.Toleration) {
 	out.Tolerations = tolerate(out.Tolerations, home.Tolerations, patch)
 }
 
-// tolerate adds the tolerations that the local pod got later. A toleration that differs only in
+// tolerate returns what a pod has and the tolerations that the local pod got later. A toleration that differs only in
 // seconds replaces the one the pod had before, but none of the virtual node's patch.
-func tolerate(out, home, patch []corev1.Toleration) []corev1.Toleration {
+func tolerate(has, home, patch []corev1.Toleration) []corev1.Toleration {
+	out := slices.Clone(has)
 	among := func(all []corev1.Toleration, t corev1.Toleration) bool {
 		return slices.ContainsFunc(all, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) })
 	}

@@ -70,10 +70,10 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
 	switch {
-	case v.otherSystem(home) && shadow == nil && remote == nil:
+	case MayRun(home, v):
+	case v.otherSystem(home) && shadow == nil && remote == nil && home.Status.StartTime == nil:
 		out.Status.Phase, out.Status.Reason = corev1.PodFailed, reasonOtherSystem
 		out.Status.Message = "the operating system of the pod is not that of the virtual node"
-	case MayRun(home, v):
 	case home.DeletionTimestamp != nil && shadow == nil && remote == nil:
 		terminated(&out.Status, corev1.PodFailed)
 	case v.Namespaces[home.Namespace] == "":
