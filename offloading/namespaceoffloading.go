@@ -83,7 +83,8 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	}
 	in.Offloadings = offloadings.Items
 	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
-	if in.Current, err = ctl.Optional(ctx, r, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
+	// Not from the cache, where it may have a former selector: what is given up is lost.
+	if in.Current, err = ctl.Optional(ctx, r.Live, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
 		return in, err
 	}
 	in.HoldVolumes = map[string]bool{}

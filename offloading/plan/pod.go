@@ -47,12 +47,13 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	return out
 }
 
-// ReadmitPod gives a changed pod the toleration back that AdmitPod gave it. Kubernetes lets tolerations of a pod only be
-// added, and a client that writes those of its manifest would be refused.
+// ReadmitPod gives a changed pod the toleration back that AdmitPod gave it, also if another one covers it. Kubernetes
+// lets tolerations of a pod only be added, and a client that writes those of its manifest would be refused.
 func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	for _, t := range old.Spec.Tolerations {
-		if t.Key == api.VirtualNodeTaintKey && !tolerates(out.Spec.Tolerations) {
+		kept := func(o corev1.Toleration) bool { return o.MatchToleration(&t) }
+		if t.Key == api.VirtualNodeTaintKey && !slices.ContainsFunc(out.Spec.Tolerations, kept) {
 			out.Spec.Tolerations = append(out.Spec.Tolerations, t)
 		}
 	}

@@ -20,7 +20,7 @@ func TestReadmitPod(t *testing.T) {
 	for name, c := range map[string]struct{ old, changed, want []corev1.Toleration }{
 		"left out":  {[]corev1.Toleration{own, given}, []corev1.Toleration{own}, []corev1.Toleration{own, given}},
 		"kept":      {[]corev1.Toleration{given}, []corev1.Toleration{given, own}, []corev1.Toleration{given, own}},
-		"covered":   {[]corev1.Toleration{given}, []corev1.Toleration{all}, []corev1.Toleration{all}},
+		"covered":   {[]corev1.Toleration{given}, []corev1.Toleration{all}, []corev1.Toleration{all, given}},
 		"never had": {[]corev1.Toleration{own}, nil, nil},
 	} {
 		old, changed := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.old}}, &corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.changed}}

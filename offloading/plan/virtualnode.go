@@ -97,7 +97,7 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 		p := in.draining(pods, in.drainingSince())
 		filled.Spec.CreateNode = new(true) // its kubelet ends the pods
 		d := kubeletDeployment(filled, in.Options, in.Kubelet)
-		if isScaledToZero(d) {
+		if isScaledToZero(d) || d.Spec.Replicas == nil && isScaledToZero(in.Deployment) {
 			d.Spec.Replicas = new(int32(1))
 		}
 		p.Objects = append(rights(filled), d)
