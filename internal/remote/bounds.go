@@ -81,6 +81,7 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 		r.content = b.content(req.URL.Path, query)
 		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
 			r.content.size.Store(0)
+			r.content.until.Store(0) // the next watch resumes none
 		}
 	}
 	watches = watches && r.content != nil

@@ -69,7 +69,9 @@ func (g *gateway) takeTurns(ctx, told context.Context) error {
 			g.renewed.Store(new(time.Now()))
 			if holder == g.PodName {
 				g.pinger.turn.Store(e.turn())
-				g.fenced.Store(false)
+				if g.fenced.Swap(false) {
+					g.Look()
+				}
 			}
 			g.take(ctx, holder == g.PodName)
 		}
