@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -1062,8 +1063,8 @@ func (w *world) waitForTurn(t *testing.T, pod string) {
 	})
 }
 
-// TestAClientCutFromItsAPIServer: the replica that cannot renew its lease keeps the tunnel while no other has it, and gives it
-// up when another does, which the server's gateway tells.
+// TestAClientCutFromItsAPIServer: a replica that cannot renew its lease keeps the tunnel until the server's gateway
+// reports a later leader.
 func TestAClientCutFromItsAPIServer(t *testing.T) {
 	t.Parallel()
 	_, a, b := worlds(t)
@@ -1081,9 +1082,17 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	b.waitForTurn(t, "gw")
 	b.waitFor(t, netv1beta1.Connected)
 	cut()
-	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		measures(t, b.Gateway, connected+"1")
-	}
+	space.Eventually(t, "the lease is over", func() error {
+		keepsTunnel(t, b.Gateway)
+		lease := &coordinationv1.Lease{}
+		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, lease); err != nil {
+			return err
+		}
+		if left := time.Until(lease.Spec.RenewTime.Add(2 * 3 * time.Second)); left > 0 { // twice its duration
+			return fmt.Errorf("%v are left", left)
+		}
+		return nil
+	})
 
 	b.role.Socket = whole
 	second := space.New(t, "B gateway 2")
@@ -1099,8 +1108,32 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 		return err
 	})
 	measures(t, second, connected+"1")
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		measures(t, second, connected+"1")
-	}
+	before := keepsTunnel(t, second)
+	space.Eventually(t, "the peer answers the other replica", func() error {
+		if more := keepsTunnel(t, second) - before; more < 10 {
+			return fmt.Errorf("%d answers", more)
+		}
+		return nil
+	})
 	a.waitFor(t, netv1beta1.Connected)
+}
+
+var answersCount = regexp.MustCompile(`(?m)^liqo_peer_latency_histogram_us_count\S* (\d+)$`)
+
+// keepsTunnel expects a gateway to be connected, and returns how many pings the peer has answered.
+func keepsTunnel(t *testing.T, pod *space.Space) int {
+	t.Helper()
+	text, err := get(pod, ":8082", "/metrics")
+	if err != nil || !strings.Contains(text, connected+"1\n") {
+		t.Errorf("%s is not connected: %v\n%s", pod.Name, err, text)
+	}
+	found := answersCount.FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s counts no answers:\n%s", pod.Name, text)
+	}
+	answers, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
 }
