@@ -118,9 +118,9 @@ func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State,
 	return s, nil
 }
 
-// Apply makes changes. What leads to a thing goes before it and comes after it. The rules of the firewall come before
-// the first device and go after the last: a packet of the peer that nothing filters could be forwarded by the default
-// route to anywhere in the cluster.
+// Apply makes changes. References are removed before the objects they point to, and added after them.
+// The nft table is written before the first device and removed after the last one: otherwise the
+// default route would forward unfiltered packets of the peer to anywhere in the cluster.
 func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 	steps := []func() error{
 		func() error { return each("remove rule", c.Rules, removed, d.deleteRule) },

@@ -94,10 +94,12 @@ type gateway struct {
 	rules *daemon.Contents
 	// reported is what the Connection said last; nil = nothing yet.
 	reported atomic.Pointer[netv1beta1.ConnectionStatusValue]
-	// active tells whether this replica has its turn, renewed when the API server last said whose turn it is.
+	// active reports whether this replica holds the lease; renewed is when the lease was last read or
+	// renewed, nil = never.
 	active  atomic.Bool
 	renewed atomic.Pointer[time.Time]
-	// fenced tells that this replica gave up the tunnel because another has it, which the API server could not say.
+	// fenced reports that this replica gave up the tunnel, because the peer is connected to a later
+	// leader while the lease cannot be read.
 	fenced atomic.Bool
 	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
 	// heard by its client; a server's turned gets a message when it has or loses the tunnel.

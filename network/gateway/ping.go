@@ -59,7 +59,8 @@ type pinger struct {
 	mtu atomic.Int64
 	// told is the MTU the peer's last answer told, in bytes; 0 = none.
 	told atomic.Int64
-	// turn is that of this replica, 0 = none; superseded gets a message when the peer has heard of a later one.
+	// turn counts the leaders up to this replica's election, 0 = without election. superseded receives a
+	// message when the peer reports a later leader.
 	turn       *atomic.Int64
 	superseded chan struct{}
 

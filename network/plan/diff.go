@@ -44,7 +44,7 @@ type TableChange struct{ Old, New string }
 // connections to them end.
 func (c TableChange) Moved() []netip.Addr {
 	if c.Old == "" || c.New == "" {
-		return nil // there was no tunnel, or there is none any more
+		return nil // connections end with the tunnel
 	}
 	var out []netip.Addr
 	before, after := exposedIn(c.Old), exposedIn(c.New)

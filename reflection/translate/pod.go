@@ -198,7 +198,7 @@ func leaveHostNetwork(c *corev1.Container) {
 	}
 }
 
-// isLoopback reports whether a host is the loopback address of whoever connects to it.
+// isLoopback reports whether a host is a loopback address or the unspecified one.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && (addr.IsLoopback() || addr.IsUnspecified())

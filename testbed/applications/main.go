@@ -103,7 +103,7 @@ func (a app) build(cache string) (string, error) {
 	return archive, os.WriteFile(archive+".source", []byte(source), 0o644)
 }
 
-// source is what decides the content of the image.
+// source describes everything the content of the image depends on.
 func (a app) source() (string, error) {
 	if a.module == "" {
 		return fmt.Sprint(a), nil

@@ -86,7 +86,7 @@ var (
 	escapes = strings.NewReplacer("|", `\|`, "*", `\*`, "<", `\<`)
 )
 
-// markdown is the page. Problems are what keeps the goal from being reached.
+// markdown returns the page, and the problems for which the goal is missed.
 func markdown(version, note string, at time.Time, virtual, real map[string]outcome) (page string, problems []string) {
 	areas := map[string][]string{}
 	counts := map[string]int{} // of the specs that pass on a real node, by how they end on the virtual one
