@@ -78,7 +78,8 @@ func (b *bed) build(ctx context.Context) error {
 }
 
 // up starts the clusters, installs Liqo and peers. Pod CIDRs differ, because specs tell pods the addresses of others:
-// with equal ones an address is another one in each cluster. The provider grants whatever a pod asks for, because
+// with equal ones an address is another one in each cluster. Ranges of Services are equal, as in clusters of one
+// distribution: specs tell pods ClusterIPs, too. The provider grants whatever a pod asks for, because
 // specs try privileged pods, too. The consumer's own workers take no new pods.
 func (b *bed) up(ctx context.Context) error {
 	if err := b.build(ctx); err != nil {
@@ -89,7 +90,7 @@ func (b *bed) up(ctx context.Context) error {
 		return err
 	}
 	args := []string{
-		"up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--distinct-cidrs", "--image", b.bin("liqo-image.tar"),
+		"up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--pod-cidr", "milan=10.20.0.0/16", "--image", b.bin("liqo-image.tar"),
 	}
 	for _, image := range images {
 		args = append(args, "--image", image)
@@ -130,10 +131,7 @@ func (b *bed) install(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	pods, services := "10.10.0.0/16", "10.110.0.0/16" // of the first cluster
-	if cluster == "milan" {
-		pods, services = "10.20.0.0/16", "10.120.0.0/16"
-	}
+	pods, services := map[string]string{"rome": "10.10.0.0/16", "milan": "10.20.0.0/16"}[cluster], "10.110.0.0/16"
 	_, err = b.liqoctl(ctx, cluster, "install", "--cluster-id", cluster, "--pod-cidr", pods, "--service-cidr", services,
 		"--api-server-url", "https://"+api, "--set", "pullPolicy=Never", "--set", "offloading.podSecurity=privileged",
 		"--set", "offloading.guestPods.volumes={hostPath}", "--set", "offloading.guestPods.runtimeClasses={*}")
