@@ -295,6 +295,7 @@ func TestReflection(t *testing.T) {
 		{"names are kept apart", namesAreKeptApart},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"pod runs at the provider", podRunsAtTheProvider},
+		{"host ports belong to one pod", hostPortsBelongToOnePod},
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
 		{"a pod finds each endpoint of the API server", aPodFindsEachEndpoint},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
@@ -485,7 +486,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	})
 
 	// What the provider says about it is shown, but for what the status tells.
-	for _, reason := range []string{"Started", "Backoffish"} {
+	for _, reason := range []string{"Pulled", "Backoffish"} {
 		w.create(w.remote, &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Name: "web." + strings.ToLower(reason), Namespace: remoteNS},
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: remoteNS, Name: "web", UID: remote.UID},
@@ -499,7 +500,7 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		Type:           corev1.EventTypeWarning, Reason: "ApplyRefused", Message: "not here",
 	})
 	w.event("web", "ApplyRefused", "not here (remote)")
-	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "web.started"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
+	if err := w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "web.pulled"}, &corev1.Event{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a routine event is shown (%v)", err)
 	}
 
@@ -1924,4 +1925,24 @@ func aLoudPodIsWrittenALittleAtATime(t *testing.T, w *world) {
 		t.Errorf("it waits after %d changes", said)
 	}
 	w.exists(w.home, &home, homeNS, "wordy", func() error { return equal(remote.Status.Message[:4<<10], home.Status.Message) })
+}
+
+// hostPortsBelongToOnePod: of two pods that name the virtual node as theirs, without the scheduler, the later one is
+// not sent, and has failed as on a real node.
+func hostPortsBelongToOnePod(t *testing.T, w *world) {
+	w.reflect()
+	wants := func(name string) *corev1.Pod {
+		p := pod(name)
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: corev1.ProtocolTCP}}
+		return p
+	}
+	w.create(w.home, wants("first"))
+	w.runAt("first", "10.20.1.7")
+	var home corev1.Pod
+	w.exists(w.home, &home, homeNS, "first", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+	w.create(w.home, wants("second"))
+	w.exists(w.home, &home, homeNS, "second", func() error { return equal("NodePorts", home.Status.Reason) })
+	if err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "second"}, &offv1beta1.ShadowPod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod is sent whose host port is taken (%v)", err)
+	}
 }

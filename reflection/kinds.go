@@ -87,7 +87,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Marks:       mine,
 		Report:      &corev1.Pod{},
 		ReportMarks: mine,
-		Gather:      gatherEnv(home),
+		Gather:      gatherPod(home, pods),
 		Push:        Push(translate.Pod),
 		Pull:        pullPod(names),
 		TrimRemote:  Trim(translate.TrimShadowPod),
@@ -118,9 +118,10 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 	}}
 }
 
-// gatherEnv reads the keys of the ConfigMaps and Secrets from which containers take variables. They are read once for
-// each pod, so no cache holds them. One that does not exist yet has no keys.
-func gatherEnv(home client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+// gatherPod reads the keys of the ConfigMaps and Secrets from which containers take variables. They are read once for
+// each pod, so no cache holds them. One that does not exist yet has no keys. Of a new pod with host ports it reads also
+// the others of the node.
+func gatherPod(home, pods client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
 		v.EnvKeys = map[string][]string{}
 		for _, source := range translate.EnvSources(as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), v) {
@@ -134,6 +135,15 @@ func gatherEnv(home client.Reader) func(context.Context, client.Reader, Objects,
 			data, _ := obj.Object["data"].(map[string]any)
 			v.EnvKeys[source] = slices.Collect(maps.Keys(data))
 		}
+		pod := as[*corev1.Pod](o.Home)
+		if pod == nil || o.Remote != nil || pod.Status.StartTime != nil || !translate.HasHostPort(pod) {
+			return v, 0, nil
+		}
+		var others corev1.PodList
+		if err := pods.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
+			return v, 0, fmt.Errorf("list pods of the node: %w", err)
+		}
+		v.TakenPort = translate.TakenPort(pod, others.Items)
 		return v, 0, nil
 	}
 }

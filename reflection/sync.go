@@ -67,7 +67,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home.GetDeletionTimestamp() != nil:
 		return w.end(ctx, key, o, v)
 	case ns != nil:
-		o, after, err = w.push(ctx, ns, key, o, v)
+		o, v, after, err = w.push(ctx, ns, key, o, v)
 		if taken := errors.Is(err, errNameTaken); taken || err == nil || errors.Is(err, errNotOurs) {
 			w.Names.note(w.Name, key, taken)
 		}
@@ -131,22 +131,24 @@ func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototy
 }
 
 // push brings the remote object in line. It returns the objects as they are afterwards, as far
-// as that is known: of a created or deleted one the event tells.
-func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (Objects, time.Duration, error) {
+// as that is known: of a created or deleted one the event tells. The View has what was gathered.
+func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (
+	Objects, translate.View, time.Duration, error,
+) {
 	if !w.mine(o.Home) { // any more
 		if w.Keeps {
-			return o, 0, w.release(ctx, key, o.Home)
+			return o, v, 0, w.release(ctx, key, o.Home)
 		}
-		return o, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
+		return o, v, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
 	}
 	var after time.Duration
 	if w.Gather != nil {
 		var err error
 		switch v, after, err = w.Gather(ctx, ns.home, o, v); {
 		case errors.Is(err, errNotOurs):
-			return o, after, err
+			return o, v, after, err
 		case err != nil:
-			return o, 0, w.failed(ctx, o.Home, key, local(err))
+			return o, v, 0, w.failed(ctx, o.Home, key, local(err))
 		}
 	}
 	want, complaint := w.Push(o, v)
@@ -157,7 +159,7 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 	if complaint != nil && err == nil {
 		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
 	}
-	return o, after, err
+	return o, v, after, err
 }
 
 // bring makes the remote object what is wanted, nil for none.

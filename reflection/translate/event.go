@@ -50,9 +50,10 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	return out
 }
 
-// routine are the reasons of the events that every pod causes when all is well. None of them is shown: the
-// status says the same, and a pod should not cost that many writes more. Nothing that is wrong has one of them.
-var routine = []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing"}
+// routine are the reasons of events that every pod causes when all is well. None of them is shown: the status says
+// the same, and a pod should not cost that many writes more. Nothing that is wrong has one of them. Started is not
+// among them, because tools wait for it.
+var routine = []string{"Scheduled", "Pulling", "Pulled", "Created", "Killing"}
 
 // ShownEvents selects at the provider the events that may be shown; the others are not even read.
 func ShownEvents() fields.Selector {

@@ -5,6 +5,8 @@ package translate
 
 import (
 	"cmp"
+	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -34,7 +36,7 @@ const (
 // given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
-		if finished(home) || ranOnce(home) || v.otherSystem(home) {
+		if finished(home) || ranOnce(home) || v.rejection(home) != "" {
 			return nil
 		}
 		out := &offv1beta1.ShadowPod{ObjectMeta: v.podMetadata(home, metav1.ObjectMeta{})}
@@ -113,9 +115,70 @@ func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.Obj
 	return out
 }
 
-// otherSystem reports whether a pod is for another operating system than the virtual node's.
-func (v View) otherSystem(pod *corev1.Pod) bool {
-	return pod.Spec.OS != nil && string(pod.Spec.OS.Name) != cmp.Or(v.System, string(corev1.Linux))
+// Reasons for which the virtual node takes no pod, in the words of kubelets. The scheduler would not have chosen it.
+const (
+	// reasonOtherSystem: the pod is for another operating system than the virtual node's.
+	reasonOtherSystem = "PodOSNotSupported"
+	// reasonNodePorts: an earlier pod of the virtual node has a host port that the pod wants.
+	reasonNodePorts = "NodePorts"
+)
+
+// rejection is the reason for which the virtual node does not take a pod; empty = it does.
+func (v View) rejection(pod *corev1.Pod) string {
+	switch {
+	case pod.Spec.OS != nil && string(pod.Spec.OS.Name) != cmp.Or(v.System, string(corev1.Linux)):
+		return reasonOtherSystem
+	case v.TakenPort != "":
+		return reasonNodePorts
+	}
+	return ""
+}
+
+// TakenPort is the first host port of a pod that another pod on its node had before, like "80/TCP"; empty = none.
+// Ports of pods in the host's network do not count, since they have a network of their own at the provider.
+func TakenPort(pod *corev1.Pod, others []corev1.Pod) string {
+	for port := range hostPorts(&pod.Spec) {
+		for i := range others {
+			other := &others[i]
+			first := other.CreationTimestamp.Before(&pod.CreationTimestamp) || other.Status.StartTime != nil
+			if other.UID == pod.UID || finished(other) || !first {
+				continue
+			}
+			for taken := range hostPorts(&other.Spec) {
+				if taken.HostPort == port.HostPort && taken.Protocol == port.Protocol && sameAddress(taken.HostIP, port.HostIP) {
+					return fmt.Sprintf("%d/%s", port.HostPort, port.Protocol)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// hostPorts are the ports of the node that a pod wants.
+func hostPorts(spec *corev1.PodSpec) iter.Seq[corev1.ContainerPort] {
+	return func(yield func(corev1.ContainerPort) bool) {
+		for _, c := range spec.Containers {
+			for _, port := range c.Ports {
+				if port.HostPort != 0 && !spec.HostNetwork && !yield(port) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// HasHostPort reports whether a pod wants a port of its node.
+func HasHostPort(pod *corev1.Pod) bool {
+	for range hostPorts(&pod.Spec) {
+		return true
+	}
+	return false
+}
+
+// sameAddress reports whether a port at one address of a node is the same as at the other; empty = at all of them.
+func sameAddress(a, b string) bool {
+	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	return a == b || all(a) || all(b)
 }
 
 func finished(pod *corev1.Pod) bool {

@@ -30,8 +30,6 @@ const (
 	reasonRemoteTerminated = "RemotePodTerminated"
 	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
 	reasonUnavailable = "RemoteUnavailable"
-	// reasonOtherSystem: the pod is for another operating system than the virtual node's; kubelets use the same word.
-	reasonOtherSystem = "PodOSNotSupported"
 	// reasonReplaced: the provider removes the remote pod and makes another; wait.
 	reasonReplaced = "RemotePodReplaced"
 )
@@ -71,9 +69,12 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out.Labels = maps.Clone(home.Labels)
 	switch {
 	case MayRun(home, v):
-	case v.otherSystem(home) && shadow == nil && remote == nil && home.Status.StartTime == nil:
-		out.Status.Phase, out.Status.Reason = corev1.PodFailed, reasonOtherSystem
+	case v.rejection(home) != "" && shadow == nil && remote == nil && home.Status.StartTime == nil:
+		out.Status.Phase, out.Status.Reason = corev1.PodFailed, v.rejection(home)
 		out.Status.Message = "the operating system of the pod is not that of the virtual node"
+		if v.TakenPort != "" {
+			out.Status.Message = "another pod of the virtual node has host port " + v.TakenPort
+		}
 	case home.DeletionTimestamp != nil && shadow == nil && remote == nil:
 		terminated(&out.Status, corev1.PodFailed)
 	case v.Namespaces[home.Namespace] == "":

@@ -5,6 +5,7 @@ package translate
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,9 @@ func TrimPod(p *corev1.Pod) {
 		Volumes:             append(tokensOf(in.Volumes), referencesOf(&in)...),
 	}
 	keepChangeable(&p.Spec, &in)
+	for i := range in.Containers {
+		p.Spec.Containers[i].Ports = slices.Collect(hostPorts(&corev1.PodSpec{HostNetwork: in.HostNetwork, Containers: in.Containers[i : i+1]}))
+	}
 }
 
 // keepChangeable keeps what amend compares.

@@ -99,6 +99,8 @@ type View struct {
 	Involved *corev1.ObjectReference
 	// EnvKeys are the keys of ConfigMaps and Secrets, by what EnvSources returns. Set for pods only.
 	EnvKeys map[string][]string
+	// TakenPort is a host port of the pod that an earlier pod of the virtual node has; empty = none. Set for pods only.
+	TakenPort string
 	// Foreign tells since when the provider has objects of its own under the names of objects that the pod uses, by
 	// Reference. Set when the status of a pod is pulled.
 	Foreign map[string]metav1.Time
