@@ -7,17 +7,14 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"log"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/liqo-go/liqo/testbed/image"
@@ -84,15 +81,11 @@ func (a app) build(cache string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	unpack := a.unpackPackages
-	if a.module != "" {
-		unpack = a.buildPrograms
-	}
-	shell := image.File{Source: "/bin/busybox", Path: "/bin/sh"}
-	files, err := unpack(dir)
+	files, err := a.content(dir)
 	if err != nil {
 		return "", err
 	}
+	shell := image.File{Source: "/bin/busybox", Path: "/bin/sh"}
 	img := image.Image{Tags: []string{a.name}, Env: a.env, User: a.user, Files: append(files, shell)}
 	if a.module != "" {
 		img.Entrypoint = []string{files[0].Path}
@@ -101,6 +94,13 @@ func (a app) build(cache string) (string, error) {
 		return "", err
 	}
 	return archive, os.WriteFile(archive+".source", []byte(source), 0o644)
+}
+
+func (a app) content(dir string) ([]image.File, error) {
+	if a.module == "" {
+		return image.Debian(context.Background(), dir, a.packages, a.files)
+	}
+	return a.buildPrograms(dir)
 }
 
 // source describes everything the content of the image depends on.
@@ -122,7 +122,8 @@ var majorVersion = regexp.MustCompile(`/v\d+$`)
 
 func (a app) buildPrograms(dir string) ([]image.File, error) {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + a.tags, "-o", dir + "/"}
-	build := command("go", append(args, a.programs...)...)
+	build := exec.Command("go", append(args, a.programs...)...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	build.Dir = filepath.Join(here, a.module)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=400")
 	if err := build.Run(); err != nil {
@@ -134,78 +135,4 @@ func (a app) buildPrograms(dir string) ([]image.File, error) {
 		files = append(files, image.File{Source: filepath.Join(dir, name), Path: "/usr/local/bin/" + name})
 	}
 	return files, nil
-}
-
-// unpackPackages fetches the packages with all they depend on, as for an empty machine, and takes the files.
-func (a app) unpackPackages(dir string) ([]image.File, error) {
-	root := filepath.Join(dir, "root")
-	if err := os.MkdirAll(filepath.Join(dir, "partial"), 0o755); err != nil {
-		return nil, err
-	}
-	fetch := func() error {
-		return command("apt-get", append([]string{"-o", "Dir::State::status=/dev/null", "-o", "Dir::Cache::archives=" + dir,
-			"-o", "APT::Sandbox::User=root", "--download-only", "--yes", "--no-install-recommends", "install"}, a.packages...)...).Run()
-	}
-	if fetch() != nil { // perhaps the lists of packages are missing or old
-		if err := errors.Join(command("apt-get", "update").Run(), fetch()); err != nil {
-			return nil, err
-		}
-	}
-	archives, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil {
-		return nil, err
-	}
-	for _, archive := range archives {
-		if err := command("dpkg", "-x", archive, root).Run(); err != nil {
-			return nil, err
-		}
-	}
-	return a.take(root)
-}
-
-var library = regexp.MustCompile(`/\S+`)
-
-// take lists the files below root that the globs name, and the libraries they need.
-func (a app) take(root string) ([]image.File, error) {
-	libraries, err := filepath.Glob(root + "/lib/*-linux-gnu")
-	if err != nil {
-		return nil, err
-	}
-	libraries = append(libraries, strings.ReplaceAll(strings.Join(libraries, ":"), root+"/lib/", root+"/usr/lib/"))
-	paths := map[string]bool{}
-	for _, glob := range a.files {
-		found, err := filepath.Glob(filepath.Join(root, glob))
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range found {
-			if err := filepath.WalkDir(f, func(p string, d fs.DirEntry, err error) error {
-				if err == nil && !d.IsDir() {
-					paths[p] = true
-				}
-				return err
-			}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	ldd := exec.Command("ldd", slices.Collect(maps.Keys(paths))...)
-	ldd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
-	needed, _ := ldd.Output() // its exit code is 1 for files that are no programs
-	for _, lib := range library.FindAllString(string(needed), -1) {
-		if !strings.HasSuffix(lib, ":") { // the name of a program
-			paths[lib] = true
-		}
-	}
-	var files []image.File
-	for _, p := range slices.Sorted(maps.Keys(paths)) {
-		files = append(files, image.File{Source: p, Path: strings.TrimPrefix(p, root)})
-	}
-	return files, nil
-}
-
-func command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	return cmd
 }

@@ -18,8 +18,9 @@ const busybox = "/bin/busybox"
 
 // passwd and group hold the user and the group of agnhost that specs look for.
 const (
-	passwd = "root:x:0:0:root:/:/bin/sh\nuser-defined-in-image:x:1000:1000::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
-	group  = "root:x:0:\nuser-defined-in-image:x:1000:\n" +
+	passwd = "root:x:0:0:root:/:/bin/sh\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n" +
+		"nobody:x:65534:65534::/:/bin/sh\n"
+	group = "root:x:0:\nuser-defined-in-image:x:1000:\n" +
 		"group-defined-in-image:x:50000:user-defined-in-image\nnogroup:x:65534:\n"
 )
 
@@ -72,10 +73,6 @@ func (b *bed) images(ctx context.Context) ([]string, error) {
 // shell is busybox under all its names but sh, and programs of Debian with their libraries. The shell is bash: that of
 // busybox prefers its own nc, which lacks options, and both it and dash lose variables whose names have a dash.
 func (b *bed) shell(ctx context.Context) ([]image.File, error) {
-	packages := b.tool("packages")
-	if err := unpack(ctx, packages, "bind9-dnsutils", "netcat-openbsd", "curl"); err != nil {
-		return nil, err
-	}
 	users := b.tool("passwd")
 	if err := os.WriteFile(users, []byte(passwd), 0o644); err != nil {
 		return nil, err
@@ -84,7 +81,10 @@ func (b *bed) shell(ctx context.Context) ([]image.File, error) {
 	if err := os.WriteFile(groups, []byte(group), 0o644); err != nil {
 		return nil, err
 	}
-	files := []image.File{{Source: busybox, Path: busybox}, {Source: users, Path: "/etc/passwd", Mode: 0o644}, {Source: groups, Path: "/etc/group", Mode: 0o644}}
+	files := []image.File{
+		{Source: busybox, Path: busybox},
+		{Source: users, Path: "/etc/passwd", Mode: 0o644}, {Source: groups, Path: "/etc/group", Mode: 0o644},
+	}
 	names, err := output(exec.CommandContext(ctx, busybox, "--list"))
 	if err != nil {
 		return nil, err
@@ -94,47 +94,9 @@ func (b *bed) shell(ctx context.Context) ([]image.File, error) {
 			files = append(files, image.File{Link: "busybox", Path: "/bin/" + name})
 		}
 	}
-	libraries := map[string]bool{}
-	for name, place := range map[string]string{"sh": "bin/bash", "bash": "bin/bash", "dig": "usr/bin/dig", "nc": "bin/nc.openbsd", "curl": "usr/bin/curl", "getent": "usr/bin/getent"} {
-		source := filepath.Join(packages, place)
-		if _, err := os.Stat(source); err != nil {
-			source = "/" + place // installed, so that its package was not fetched
-		}
-		files = append(files, image.File{Source: source, Path: "/bin/" + name})
-		ldd := exec.CommandContext(ctx, "ldd", source)
-		ldd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(packages, "usr/lib/x86_64-linux-gnu"))
-		printed, err := output(ldd)
-		if err != nil {
-			return nil, err
-		}
-		for word := range strings.FieldsSeq(printed) {
-			if strings.HasPrefix(word, "/") && !libraries[word] {
-				libraries[word] = true
-				files = append(files, image.File{Source: word, Path: strings.TrimPrefix(word, packages)})
-			}
-		}
-	}
-	return files, nil
-}
-
-// unpack fetches Debian packages and what they need beyond what is installed, and installs none of them.
-func unpack(ctx context.Context, into string, packages ...string) error {
-	archives := filepath.Join(into, "archives")
-	if err := os.MkdirAll(filepath.Join(archives, "partial"), 0o755); err != nil {
-		return err
-	}
-	args := []string{"install", "--download-only", "--yes", "--no-install-recommends", "-o", "Dir::Cache::archives=" + archives}
-	if _, err := output(exec.CommandContext(ctx, "apt-get", append(args, packages...)...)); err != nil {
-		return err
-	}
-	found, err := filepath.Glob(filepath.Join(archives, "*.deb"))
-	if err != nil {
-		return err
-	}
-	for _, archive := range found {
-		if _, err := output(exec.CommandContext(ctx, "dpkg", "-x", archive, into)); err != nil {
-			return err
-		}
-	}
-	return nil
+	programs, err := image.Debian(ctx, b.tool("packages"),
+		[]string{"bash", "libc-bin", "bind9-dnsutils", "netcat-openbsd", "curl"},
+		[]string{"bin/bash", "usr/bin/getent", "usr/bin/dig", "bin/nc.openbsd", "usr/bin/curl"})
+	files = append(files, image.File{Link: "bash", Path: "/bin/sh"}, image.File{Link: "nc.openbsd", Path: "/bin/nc"})
+	return append(files, programs...), err
 }

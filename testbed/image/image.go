@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image writes container images without a registry: archives as "docker save"
-// makes them, which "ctr images import" takes. An image is one layer of files.
+// makes them, which "ctr images import" takes. An image is one layer of files. Debian
+// collects files for it from Debian's packages.
 package image
 
 import (
@@ -71,7 +72,9 @@ func Write(w io.Writer, img Image) error {
 		return err
 	}
 	configName, layerName := sum(config)+".json", layerSum+"/layer.tar"
-	manifest, err := json.Marshal([]any{map[string]any{"Config": configName, "RepoTags": img.Tags, "Layers": []string{layerName}}})
+	manifest, err := json.Marshal([]any{
+		map[string]any{"Config": configName, "RepoTags": img.Tags, "Layers": []string{layerName}},
+	})
 	if err != nil {
 		return err
 	}
