@@ -90,7 +90,8 @@ func (b *bed) up(ctx context.Context) error {
 		return err
 	}
 	args := []string{
-		"up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--pod-cidr", "milan=10.20.0.0/16", "--image", b.bin("liqo-image.tar"),
+		"up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--pod-cidr", "milan=10.20.0.0/16",
+		"--image", b.bin("liqo-image.tar"),
 	}
 	for _, image := range images {
 		args = append(args, "--image", image)
@@ -200,7 +201,7 @@ func output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, stdout.String(), stderr.String())
+		return stdout.String(), fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, &stdout, &stderr)
 	}
 	return stdout.String(), nil
 }

@@ -13,7 +13,8 @@ type reason struct {
 func leftOut() []reason {
 	return []reason{
 		{`\[Serial\]|\[Disruptive\]`, "runs alone: it needs all nodes of a cluster, or stops some"},
-		{`should cap back-off at MaxContainerBackOff`, "takes half an hour, which the kubelet that restarts the container spends waiting"},
+		{`should cap back-off at MaxContainerBackOff`,
+			"takes half an hour, which the kubelet that restarts the container spends waiting"},
 	}
 }
 
@@ -22,7 +23,8 @@ func leftOut() []reason {
 func forbidden() []reason {
 	const nodePort = "asks for the node port at the node's address. That is the address of the virtual kubelet, where the API " +
 		"server fetches logs; kube-proxy answers for node ports on real nodes only"
-	const hostNetwork = "one of its pods uses the host's network, which is a network namespace of another cluster's machine; the pod has its own"
+	const hostNetwork = "one of its pods uses the host's network, which is a network namespace of another cluster's " +
+		"machine; the pod has its own"
 	return []reason{
 		{`Services should .* NodePort`, nodePort},
 		{`HostPort|KubeletManagedEtcHosts`, hostNetwork},

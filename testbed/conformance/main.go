@@ -30,11 +30,13 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.focus, "focus", "", "run only specs whose name matches this `expression`, and do not write the page")
+	flag.StringVar(&o.focus, "focus", "",
+		"run only specs whose name matches this `expression`, and do not write the page")
 	flag.StringVar(&o.nodes, "nodes", "virtual,real", "run on `virtual` or real nodes only, and do not write the page")
 	flag.IntVar(&o.procs, "procs", 8, "specs at a time; most of them wait")
 	flag.BoolVar(&o.keep, "keep", false, "leave the clusters running, for the next run to start from")
-	flag.StringVar(&o.note, "page", "", "run nothing: write the page from the reports in bin/conformance-tools, with this `note` of their origin")
+	flag.StringVar(&o.note, "page", "",
+		"run nothing: write the page from the reports in bin/conformance-tools, with this `note` of their origin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)

@@ -117,14 +117,16 @@ func markdown(version, note string, at time.Time, virtual, real map[string]outco
 	both := counts["passed"] + counts["failed"]
 	share := 100 * float64(counts["passed"]) / float64(max(1, both))
 	if share < 98 {
-		problems = append(problems, fmt.Sprintf("only %.1f %% of the specs that pass on a real node pass on the virtual one", share))
+		problems = append(problems,
+			fmt.Sprintf("only %.1f %% of the specs that pass on a real node pass on the virtual one", share))
 	}
 	var p strings.Builder
 	fmt.Fprintf(&p, preface, version, at.Format(time.DateOnly), note, both, counts["passed"], share)
 	for _, area := range slices.Sorted(maps.Keys(areas)) {
 		rows := areas[area]
 		slices.Sort(rows)
-		fmt.Fprintf(&p, "\n## %s\n\n| spec | real node | virtual node | remark |\n|---|---|---|---|\n%s", area, strings.Join(slices.Compact(rows), ""))
+		fmt.Fprintf(&p, "\n## %s\n\n| spec | real node | virtual node | remark |\n|---|---|---|---|\n%s", area,
+			strings.Join(slices.Compact(rows), ""))
 	}
 	return p.String(), problems
 }

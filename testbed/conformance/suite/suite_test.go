@@ -47,33 +47,39 @@ func TestMain(m *testing.M) {
 	framework.AfterReadingAllFlags(&framework.TestContext)
 	if *offload {
 		framework.TestContext.CreateTestingNS = createOffloaded
-		var err error
-		if framework.TestContext.Host, err = withoutTaint(framework.TestContext.KubeConfig, "virtual-node.liqo.io/not-allowed"); err != nil {
+		host, err := withoutTaint(framework.TestContext.KubeConfig, "virtual-node.liqo.io/not-allowed")
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		framework.TestContext.Host = host
 	}
 	os.Exit(m.Run())
 }
 
 // createOffloaded creates a namespace whose pods run on virtual nodes only. It has the same name at the provider,
 // because specs look names of Services up with that of the namespace.
-func createOffloaded(ctx context.Context, baseName string, c kubernetes.Interface, labels map[string]string) (*corev1.Namespace, error) {
+func createOffloaded(
+	ctx context.Context, baseName string, c kubernetes.Interface, labels map[string]string,
+) (*corev1.Namespace, error) {
 	ns, err := framework.CreateTestingNS(ctx, baseName, c, labels)
 	if err != nil {
 		return nil, err
 	}
 	offloadings := "/apis/offloading.liqo.io/v1beta1/namespaces/" + ns.Name + "/namespaceoffloadings"
 	err = c.Discovery().RESTClient().Post().AbsPath(offloadings).SetHeader("Content-Type", "application/json").
-		Body([]byte(`{"apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceOffloading", "metadata": {"name": "offloading"},
-			"spec": {"podOffloadingStrategy": "Remote", "namespaceMappingStrategy": "EnforceSameName"}}`)).Do(ctx).Error()
+		Body([]byte(`{"apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceOffloading",
+			"metadata": {"name": "offloading"},
+			"spec": {"podOffloadingStrategy": "Remote", "namespaceMappingStrategy": "EnforceSameName"}}`)).
+		Do(ctx).Error()
 	if err != nil {
 		return nil, err
 	}
-	return ns, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	isReady := func(ctx context.Context) (bool, error) {
 		got, err := c.Discovery().RESTClient().Get().AbsPath(offloadings + "/offloading").DoRaw(ctx)
 		return bytes.Contains(got, []byte(`"offloadingPhase":"Ready"`)), err
-	})
+	}
+	return ns, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, isReady)
 }
 
 func TestE2E(t *testing.T) { e2e.RunE2ETests(t) }
