@@ -43,6 +43,11 @@ func apps() []app {
 			"usr/bin/redis-*"}},
 		{name: "docker.io/library/nats:2.15.3", module: "nats", programs: []string{
 			"github.com/nats-io/nats-server/v2", "github.com/nats-io/natscli/nats"}},
+		{name: "docker.io/prom/prometheus:v3.16.0", module: "prometheus", user: "65534",
+			tags: "remove_all_sd,enable_kubernetes_sd", programs: []string{
+				"github.com/prometheus/prometheus/cmd/prometheus", "github.com/prometheus/prometheus/cmd/promtool"}},
+		{name: "docker.io/library/traefik:v3.0", module: "traefik", programs: []string{
+			"github.com/traefik/traefik/v3/cmd/traefik"}},
 		certManager("controller"), certManager("webhook"), certManager("cainjector"),
 	}
 }
