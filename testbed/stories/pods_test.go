@@ -36,6 +36,13 @@ ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
 run() { rome exec "$1" -- /bin/sh -c "$2"; }
 # module <folder of testbed/applications> <module>: the unpacked archive, for manifests it holds
 module() { GOWORK=off go -C "../applications/$1" list -m -f '{{.Dir}}' "$2"; }
+# The API server of rome runs on no node: this gives it a route to the pods of milan, by way of a node.
+api_server_reaches_remote_pods() {
+	local pods node
+	pods=$(kubectl --kubeconfig "$ROME" get configuration milan -n liqo-tenant-milan -o 'jsonpath={.status.remote.cidr.pod[0]}')
+	node=$(rome get nodes --selector '!liqo.io/type' -o 'jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}')
+	testbed exec --dir "${ROME%/*/*}" rome cp -- ip route replace "$pods" via "$node"
+}
 `
 
 // idleRows wait most of their time, for a clock or for measurements.
