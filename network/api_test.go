@@ -34,6 +34,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/network"
 )
 
@@ -259,7 +260,7 @@ func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.10.0.0/16"}, External: []string{own}}}, conf.Spec.Local),
 			equal(&netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: []string{peer}}}, conf.Status.Remote),
 			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)),
-			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, ctl.ConditionReady)))
+			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, desired.ConditionReady)))
 	})
 	eventually(t, func() error {
 		node, unknown, server := netv1beta1.InternalNode{}, ipamv1alpha1.IP{}, ipamv1alpha1.IP{}
@@ -447,7 +448,7 @@ func equal[T any](want, got T) error {
 
 // message tells why an object is not ready; empty when it is.
 func message(conditions []metav1.Condition) string {
-	c := meta.FindStatusCondition(conditions, ctl.ConditionReady)
+	c := meta.FindStatusCondition(conditions, desired.ConditionReady)
 	switch {
 	case c == nil:
 		return "no condition"

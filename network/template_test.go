@@ -15,11 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
@@ -39,7 +38,7 @@ func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gat
 	t.Helper()
 	var kind struct{ Kind string }
 	decode(t, gateway, &kind)
-	var objects []client.Object
+	var objects []desired.Object
 	if kind.Kind == "GatewayServer" {
 		in := plan.GatewayServerInput{Root: &netv1beta1.GatewayServer{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayServerTemplate"], LiqoNamespace: "liqo"}}
 		decode(t, gateway, in.Root)
@@ -79,7 +78,7 @@ func keys(t *testing.T) *corev1.Secret {
 }
 
 // strictly reads the rendered object of a plan into its type.
-func strictly(t *testing.T, p ctl.Plan, into any) {
+func strictly(t *testing.T, p desired.Plan, into any) {
 	t.Helper()
 	if len(p.Objects) == 0 {
 		t.Fatalf("%s: %s", p.Reason, p.Message)

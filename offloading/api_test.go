@@ -48,6 +48,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/offloading"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -344,7 +345,7 @@ func (k cluster) keepsVolumes(
 	patch(vn, `{"spec":{"labels":{"tier":null,"class":"gold"}}}`)
 	k.until(t, "the reason why the namespace stays", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(nso), nso)
-		ready := meta.FindStatusCondition(nso.Status.Conditions, ctl.ConditionReady)
+		ready := meta.FindStatusCondition(nso.Status.Conditions, desired.ConditionReady)
 		if err == nil && (ready == nil || ready.Reason != "VolumesKept") {
 			err = fmt.Errorf("condition %+v", ready)
 		}
@@ -651,7 +652,7 @@ func TestProvider(t *testing.T) {
 	})
 	k.until(t, "the refusal of a namespace", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(nsmap), nsmap)
-		stalled := meta.FindStatusCondition(nsmap.Status.Conditions, ctl.ConditionStalled)
+		stalled := meta.FindStatusCondition(nsmap.Status.Conditions, desired.ConditionStalled)
 		if err == nil && (stalled == nil || !strings.Contains(stalled.Message, "refused-turin") || !strings.Contains(stalled.Message, "not here")) {
 			err = fmt.Errorf("conditions %v", nsmap.Status.Conditions)
 		}
@@ -823,7 +824,7 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 	}
 	k.until(t, "condition", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
-		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, ctl.ConditionStalled) {
+		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, desired.ConditionStalled) {
 			err = fmt.Errorf("conditions %v", shadow.Status.Conditions)
 		}
 		return err
@@ -838,7 +839,7 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 	})
 	k.until(t, "condition after", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
-		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, ctl.ConditionReady) {
+		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, desired.ConditionReady) {
 			err = fmt.Errorf("conditions %v", shadow.Status.Conditions)
 		}
 		return err
@@ -933,7 +934,7 @@ func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod 
 	}
 	k.until(t, "the refusal of a size beyond the quota", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
-		stalled := meta.FindStatusCondition(shadow.Status.Conditions, ctl.ConditionStalled)
+		stalled := meta.FindStatusCondition(shadow.Status.Conditions, desired.ConditionStalled)
 		if err == nil && (stalled == nil || stalled.Reason != "QuotaRefused" || !strings.Contains(stalled.Message, "quota usage exceeded")) {
 			err = fmt.Errorf("conditions %v", shadow.Status.Conditions)
 		}

@@ -68,7 +68,7 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 	}
 	r := &secretCountReconciler{secretCounts: s, client: mgr.GetClient(), names: names.GetCache()}
 	return builder.ControllerManagedBy(mgr).Named("secret-counts").WithOptions(ctl.Options()).
-		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(plan.MadeForConsumer))).
+		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(ns client.Object) bool { return plan.MadeForConsumer(ns) }))).
 		WatchesRawSource(source.Kind(names.GetCache(), secret, counts)).Complete(r)
 }
 

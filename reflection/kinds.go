@@ -106,7 +106,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Marks:       mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
 		RemoteName:  api.ServiceAccountTokenSecretName,
 		FormerName:  api.FormerServiceAccountTokenSecretName,
-		HomeName:    translate.PodOfTokens,
+		HomeName:    func(remote client.Object) string { return translate.PodOfTokens(remote) },
 		Report:      shadowPod,
 		ReportMarks: mine,
 		Gather:      gatherTokens(home),

@@ -383,8 +383,8 @@ func (w *world) controller() {
 	if w.faults && w.random.IntN(10) == 0 {
 		return
 	}
-	for _, part := range p.Parts { // the gate is lifted
-		if now := w.remote.now; now == nil || now.UID != part.Object.GetUID() || len(now.Spec.SchedulingGates) == 0 {
+	for _, a := range p.Actions { // the gate is lifted
+		if now := w.remote.now; now == nil || now.UID != a.Object.GetUID() || len(now.Spec.SchedulingGates) == 0 {
 			continue // a cache was late: there is none any more
 		}
 		out := w.remote.now.DeepCopy()

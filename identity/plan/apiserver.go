@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // apiServerPort is where control-plane nodes serve the API: the default of kubeadm and others.
@@ -33,7 +33,7 @@ func (a APIServer) params(certificate []byte, proxy string) *authv1beta1.AuthPar
 
 // ControlPlaneNode tells whether a node is said to run the API server. A virtual node, whose labels come
 // from a provider, does not.
-func ControlPlaneNode(node client.Object) bool {
+func ControlPlaneNode(node desired.Object) bool {
 	if node.GetLabels()[api.LabelType] == api.TypeVirtualNode {
 		return false
 	}

@@ -14,12 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // AskedSlice is a ResourceSlice at the consumer and what decides about it.
@@ -49,20 +48,20 @@ type AskedSlice struct {
 
 // plan fills the request and turns the provider's answer into Identity and VirtualNode. A
 // deleted slice first gives up its VirtualNode, which drains with the identity still there.
-func (in AskedSlice) plan() ctl.Plan {
+func (in AskedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
 		return in.release()
 	}
-	if v := in.unique(); v.State != ctl.Ready {
-		return ctl.Plan{Verdict: v}
+	if v := in.unique(); v.State != desired.Ready {
+		return desired.Plan{Verdict: v}
 	}
 	filled, v := in.fill()
-	if v.State != ctl.Ready {
-		return ctl.Plan{Verdict: v}
+	if v.State != desired.Ready {
+		return desired.Plan{Verdict: v}
 	}
 	if !reflect.DeepEqual(filled, root) {
-		plan := ctl.Wait(ReasonProviderPending, "the request is being filled in")
+		plan := desired.Wait(ReasonProviderPending, "the request is being filled in")
 		plan.Fill = filled
 		return plan
 	}
@@ -70,7 +69,7 @@ func (in AskedSlice) plan() ctl.Plan {
 }
 
 // renewed reports of a plan that the provider has not renewed the slice's certificate in time.
-func (in AskedSlice) renewed(plan ctl.Plan) ctl.Plan {
+func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
 	if in.Root.Status.AuthParams == nil {
 		return plan
 	}
@@ -78,18 +77,18 @@ func (in AskedSlice) renewed(plan ctl.Plan) ctl.Plan {
 	if held == nil {
 		return plan
 	}
-	if plan.After = untilLate(held, in.Now); plan.After == 0 && plan.State == ctl.Ready {
-		plan.Lacks = notRenewed(held)
+	if plan.RequeueAfter = untilLate(held, in.Now); plan.RequeueAfter == 0 && plan.State == desired.Ready {
+		plan.Degraded = notRenewed(held)
 	}
 	return plan
 }
 
 // outdated reports of a plan that the provider has not answered the slice's present request. What it granted
 // for an earlier one stays in use meanwhile, so that no pod is disturbed.
-func (in AskedSlice) outdated(plan ctl.Plan) ctl.Plan {
+func (in AskedSlice) outdated(plan desired.Plan) desired.Plan {
 	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
 		if c := answer(in.Root, t); Outdated(in.Root, c) {
-			return reporting(plan, ctl.Wait(ReasonProviderPending, "the provider has not answered the changed request about %s; its answer to the former one stays: %s",
+			return reporting(plan, desired.Wait(ReasonProviderPending, "the provider has not answered the changed request about %s; its answer to the former one stays: %s",
 				t, c.Message).Verdict)
 		}
 	}
@@ -97,9 +96,9 @@ func (in AskedSlice) outdated(plan ctl.Plan) ctl.Plan {
 }
 
 // reporting lets a plan report a verdict in place of its own. What it prunes stays the same.
-func reporting(plan ctl.Plan, v ctl.Verdict) ctl.Plan {
-	if plan.State == ctl.Ready {
-		plan.Lacks = v
+func reporting(plan desired.Plan, v desired.Verdict) desired.Plan {
+	if plan.State == desired.Ready {
+		plan.Degraded = v
 	} else {
 		plan.Verdict = v
 	}
@@ -107,50 +106,50 @@ func reporting(plan ctl.Plan, v ctl.Verdict) ctl.Plan {
 }
 
 // refused tells of a plan that the provider refuses the slice, whatever it answered before.
-func (in AskedSlice) refused(plan ctl.Plan) ctl.Plan {
+func (in AskedSlice) refused(plan desired.Plan) desired.Plan {
 	c := answer(in.Root, authv1beta1.ResourceSliceReplicated)
 	if c.Status != authv1beta1.ResourceSliceFalse {
 		return plan
 	}
-	return reporting(plan, ctl.Wait(c.Reason, "%s", c.Message).Verdict)
+	return reporting(plan, desired.Wait(c.Reason, "%s", c.Message).Verdict)
 }
 
 // release keeps the identity until the virtual node has let go of what runs at the provider.
-func (in AskedSlice) release() ctl.Plan {
+func (in AskedSlice) release() desired.Plan {
 	if in.VirtualNode == nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
-	plan := ctl.Wait(ReasonDraining, "VirtualNode %s is being drained; look at its conditions", in.Root.Name)
-	plan.Delete = []client.Object{in.VirtualNode}
+	plan := desired.Wait(ReasonDraining, "VirtualNode %s is being drained; look at its conditions", in.Root.Name)
+	plan.Actions = desired.Deletes(in.VirtualNode)
 	return plan
 }
 
 // unique refuses a second slice of the same name, and names that are too long for
 // labels: slice, VirtualNode and Node share one name.
-func (in AskedSlice) unique() ctl.Verdict {
+func (in AskedSlice) unique() desired.Verdict {
 	if longest := validation.LabelValueMaxLength; len(in.Root.Name) > longest {
-		return ctl.Block(ReasonInvalid, "the name has %d characters, but labels allow at most %d; "+
+		return desired.Block(ReasonInvalid, "the name has %d characters, but labels allow at most %d; "+
 			"delete this one and choose a shorter name", len(in.Root.Name), longest).Verdict
 	}
 	for i := range in.Slices {
 		other := &in.Slices[i]
 		if other.UID != in.Root.UID && other.Name == in.Root.Name && !Replicated(other) && older(other, in.Root) {
-			return ctl.Block(ReasonInvalid, "a resourceslice with the same name already exists in the cluster, in namespace %s; delete this one and choose another name",
+			return desired.Block(ReasonInvalid, "a resourceslice with the same name already exists in the cluster, in namespace %s; delete this one and choose another name",
 				other.Namespace).Verdict
 		}
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // fill completes what the user left out: who asks whom, and the signing request.
-func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
+func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	filled := in.Root.DeepCopy()
 	peer := cmp.Or(in.Root.Spec.ProviderClusterID, in.Root.Labels[api.LabelRemoteClusterID], in.NamespacePeer)
 	switch {
 	case in.NamespacePeer == "":
-		return nil, ctl.Block(ReasonWrongNamespace, "this is not a tenant namespace; create the ResourceSlice in that of its provider").Verdict
+		return nil, desired.Block(ReasonWrongNamespace, "this is not a tenant namespace; create the ResourceSlice in that of its provider").Verdict
 	case peer != in.NamespacePeer:
-		return nil, ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
+		return nil, desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
 			in.NamespacePeer, peer).Verdict
 	case len(in.Keys.Own) == 0:
 		return nil, withoutKey().Verdict
@@ -166,7 +165,7 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, ctl.Verdict) {
 	if err != nil {
 		return nil, unreadable(err, in.Root.Namespace).Verdict
 	}
-	return filled, ctl.Verdict{}
+	return filled, desired.Verdict{}
 }
 
 // key returns the private key for the slice's request. It is the control plane's key, because a provider may compare the
@@ -198,24 +197,24 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 }
 
 // use turns the answer into objects; without an acceptance it adds and removes nothing.
-func (in AskedSlice) use() ctl.Plan {
+func (in AskedSlice) use() desired.Plan {
 	root := in.Root
 	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
 		switch c := answer(root, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 		case authv1beta1.ResourceSliceDenied:
-			return ctl.Wait(ReasonProviderDenied, "the provider denied %s (%s: %s); ask its administrator", t, c.Reason, c.Message)
+			return desired.Wait(ReasonProviderDenied, "the provider denied %s (%s: %s); ask its administrator", t, c.Reason, c.Message)
 		default:
 			return in.pending(t)
 		}
 	}
 	if root.Status.AuthParams == nil || in.RemoteNamespace == "" {
-		return ctl.Wait(ReasonProviderPending, "no control-plane identity for %s in this namespace; run 'liqoctl authenticate'", root.Spec.ProviderClusterID)
+		return desired.Wait(ReasonProviderPending, "no control-plane identity for %s in this namespace; run 'liqoctl authenticate'", root.Spec.ProviderClusterID)
 	}
-	plan := ctl.Plan{Objects: []client.Object{in.identity()}}
+	plan := desired.Plan{Objects: []desired.Object{in.identity()}}
 	if in.wantsNode() {
 		if in.Identity == nil || in.Identity.Status.KubeconfigSecretRef == nil {
-			plan.Verdict = ctl.Wait(ReasonProviderPending, "Identity %s has no kubeconfig yet; look at its conditions", api.ResourceSliceIdentityName(root.Name)).Verdict
+			plan.Verdict = desired.Wait(ReasonProviderPending, "Identity %s has no kubeconfig yet; look at its conditions", api.ResourceSliceIdentityName(root.Name)).Verdict
 			return plan
 		}
 		plan.Objects = append(plan.Objects, in.virtualNode())
@@ -225,29 +224,29 @@ func (in AskedSlice) use() ctl.Plan {
 }
 
 // nodeReady is what the VirtualNode says of itself: a slice serves when it does.
-func (in AskedSlice) nodeReady() ctl.Verdict {
+func (in AskedSlice) nodeReady() desired.Verdict {
 	if in.VirtualNode != nil {
 		for _, c := range in.VirtualNode.Status.Conditions {
 			switch {
-			case c.Type != ctl.ConditionReady:
+			case c.Type != desired.ConditionReady:
 			case c.Status == offv1beta1.VirtualNodeConditionStatus(metav1.ConditionTrue):
-				return ctl.Verdict{}
+				return desired.Verdict{}
 			default:
-				return ctl.Wait(c.Reason, "%s", c.Message).Verdict
+				return desired.Wait(c.Reason, "%s", c.Message).Verdict
 			}
 		}
 	}
-	return ctl.Wait(ReasonNodePending, "VirtualNode %s is being made; look at its conditions", in.Root.Name).Verdict
+	return desired.Wait(ReasonNodePending, "VirtualNode %s is being made; look at its conditions", in.Root.Name).Verdict
 }
 
 // pending waits for the second answer, but makes the identity as soon as the first one is there.
-func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) ctl.Plan {
-	plan := ctl.Wait(ReasonProviderPending, "the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this cluster is drained there", t)
+func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) desired.Plan {
+	plan := desired.Wait(ReasonProviderPending, "the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this cluster is drained there", t)
 	if t == authv1beta1.ResourceSliceResources && !defaultClass(in.Root) {
-		plan = ctl.Wait(ReasonProviderPending, "nobody at the provider has answered about class %q; ask its administrator for one that is served", in.Root.Spec.Class)
+		plan = desired.Wait(ReasonProviderPending, "nobody at the provider has answered about class %q; ask its administrator for one that is served", in.Root.Spec.Class)
 	}
 	if t == authv1beta1.ResourceSliceResources && in.Root.Status.AuthParams != nil && in.RemoteNamespace != "" {
-		plan.Objects = []client.Object{in.identity()}
+		plan.Objects = []desired.Object{in.identity()}
 	}
 	return plan
 }

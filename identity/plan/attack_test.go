@@ -23,7 +23,7 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 )
 
@@ -57,7 +57,7 @@ func admitted(consumer string) *authv1beta1.Tenant {
 var atRome = plan.APIServer{Address: "https://192.0.2.1:6443"}
 
 // answered is what rome decides about a slice of milan's, beside those who have a user name already.
-func answered(root *authv1beta1.ResourceSlice, users plan.Users) ctl.Plan {
+func answered(root *authv1beta1.ResourceSlice, users plan.Users) desired.Plan {
 	return plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
 		Root: root, Tenant: admitted("milan"), Users: users, Offer: plan.Offer{DefaultClass: true}, APIServer: atRome, Now: now,
 	}})
@@ -116,9 +116,9 @@ func TestAttackUserOfAnother(t *testing.T) {
 	})
 }
 
-func refusesUser(t *testing.T, p ctl.Plan, holder string) {
+func refusesUser(t *testing.T, p desired.Plan, holder string) {
 	t.Helper()
-	if p.State != ctl.Blocked || p.Reason != plan.ReasonUserTaken || len(p.Objects) > 0 || p.After == 0 {
+	if p.State != desired.Blocked || p.Reason != plan.ReasonUserTaken || len(p.Objects) > 0 || p.RequeueAfter == 0 {
 		t.Errorf("the plan is %v %s with objects %v", p.State, p.Reason, names(p.Objects))
 	}
 	status := p.Status.(*authv1beta1.ResourceSlice).Status
@@ -154,12 +154,12 @@ func TestAttackClusterNamedLikeASlice(t *testing.T) {
 				}}},
 			}
 			p := plan.Tenant(in)
-			if p.State != ctl.Blocked || p.Reason != plan.ReasonUserTaken || len(p.Objects) > 0 || p.After == 0 || !strings.Contains(p.Message, holder) {
+			if p.State != desired.Blocked || p.Reason != plan.ReasonUserTaken || len(p.Objects) > 0 || p.RequeueAfter == 0 || !strings.Contains(p.Message, holder) {
 				t.Errorf("%s, %s: %s %s, with objects %v", id, policy, p.Reason, p.Message, names(p.Objects))
 			}
 			root.Status.TenantNamespace = root.Namespace
 			root.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: certified(t, id)}
-			if p := plan.Tenant(in); p.State != ctl.Ready {
+			if p := plan.Tenant(in); p.State != desired.Ready {
 				t.Errorf("%s, %s: an admitted Tenant is %s: %s", id, policy, p.Reason, p.Message)
 			}
 		}
@@ -210,8 +210,8 @@ func TestAttackFormerAnswer(t *testing.T) {
 			root := slice(answered)
 			p := atConsumer(root)
 			node := story.First[*offv1beta1.VirtualNode](p.Objects)
-			if p.State != ctl.Ready || p.Lacks.Reason != want || node == nil || node.Spec.ResourceQuota.Hard.Cpu().String() != "4" {
-				t.Errorf("answer to generation %d: %s %s lacks %q, node %v", answered, p.Reason, p.Message, p.Lacks.Reason, node)
+			if p.State != desired.Ready || p.Degraded.Reason != want || node == nil || node.Spec.ResourceQuota.Hard.Cpu().String() != "4" {
+				t.Errorf("answer to generation %d: %s %s lacks %q, node %v", answered, p.Reason, p.Message, p.Degraded.Reason, node)
 			}
 		}
 		root := slice(2)
@@ -223,8 +223,8 @@ func TestAttackFormerAnswer(t *testing.T) {
 	t.Run("consumer with a new key", func(t *testing.T) {
 		root := slice(0) // a provider that names no generation
 		root.Status.AuthParams.SignedCRT = decoded(t, known{}.certificate("turin", api.ResourceSliceUserName("big", "milan"), "milan", 10, 30))
-		if p := atConsumer(root); p.Lacks.Reason != plan.ReasonProviderPending {
-			t.Errorf("a certificate for the former key counts as the answer: %s %s", p.Lacks.Reason, p.Lacks.Message)
+		if p := atConsumer(root); p.Degraded.Reason != plan.ReasonProviderPending {
+			t.Errorf("a certificate for the former key counts as the answer: %s %s", p.Degraded.Reason, p.Degraded.Message)
 		}
 	})
 	t.Run("provider", func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestAttackFormerAnswer(t *testing.T) {
 			change(&in)
 			p := plan.Slice(plan.SliceInput{Granted: &in})
 			quota := story.First[*offv1beta1.Quota](p.Objects)
-			if p.State != ctl.Ready || p.Lacks.State == ctl.Ready || quota == nil || quota.Spec.Resources.Cpu().String() != "4" {
-				t.Errorf("%s: %s %s lacks %v, quota %v", name, p.Reason, p.Message, p.Lacks, quota)
+			if p.State != desired.Ready || p.Degraded.State == desired.Ready || quota == nil || quota.Spec.Resources.Cpu().String() != "4" {
+				t.Errorf("%s: %s %s lacks %v, quota %v", name, p.Reason, p.Message, p.Degraded, quota)
 			}
 			for _, c := range p.Status.(*authv1beta1.ResourceSlice).Status.Conditions {
 				if c.Type == authv1beta1.ResourceSliceResources && (c.ObservedGeneration != 2 || c.Message == "ResourceSlice resources accepted") {
@@ -254,7 +254,7 @@ func TestAttackFormerAnswer(t *testing.T) {
 }
 
 // atConsumer is what milan makes of rome's answer to a slice that has a virtual node.
-func atConsumer(root *authv1beta1.ResourceSlice) ctl.Plan {
+func atConsumer(root *authv1beta1.ResourceSlice) desired.Plan {
 	root.Namespace = "liqo-tenant-rome"
 	root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}
 	root.Annotations = map[string]string{api.AnnotationCreateVirtualNode: api.True}
@@ -262,7 +262,7 @@ func atConsumer(root *authv1beta1.ResourceSlice) ctl.Plan {
 		Root: root, ClusterID: "milan", NamespacePeer: "rome", Keys: plan.Keys{Own: known{}.private("milan")}, RemoteNamespace: "liqo-tenant-milan",
 		Identity: &authv1beta1.Identity{Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig"}}},
 		VirtualNode: &offv1beta1.VirtualNode{Status: offv1beta1.VirtualNodeStatus{Conditions: []offv1beta1.VirtualNodeCondition{
-			{Type: ctl.ConditionReady, Status: "True"},
+			{Type: desired.ConditionReady, Status: "True"},
 		}}},
 	}})
 }
@@ -288,7 +288,7 @@ func TestAttackAddressOfAnother(t *testing.T) {
 		}
 	}
 	control := identity(authv1beta1.IdentityControlPlane, "controlplane-rome", at("https://rome:6443", "http://proxy:8118", 1))
-	decide := func(root *authv1beta1.Identity, more plan.IdentityInput) (ctl.Plan, string) {
+	decide := func(root *authv1beta1.Identity, more plan.IdentityInput) (desired.Plan, string) {
 		more.Root, more.ClusterID, more.Keys = root, "milan", plan.Keys{Own: known{}.private("milan")}
 		p := plan.Identity(more)
 		if s := story.First[*corev1.Secret](p.Objects); s != nil {
@@ -308,7 +308,7 @@ func TestAttackAddressOfAnother(t *testing.T) {
 	} {
 		named := at(evil[0], evil[1], 10)
 		t.Run(evil[0]+" via "+evil[1], func(t *testing.T) {
-			refused := func(v ctl.Verdict) {
+			refused := func(v desired.Verdict) {
 				t.Helper()
 				if v.Reason != plan.ReasonAddressNotApproved || !strings.Contains(v.Message, evil[0]) ||
 					strings.Contains(v.Message, "kubectl") && strings.Contains(v.Message, "$") {
@@ -317,7 +317,7 @@ func TestAttackAddressOfAnother(t *testing.T) {
 			}
 			p, config := decide(control, plan.IdentityInput{ControlPlane: control, Renew: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: named}}})
 			filled := p.Fill.(*authv1beta1.Identity).Spec.AuthParams
-			if refused(p.Lacks); filled.APIServer != "https://rome:6443" || filled.ProxyURL != "http://proxy:8118" ||
+			if refused(p.Degraded); filled.APIServer != "https://rome:6443" || filled.ProxyURL != "http://proxy:8118" ||
 				string(filled.CA) != "CA of https://rome:6443" || string(filled.SignedCRT) != string(named.SignedCRT) || config != made {
 				t.Errorf("renewed to %s via %s", filled.APIServer, filled.ProxyURL)
 			}
@@ -333,13 +333,13 @@ func TestAttackAddressOfAnother(t *testing.T) {
 				}
 				in.Kubeconfig = &byHand
 				p, config = decide(slice, in)
-				if refused(p.Lacks); !strings.Contains(config, "server: https://rome:6443\n") || !strings.Contains(config, "proxy-url: http://proxy:8118\n") ||
+				if refused(p.Degraded); !strings.Contains(config, "server: https://rome:6443\n") || !strings.Contains(config, "proxy-url: http://proxy:8118\n") ||
 					!strings.Contains(config, base64.StdEncoding.EncodeToString(named.SignedCRT)) {
 					t.Errorf("%s: kubeconfig of a slice: %s", way, config)
 				}
 			}
 			slice.Annotations = map[string]string{api.AnnotationApprovedAPIServer: strings.TrimSuffix(evil[0]+" via "+evil[1], " via ")}
-			if p, config := decide(slice, plan.IdentityInput{ControlPlane: control}); p.State != ctl.Ready || p.Lacks.State != ctl.Ready || !strings.Contains(config, "server: "+evil[0]+"\n") {
+			if p, config := decide(slice, plan.IdentityInput{ControlPlane: control}); p.State != desired.Ready || p.Degraded.State != desired.Ready || !strings.Contains(config, "server: "+evil[0]+"\n") {
 				t.Errorf("approved: %s %s, kubeconfig %s", p.Reason, p.Message, config)
 			}
 		})
@@ -347,8 +347,8 @@ func TestAttackAddressOfAnother(t *testing.T) {
 	t.Run("the same", func(t *testing.T) {
 		slice := identity(authv1beta1.IdentityResourceSlice, "resourceslice-big", at("https://rome:6443", "http://proxy:8118", 10))
 		for _, in := range []plan.IdentityInput{{ControlPlane: control}, {ControlPlaneSecrets: []corev1.Secret{byHand}}, {Kubeconfig: &byHand}} {
-			if p, config := decide(slice, in); p.State != ctl.Ready || p.Lacks.State != ctl.Ready || config == "" {
-				t.Errorf("%s %s, lacks %s", p.Reason, p.Message, p.Lacks.Message)
+			if p, config := decide(slice, in); p.State != desired.Ready || p.Degraded.State != desired.Ready || config == "" {
+				t.Errorf("%s %s, lacks %s", p.Reason, p.Message, p.Degraded.Message)
 			}
 		}
 	})
@@ -371,7 +371,7 @@ func TestAttackSharedKeyDrawnOut(t *testing.T) {
 	params := func(name, user, group string, from int) *authv1beta1.AuthParams {
 		return &authv1beta1.AuthParams{APIServer: "https://192.0.2.1:6443", SignedCRT: decoded(t, k.certificate(name, user, group, from, 30))}
 	}
-	decide := func(in plan.IdentityInput) (ctl.Plan, bool) {
+	decide := func(in plan.IdentityInput) (desired.Plan, bool) {
 		in.Keys, in.ClusterID, in.Now = keys, "milan", now
 		p := plan.Identity(in)
 		written := p.Fill != nil && bytes.Equal(p.Fill.(*authv1beta1.Identity).Spec.AuthParams.SignedCRT, decoded(t, k.certificate("shared", "milan", "liqo.io", 12, 30)))
@@ -398,15 +398,15 @@ func TestAttackSharedKeyDrawnOut(t *testing.T) {
 		"slice, once changed":         {Root: slice, Kubeconfig: own, ControlPlane: identity(authv1beta1.IdentityControlPlane, params("milan", "milan", "liqo.io", 10))},
 		"another provider's":          {Root: control, Kubeconfig: holder, NamespacePeer: "oslo"},
 	} {
-		if p, written := decide(in); written || p.State == ctl.Ready {
+		if p, written := decide(in); written || p.State == desired.Ready {
 			t.Errorf("%s: the shared key is written: %v; %s", name, written, verdict(p.Verdict))
 		}
 	}
 	again := identity(authv1beta1.IdentityControlPlane, params("milan", "milan", "liqo.io", 11))
-	if p, written := decide(plan.IdentityInput{Root: again, Kubeconfig: holder, Renew: renewed}); written || p.State != ctl.Ready {
+	if p, written := decide(plan.IdentityInput{Root: again, Kubeconfig: holder, Renew: renewed}); written || p.State != desired.Ready {
 		t.Errorf("renewal: the shared key is written: %v; %s", written, verdict(p.Verdict))
 	}
-	if p, written := decide(plan.IdentityInput{Root: control, Kubeconfig: holder}); !written || p.State != ctl.Ready {
+	if p, written := decide(plan.IdentityInput{Root: control, Kubeconfig: holder}); !written || p.State != desired.Ready {
 		t.Errorf("a peering of a former version loses its key: %s", verdict(p.Verdict))
 	}
 }
@@ -441,7 +441,7 @@ func TestAttackGrantWithoutBound(t *testing.T) {
 			Offer: plan.Offer{DefaultClass: true}, All: []authv1beta1.ResourceSlice{root},
 		}
 	}
-	answer := func(in plan.GrantedSlice) (ctl.Plan, authv1beta1.ResourceSliceCondition, *offv1beta1.Quota) {
+	answer := func(in plan.GrantedSlice) (desired.Plan, authv1beta1.ResourceSliceCondition, *offv1beta1.Quota) {
 		p := plan.Slice(plan.SliceInput{Granted: &in})
 		conditions := p.Status.(*authv1beta1.ResourceSlice).Status.Conditions
 		return p, conditions[len(conditions)-1], story.First[*offv1beta1.Quota](p.Objects)
@@ -449,8 +449,8 @@ func TestAttackGrantWithoutBound(t *testing.T) {
 	denied := func(t *testing.T, in plan.GrantedSlice, says ...string) {
 		t.Helper()
 		p, c, quota := answer(in)
-		if c.Status != authv1beta1.ResourceSliceDenied || c.Reason != "ResourceSliceCeilingExceeded" || quota != nil || p.After == 0 || aboveCapacity(p) != "" {
-			t.Errorf("%s %s: %s, quota %v, again after %v, event %v", c.Status, c.Reason, c.Message, quota, p.After, aboveCapacity(p))
+		if c.Status != authv1beta1.ResourceSliceDenied || c.Reason != "ResourceSliceCeilingExceeded" || quota != nil || p.RequeueAfter == 0 || aboveCapacity(p) != "" {
+			t.Errorf("%s %s: %s, quota %v, again after %v, event %v", c.Status, c.Reason, c.Message, quota, p.RequeueAfter, aboveCapacity(p))
 		}
 		for _, text := range says {
 			if !strings.Contains(c.Message, text) {
@@ -530,11 +530,11 @@ func TestAttackCertificateForYears(t *testing.T) {
 	refused := &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
 		Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Reason: "Policy", Message: "no"}},
 	}}
-	provider := map[string]func(*certificatesv1.CertificateSigningRequest, time.Time) ctl.Plan{
-		"Tenant": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) ctl.Plan {
+	provider := map[string]func(*certificatesv1.CertificateSigningRequest, time.Time) desired.Plan{
+		"Tenant": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) desired.Plan {
 			return plan.Tenant(holding(control, signing, at))
 		},
-		"ResourceSlice": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) ctl.Plan {
+		"ResourceSlice": func(signing *certificatesv1.CertificateSigningRequest, at time.Time) desired.Plan {
 			root := copied("milan", "big")
 			root.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: user}
 			return plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
@@ -562,10 +562,10 @@ func TestAttackCertificateForYears(t *testing.T) {
 	}
 	drained := holding(control, refused, now.Add(11*day))
 	drained.Root.Spec.TenantCondition = authv1beta1.TenantDrained
-	if p := plan.Tenant(drained); p.State != ctl.Ready || p.Lacks.State != ctl.Ready {
-		t.Errorf("a drained Tenant waits for a certificate: %s", p.Lacks.Message)
+	if p := plan.Tenant(drained); p.State != desired.Ready || p.Degraded.State != desired.Ready {
+		t.Errorf("a drained Tenant waits for a certificate: %s", p.Degraded.Message)
 	}
-	identity := func(kind authv1beta1.IdentityType, certificate []byte, at time.Time) ctl.Plan {
+	identity := func(kind authv1beta1.IdentityType, certificate []byte, at time.Time) desired.Plan {
 		return plan.Identity(plan.IdentityInput{
 			ClusterID: "milan", Keys: plan.Keys{Own: known{}.private("milan")}, Now: at,
 			Root: &authv1beta1.Identity{Spec: authv1beta1.IdentitySpec{
@@ -576,7 +576,7 @@ func TestAttackCertificateForYears(t *testing.T) {
 			}},
 		})
 	}
-	slice := func(at time.Time) ctl.Plan {
+	slice := func(at time.Time) desired.Plan {
 		root := copied("milan", "big")
 		root.Namespace, root.Spec.ProviderClusterID = "liqo-tenant-rome", "rome"
 		root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}
@@ -588,15 +588,15 @@ func TestAttackCertificateForYears(t *testing.T) {
 			Root: root, ClusterID: "milan", NamespacePeer: "rome", Keys: plan.Keys{Own: known{}.private("milan")}, RemoteNamespace: "liqo-tenant-milan", Now: at,
 		}})
 	}
-	for kind, decide := range map[string]func(time.Time) ctl.Plan{
-		"Identity of a control plane": func(at time.Time) ctl.Plan { return identity(authv1beta1.IdentityControlPlane, control, at) },
-		"Identity of a slice":         func(at time.Time) ctl.Plan { return identity(authv1beta1.IdentityResourceSlice, user, at) },
+	for kind, decide := range map[string]func(time.Time) desired.Plan{
+		"Identity of a control plane": func(at time.Time) desired.Plan { return identity(authv1beta1.IdentityControlPlane, control, at) },
+		"Identity of a slice":         func(at time.Time) desired.Plan { return identity(authv1beta1.IdentityResourceSlice, user, at) },
 		"ResourceSlice here":          slice,
 	} {
 		tellsEnd(t, kind+" in time", false, decide(now.Add(9*day)), decide(now.Add(9*day)))
 		tellsEnd(t, kind+" late", true, decide(now.Add(11*day)), decide(now.Add(20*day)))
-		if p := decide(now); p.After != 10*day {
-			t.Errorf("%s is looked at again after %s", kind, p.After)
+		if p := decide(now); p.RequeueAfter != 10*day {
+			t.Errorf("%s is looked at again after %s", kind, p.RequeueAfter)
 		}
 	}
 }
@@ -636,14 +636,14 @@ func TestAttackFormerClientCA(t *testing.T) {
 			in := holding(held, c.signing, now)
 			in.ClientCAs = c.cas
 			p := plan.Tenant(in)
-			if request := story.First[*certificatesv1.CertificateSigningRequest](p.Objects); p.State != ctl.Ready || (request != nil) != c.asks {
+			if request := story.First[*certificatesv1.CertificateSigningRequest](p.Objects); p.State != desired.Ready || (request != nil) != c.asks {
 				t.Errorf("%s %s, request to the signer: %v", p.Reason, p.Message, request != nil)
 			}
 			if used := p.Status.(*authv1beta1.Tenant).Status.AuthParams.SignedCRT; !bytes.Equal(used, c.used) {
 				t.Errorf("the consumer gets %s", used)
 			}
-			if p.Lacks.Reason != c.lacks || !strings.Contains(p.Lacks.Message, c.mentions) {
-				t.Errorf("lacks %s: %s", p.Lacks.Reason, p.Lacks.Message)
+			if p.Degraded.Reason != c.lacks || !strings.Contains(p.Degraded.Message, c.mentions) {
+				t.Errorf("lacks %s: %s", p.Degraded.Reason, p.Degraded.Message)
 			}
 		})
 	}
@@ -655,8 +655,8 @@ func TestAttackFormerClientCA(t *testing.T) {
 		p := plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
 			Root: root, Tenant: admitted("milan"), Offer: plan.Offer{DefaultClass: true}, APIServer: atRome, ClientCAs: present, Now: now,
 		}})
-		if p.Lacks.Reason != plan.ReasonCertificateUntrusted || story.First[*certificatesv1.CertificateSigningRequest](p.Objects) == nil {
-			t.Errorf("lacks %s: %s", p.Lacks.Reason, p.Lacks.Message)
+		if p.Degraded.Reason != plan.ReasonCertificateUntrusted || story.First[*certificatesv1.CertificateSigningRequest](p.Objects) == nil {
+			t.Errorf("lacks %s: %s", p.Degraded.Reason, p.Degraded.Message)
 		}
 	})
 }
@@ -691,22 +691,22 @@ func holding(certificate []byte, signing *certificatesv1.CertificateSigningReque
 }
 
 // tellsEnd checks that a plan in use reports, or does not, that its certificate was not renewed, the same at a later time.
-func tellsEnd(t *testing.T, name string, told bool, p, later ctl.Plan) {
+func tellsEnd(t *testing.T, name string, told bool, p, later desired.Plan) {
 	t.Helper()
 	want := ""
 	if told {
 		want = plan.ReasonCertificateNotRenewed
 	}
-	if p.State != ctl.Ready || p.Lacks.Reason != want || told && !strings.Contains(p.Lacks.Message, "2026-01-30T12:00:00Z") {
-		t.Errorf("%s: %s %s, lacks %s: %s", name, p.Reason, p.Message, p.Lacks.Reason, p.Lacks.Message)
+	if p.State != desired.Ready || p.Degraded.Reason != want || told && !strings.Contains(p.Degraded.Message, "2026-01-30T12:00:00Z") {
+		t.Errorf("%s: %s %s, lacks %s: %s", name, p.Reason, p.Message, p.Degraded.Reason, p.Degraded.Message)
 	}
-	if told && later.Lacks != p.Lacks {
-		t.Errorf("%s: a condition that changes: %s", name, later.Lacks.Message)
+	if told && later.Degraded != p.Degraded {
+		t.Errorf("%s: a condition that changes: %s", name, later.Degraded.Message)
 	}
 }
 
 // aboveCapacity is the warning that a grant exceeds what the nodes have; empty = there is none.
-func aboveCapacity(p ctl.Plan) string {
+func aboveCapacity(p desired.Plan) string {
 	for _, e := range p.Events {
 		if e.Reason == "GrantAboveCapacity" && e.Type == corev1.EventTypeWarning {
 			return e.Message

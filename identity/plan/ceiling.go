@@ -15,7 +15,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ceilingInterval is how long to wait before a slice above a ceiling is checked again: any slice of any
@@ -115,7 +115,7 @@ func add(sum, more corev1.ResourceList) {
 
 // aboveCapacity warns of a new grant that all nodes of this cluster together cannot hold. Virtual nodes stand
 // for other clusters.
-func (in GrantedSlice) aboveCapacity() []ctl.Event {
+func (in GrantedSlice) aboveCapacity() []desired.Event {
 	if !in.Changes() || len(in.Nodes) == 0 {
 		return nil
 	}
@@ -135,6 +135,6 @@ func (in GrantedSlice) aboveCapacity() []ctl.Event {
 	if len(above) == 0 {
 		return nil
 	}
-	return []ctl.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " + strings.Join(above, "; ") +
+	return []desired.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " + strings.Join(above, "; ") +
 		"; set the chart's value offloading.ceilings to bound what is granted"}}
 }

@@ -16,10 +16,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -132,15 +131,15 @@ type issued struct {
 	// certificate (PEM) to hand out; empty when there is none yet.
 	certificate []byte
 	// objects keep the certificate and, while one is wanted, the request to the signer.
-	objects []client.Object
+	objects []desired.Object
 	// events tell of a certificate that is handed out first.
-	events []ctl.Event
+	events []desired.Event
 	// after is when to look again.
 	after time.Duration
 	// pending says why there is no certificate; the zero value when there is one.
-	pending ctl.Verdict
+	pending desired.Verdict
 	// lacks says why the certificate in use is to be replaced and is not yet; the zero value when it is in order.
-	lacks ctl.Verdict
+	lacks desired.Verdict
 }
 
 // HeldFor returns the certificate in held when it was issued for the request: same key and
@@ -176,9 +175,9 @@ func SigningName(namespace string, request, held []byte) string {
 func (i Issue) plan() issued {
 	held := HeldFor(i.Held, i.Request)
 	if held != nil && trusted(i.Held, i.ClientCAs) && i.Now.Before(RenewAt(held)) {
-		return issued{certificate: i.Held, objects: []client.Object{i.secret(i.Held)}, after: NextCheck(held, i.Now)}
+		return issued{certificate: i.Held, objects: []desired.Object{i.secret(i.Held)}, after: NextCheck(held, i.Now)}
 	}
-	out := issued{objects: []client.Object{i.signing()}}
+	out := issued{objects: []desired.Object{i.signing()}}
 	if held != nil && i.Now.Before(held.NotAfter) {
 		out.certificate, out.lacks = i.Held, i.due(held)
 		if out.after = untilLate(held, i.Now); out.after == 0 {
@@ -187,8 +186,8 @@ func (i Issue) plan() issued {
 	}
 	if i.signed() && (out.certificate == nil || trusted(i.Signing.Status.Certificate, i.ClientCAs)) {
 		signed := HeldFor(i.Signing.Status.Certificate, i.Request)
-		out.certificate, out.lacks = i.Signing.Status.Certificate, ctl.Verdict{}
-		out.events = []ctl.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
+		out.certificate, out.lacks = i.Signing.Status.Certificate, desired.Verdict{}
+		out.events = []desired.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
 			i.Peer, signed.Subject.CommonName, signed.Subject.Organization, signed.NotAfter.UTC().Format(time.RFC3339))}}
 	}
 	if out.certificate == nil {
@@ -206,20 +205,20 @@ func (i Issue) signed() bool {
 
 // due says why a certificate that is to be replaced is still in use: the API server does not trust it or what was
 // signed to replace it, or the signer has refused, or should have answered by now.
-func (i Issue) due(held *x509.Certificate) ctl.Verdict {
+func (i Issue) due(held *x509.Certificate) desired.Verdict {
 	state := signingState(i.Signing)
 	switch {
 	case i.signed():
-		return ctl.Wait(ReasonCertificateUntrusted, "the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
+		return desired.Wait(ReasonCertificateUntrusted, "the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
 			"let both use the same, then delete the CertificateSigningRequest labelled %s=true to ask again", ClientCAsNamespace, ClientCAsConfigMap,
 			api.LabelRemoteTenantCSR).Verdict
 	case !trusted(i.Held, i.ClientCAs):
-		return ctl.Wait(ReasonCertificateUntrusted, "the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+
+		return desired.Wait(ReasonCertificateUntrusted, "the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+
 			"and a new one is asked for: %s. A consumer that is refused runs 'liqoctl authenticate' then", ClientCAsNamespace, ClientCAsConfigMap, state.Message).Verdict
 	case state.Reason == ReasonRemoteCertificateFailed || !i.Now.Before(LateAt(held)):
-		return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
+		return desired.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // signing asks the cluster's signer for the certificate.
@@ -253,16 +252,16 @@ func (i Issue) secret(certificate []byte) *corev1.Secret {
 }
 
 // signingState says why the signer has not given a certificate.
-func signingState(r *certificatesv1.CertificateSigningRequest) ctl.Verdict {
+func signingState(r *certificatesv1.CertificateSigningRequest) desired.Verdict {
 	if r != nil {
 		for _, c := range r.Status.Conditions {
 			switch c.Type {
 			case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-				return ctl.Wait(ReasonRemoteCertificateFailed, "the certificate was refused (%s: %s); "+
+				return desired.Wait(ReasonRemoteCertificateFailed, "the certificate was refused (%s: %s); "+
 					"delete the CertificateSigningRequest labelled %s=true to ask again", c.Reason, c.Message, api.LabelRemoteTenantCSR).Verdict
 			}
 		}
 	}
-	return ctl.Wait(ReasonCertificatePending, "waiting for signer %s; check that the cluster's certificate signing controller runs",
+	return desired.Wait(ReasonCertificatePending, "waiting for signer %s; check that the cluster's certificate signing controller runs",
 		certificatesv1.KubeAPIServerClientSignerName).Verdict
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // endpoint is where a kubeconfig leads: the URL of an API server and of the proxy before it, empty for none.
@@ -95,11 +95,11 @@ func (in IdentityInput) approves(named endpoint) bool {
 
 // leading is p with the endpoint that the kubeconfig is to have: p's own if it is approved or in use already,
 // else the one in use. It is nil when there is none. The verdict says what is not approved.
-func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthParams, ctl.Verdict) {
+func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthParams, desired.Verdict) {
 	present, ca, ok := inSecret(in.Kubeconfig)
 	switch {
 	case in.approves(endpointOf(p)), ok && present.sameHosts(endpoint{p.APIServer, in.proxy(p.ProxyURL)}):
-		return p, ctl.Verdict{}
+		return p, desired.Verdict{}
 	case !ok:
 		return nil, in.unapproved(p)
 	}
@@ -112,14 +112,14 @@ func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthPar
 var printable = regexp.MustCompile(`^[A-Za-z0-9.:/_\[\] -]{1,500}$`)
 
 // unapproved says what a user can do about an endpoint that the provider names.
-func (in IdentityInput) unapproved(given *authv1beta1.AuthParams) ctl.Verdict {
+func (in IdentityInput) unapproved(given *authv1beta1.AuthParams) desired.Verdict {
 	named, name := endpointOf(given).String(), in.Root.Name
 	if in.ControlPlane != nil {
 		name = in.ControlPlane.Name
 	}
 	if !printable.MatchString(named) {
-		return ctl.Wait(ReasonAddressNotApproved, "the provider names %.100q as the address of its API server, which is none; ask its administrator", named).Verdict
+		return desired.Wait(ReasonAddressNotApproved, "the provider names %.100q as the address of its API server, which is none; ask its administrator", named).Verdict
 	}
-	return ctl.Wait(ReasonAddressNotApproved, "the provider names another API server, %s, which is not called before it is approved here; run 'liqoctl authenticate' again "+
+	return desired.Wait(ReasonAddressNotApproved, "the provider names another API server, %s, which is not called before it is approved here; run 'liqoctl authenticate' again "+
 		"or 'kubectl annotate identity -n %s %s --overwrite %s=\"%s\"'", named, in.Root.Namespace, name, api.AnnotationApprovedAPIServer, named).Verdict
 }

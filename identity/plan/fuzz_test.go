@@ -14,13 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // What is fuzzed here is what the other cluster writes, as the API server hands it on.
@@ -138,7 +137,7 @@ func FuzzAnswer(f *testing.F) {
 			Spec:       authv1beta1.IdentitySpec{ClusterID: "rome", Type: authv1beta1.IdentityControlPlane, AuthParams: &params},
 		}}
 		in.Renew = &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: &params}}
-		if p := plan.Identity(in); len(p.Objects) > 0 && p.State == ctl.Ready {
+		if p := plan.Identity(in); len(p.Objects) > 0 && p.State == desired.Ready {
 			if _, err := plan.ParseCertificate(params.SignedCRT); err != nil {
 				t.Errorf("a kubeconfig without a certificate: %v", err)
 			}
@@ -157,7 +156,7 @@ func FuzzAnswer(f *testing.F) {
 			asked.Root = first.Fill.(*authv1beta1.ResourceSlice)
 		}
 		p := plan.Slice(plan.SliceInput{Asked: asked})
-		if slices.ContainsFunc(p.Objects, func(o client.Object) bool { return o.GetNamespace() != "liqo-tenant-rome" }) {
+		if slices.ContainsFunc(p.Objects, func(o desired.Object) bool { return o.GetNamespace() != "liqo-tenant-rome" }) {
 			t.Errorf("objects elsewhere: %v", names(p.Objects))
 		}
 	})

@@ -16,12 +16,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Reasons of the conditions on a ResourceSlice; the peer's controllers and users read them.
@@ -87,13 +86,13 @@ type GrantedSlice struct {
 // by a Quota. What was accepted once stays accepted; cordoning only refuses what is new, and only
 // the second question: a user without a Quota runs nothing, and the consumer's liqoctl takes a
 // refused identity for an error.
-func (in GrantedSlice) plan() ctl.Plan {
+func (in GrantedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if in.Tenant == nil || in.Tenant.Status.TenantNamespace == "" {
-		return ctl.Wait(ReasonTenantNotFound, "no admitted Tenant in this namespace; create one or look at its conditions")
+		return desired.Wait(ReasonTenantNotFound, "no admitted Tenant in this namespace; create one or look at its conditions")
 	}
 	plan, err := in.authenticate()
 	if in.many() {
@@ -104,15 +103,15 @@ func (in GrantedSlice) plan() ctl.Plan {
 	if filled := in.markCordon(); filled != nil {
 		plan.Fill = filled
 	}
-	if lacks := in.lacks(plan.Status.(*authv1beta1.ResourceSlice)); plan.State == ctl.Ready && lacks.State != ctl.Ready {
-		plan.Lacks = lacks
+	if lacks := in.lacks(plan.Status.(*authv1beta1.ResourceSlice)); plan.State == desired.Ready && lacks.State != desired.Ready {
+		plan.Degraded = lacks
 	}
 	return plan
 }
 
 // lacks is what keeps the slice from serving, by the same rule as at the consumer: both questions are
 // to be accepted. The answer of another class is its controller's, and stands in Root.
-func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) ctl.Verdict {
+func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdict {
 	answered = answered.DeepCopy()
 	answered.Spec, answered.Generation = in.Root.Spec, in.Root.Generation
 	if !defaultClass(in.Root) {
@@ -122,15 +121,15 @@ func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) ctl.Verdict {
 		switch c := answer(answered, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 			if Outdated(answered, c) {
-				return ctl.Wait(ReasonProviderPending, "the changed request about %s has no answer; that to the former one stays: %s", t, c.Message).Verdict
+				return desired.Wait(ReasonProviderPending, "the changed request about %s has no answer; that to the former one stays: %s", t, c.Message).Verdict
 			}
 		case authv1beta1.ResourceSliceDenied:
-			return ctl.Wait(cmp.Or(c.Reason, sliceResourcesDenied), "%s", c.Message).Verdict
+			return desired.Wait(cmp.Or(c.Reason, sliceResourcesDenied), "%s", c.Message).Verdict
 		default:
-			return ctl.Wait(ReasonProviderPending, "nobody here has answered about class %q; run the controller that serves it", in.Root.Spec.Class).Verdict
+			return desired.Wait(ReasonProviderPending, "nobody here has answered about class %q; run the controller that serves it", in.Root.Spec.Class).Verdict
 		}
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // slicesPerTenant bounds the certificates, Secrets and Quotas that a consumer can have made here. Each
@@ -149,21 +148,21 @@ func (in GrantedSlice) many() bool {
 }
 
 // authenticate issues the certificate of the slice's user; the error says why it must not.
-func (in GrantedSlice) authenticate() (ctl.Plan, error) {
+func (in GrantedSlice) authenticate() (desired.Plan, error) {
 	root := in.Root
 	if len(root.Spec.CSR) == 0 {
-		return in.status(ctl.Wait(ReasonInvalidCSR, "spec.csr is empty; the consumer's controller fills it in")), nil
+		return in.status(desired.Wait(ReasonInvalidCSR, "spec.csr is empty; the consumer's controller fills it in")), nil
 	}
 	if err := in.check(); err != nil {
 		return in.denied(ReasonInvalidCSR, err.Error()), err
 	}
 	if err := in.unique(); err != nil {
 		plan := in.denied(ReasonUserTaken, err.Error())
-		plan.After = takenInterval
+		plan.RequeueAfter = takenInterval
 		return plan, err
 	}
 	if in.APIServer.Address == "" {
-		return in.status(ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil
+		return in.status(desired.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil
 	}
 	return in.issue(), nil
 }
@@ -191,7 +190,7 @@ func (in GrantedSlice) unique() error {
 	return nil
 }
 
-func (in GrantedSlice) issue() ctl.Plan {
+func (in GrantedSlice) issue() desired.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecretName(root.Name), Peer: in.Tenant.Spec.ClusterID,
@@ -201,7 +200,7 @@ func (in GrantedSlice) issue() ctl.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, Events: got.events, After: got.after}
+	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events, RequeueAfter: got.after}
 	if len(got.certificate) == 0 {
 		return in.status(plan)
 	}
@@ -214,9 +213,9 @@ func (in GrantedSlice) issue() ctl.Plan {
 }
 
 // denied refuses the authentication, and keeps what was handed out before.
-func (in GrantedSlice) denied(reason, message string) ctl.Plan {
+func (in GrantedSlice) denied(reason, message string) desired.Plan {
 	message = api.Printable(message) // the consumer writes parts of it
-	plan := ctl.Block(reason, "%s", message)
+	plan := desired.Block(reason, "%s", message)
 	plan.Status = &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{
 		AuthParams: in.Root.Status.AuthParams,
 		Conditions: []authv1beta1.ResourceSliceCondition{in.condition(authv1beta1.ResourceSliceAuthentication,
@@ -226,7 +225,7 @@ func (in GrantedSlice) denied(reason, message string) ctl.Plan {
 }
 
 // status keeps the answer about authentication as it is, while a plan waits.
-func (in GrantedSlice) status(plan ctl.Plan) ctl.Plan {
+func (in GrantedSlice) status(plan desired.Plan) desired.Plan {
 	kept := &authv1beta1.ResourceSlice{Status: authv1beta1.ResourceSliceStatus{AuthParams: in.Root.Status.AuthParams}}
 	if c := answer(in.Root, authv1beta1.ResourceSliceAuthentication); c.Type != "" {
 		kept.Status.Conditions = []authv1beta1.ResourceSliceCondition{c}
@@ -238,7 +237,7 @@ func (in GrantedSlice) status(plan ctl.Plan) ctl.Plan {
 // provide adds to the plan what is granted and the Quota that bounds it; invalid says why the
 // slice gets nothing. A class other than the default is answered by a controller of the
 // administrator's.
-func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
+func (in GrantedSlice) provide(plan *desired.Plan, invalid error) {
 	root, answer := in.Root, &plan.Status.(*authv1beta1.ResourceSlice).Status
 	if !defaultClass(root) {
 		if accepted(root, authv1beta1.ResourceSliceResources) && invalid == nil {
@@ -250,8 +249,8 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 	}
 	reason, message := in.refusal(invalid)
 	before := accepted(root, authv1beta1.ResourceSliceResources)
-	if reason == reasonCeilingExceeded && (plan.After == 0 || plan.After > ceilingInterval) {
-		plan.After = ceilingInterval
+	if reason == reasonCeilingExceeded && (plan.RequeueAfter == 0 || plan.RequeueAfter > ceilingInterval) {
+		plan.RequeueAfter = ceilingInterval
 	}
 	if reason != "" && !before {
 		answer.Conditions = append(answer.Conditions,
@@ -271,13 +270,13 @@ func (in GrantedSlice) provide(plan *ctl.Plan, invalid error) {
 }
 
 // granting tells what is granted, by a Quota that is made or, with nil, by the status.
-func (in GrantedSlice) granting(quota client.Object, amounts corev1.ResourceList) ctl.Event {
+func (in GrantedSlice) granting(quota desired.Object, amounts corev1.ResourceList) desired.Event {
 	consumer, list := in.Tenant.Spec.ClusterID, make([]string, 0, len(amounts))
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		amount := amounts[name]
 		list = append(list, string(name)+"="+amount.String())
 	}
-	return ctl.Event{Object: quota, Reason: "ResourcesGranted", Message: fmt.Sprintf("cluster %q may run pods as user %q until this ResourceSlice is deleted, with %s",
+	return desired.Event{Object: quota, Reason: "ResourcesGranted", Message: fmt.Sprintf("cluster %q may run pods as user %q until this ResourceSlice is deleted, with %s",
 		consumer, api.ResourceSliceUserName(in.Root.Name, consumer), strings.Join(list, ", "))}
 }
 
@@ -358,7 +357,7 @@ func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
 }
 
 // quota bounds the user of the slice.
-func (in GrantedSlice) quota(amounts corev1.ResourceList) client.Object {
+func (in GrantedSlice) quota(amounts corev1.ResourceList) desired.Object {
 	root := in.Root
 	user := api.ResourceSliceUserName(root.Name, in.Tenant.Spec.ClusterID)
 	return &offv1beta1.Quota{
@@ -389,7 +388,7 @@ func (in GrantedSlice) cordonText() string {
 }
 
 // markCordon is Root with the mark of its tenant's state, nil when it has it already.
-func (in GrantedSlice) markCordon() client.Object {
+func (in GrantedSlice) markCordon() desired.Object {
 	_, marked := in.Root.Annotations[api.AnnotationCordonTenant]
 	if marked == in.tenantCordoned() {
 		return nil

@@ -10,12 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // IdentityInput is what decides the kubeconfig of an Identity.
@@ -44,10 +43,10 @@ type IdentityInput struct {
 
 // Identity plans the kubeconfig Secret of an Identity and, for a control plane, the permanent
 // Renew by which the provider replaces the certificate in time. The Secret changes in place.
-func Identity(in IdentityInput) ctl.Plan {
+func Identity(in IdentityInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	private := in.Keys.inUse(root.Spec.AuthParams, appendSecret(in.ControlPlaneSecrets, in.Kubeconfig))
 	if len(private) == 0 {
@@ -60,44 +59,44 @@ func Identity(in IdentityInput) ctl.Plan {
 	params, own := root.Spec.AuthParams, certificateFor(root.Spec.AuthParams, key)
 	switch {
 	case root.Spec.ClusterID == "":
-		return ctl.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the provider")
+		return desired.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the provider")
 	case in.NamespacePeer != "" && in.NamespacePeer != root.Spec.ClusterID:
-		return ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q, and what is in it is read by peering users of its peer; "+
+		return desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q, and what is in it is read by peering users of its peer; "+
 			"create the Identity in the tenant namespace of its provider", in.NamespacePeer, root.Spec.ClusterID)
 	case params == nil:
-		return ctl.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
+		return desired.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
 	case params.AWSConfig != nil:
-		return ctl.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
+		return desired.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
 	case own == nil && root.Spec.Type == authv1beta1.IdentityResourceSlice:
-		return ctl.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key for this peer; if the ResourceSlice does not ask the provider for another one, delete it and make it again")
+		return desired.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key for this peer; if the ResourceSlice does not ask the provider for another one, delete it and make it again")
 	case own == nil:
-		return ctl.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl authenticate' again, "+
+		return desired.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl authenticate' again, "+
 			"or generate a Tenant here and an Identity from it on the provider")
 	}
 	leading, unapproved := in.leading(params)
 	if leading == nil {
-		return ctl.Plan{Verdict: unapproved}
+		return desired.Plan{Verdict: unapproved}
 	}
 	config, err := in.kubeconfig(leading, private)
 	if err != nil {
-		return ctl.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
+		return desired.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
 	}
-	plan := ctl.Plan{Lacks: unapproved, Objects: []client.Object{in.secret(config)}, Status: &authv1beta1.Identity{
+	plan := desired.Plan{Degraded: unapproved, Objects: []desired.Object{in.secret(config)}, Status: &authv1beta1.Identity{
 		Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(root.Name)}},
 	}}
 	if root.Spec.Type == authv1beta1.IdentityControlPlane {
-		plan.Fill, plan.Lacks = in.renewed(key, own)
+		plan.Fill, plan.Degraded = in.renewed(key, own)
 		plan = in.withRenew(plan, key)
 	}
-	if plan.After = untilLate(own, in.Now); plan.After == 0 && plan.Fill == nil && plan.Lacks.State == ctl.Ready {
-		plan.Lacks = notRenewed(own)
+	if plan.RequeueAfter = untilLate(own, in.Now); plan.RequeueAfter == 0 && plan.Fill == nil && plan.Degraded.State == desired.Ready {
+		plan.Degraded = notRenewed(own)
 	}
 	return plan
 }
 
 // notRenewed says at the consumer that the provider keeps a certificate in use too long.
-func notRenewed(c *x509.Certificate) ctl.Verdict {
-	return ctl.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say why. "+
+func notRenewed(c *x509.Certificate) desired.Verdict {
+	return desired.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say why. "+
 		"If it refuses this cluster already, run 'liqoctl authenticate' again", validUntil(c)).Verdict
 }
 
@@ -114,8 +113,8 @@ func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certific
 }
 
 // withoutKey waits for the key pair of a tenant namespace.
-func withoutKey() ctl.Plan {
-	return ctl.Wait(ReasonKeysNotFound, "the key pair for this peer is not there yet; check that the namespace is a tenant namespace and the controller runs in the Liqo namespace")
+func withoutKey() desired.Plan {
+	return desired.Wait(ReasonKeysNotFound, "the key pair for this peer is not there yet; check that the namespace is a tenant namespace and the controller runs in the Liqo namespace")
 }
 
 func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams, key []byte) ([]byte, error) {
@@ -146,14 +145,14 @@ func (in IdentityInput) secret(config []byte) *corev1.Secret {
 // whose certificate was issued later wins, so neither an old mailbox nor an old manifest goes back, and a
 // provider that was built anew may give shorter ones than before. Of an endpoint that is not approved only
 // the certificate is taken, and the verdict says so.
-func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (client.Object, ctl.Verdict) {
+func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (desired.Object, desired.Verdict) {
 	if in.Renew == nil {
-		return nil, ctl.Verdict{}
+		return nil, desired.Verdict{}
 	}
 	given := in.Renew.Status.AuthParams
 	fresh := certificateFor(given, key)
 	if fresh == nil || fresh.NotBefore.Before(own.NotBefore) {
-		return nil, ctl.Verdict{}
+		return nil, desired.Verdict{}
 	}
 	filled := in.Root.DeepCopy()
 	if !in.approves(endpointOf(given)) {
@@ -161,14 +160,14 @@ func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (clien
 		return filled, in.unapproved(given)
 	}
 	filled.Spec.AuthParams = given.DeepCopy()
-	return filled, ctl.Verdict{}
+	return filled, desired.Verdict{}
 }
 
 // withRenew adds the mailbox.
-func (in IdentityInput) withRenew(plan ctl.Plan, key crypto.Signer) ctl.Plan {
+func (in IdentityInput) withRenew(plan desired.Plan, key crypto.Signer) desired.Plan {
 	request, err := NewRequest(key, ControlPlaneSubject(in.ClusterID))
 	if err != nil {
-		return ctl.Block(ReasonInvalid, "%v; check the cluster ID", err)
+		return desired.Block(ReasonInvalid, "%v; check the cluster ID", err)
 	}
 	public, err := EncodePublicKey(key.Public())
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -101,8 +101,8 @@ func IssuedFor(p *authv1beta1.AuthParams, public []byte) bool {
 }
 
 // unreadable blocks because Own cannot be parsed, and tells the user how to replace it.
-func unreadable(err error, tenantNamespace string) ctl.Plan {
-	return ctl.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' again", err,
+func unreadable(err error, tenantNamespace string) desired.Plan {
+	return desired.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' again", err,
 		api.PeerKeysSecretName(tenantNamespace))
 }
 
@@ -111,7 +111,7 @@ type PeerKeysInput struct {
 	// Root is a tenant namespace.
 	Root *corev1.Namespace
 	// Name is the name of the Secret with the key pair.
-	Name client.ObjectKey
+	Name types.NamespacedName
 	// Keys is the current Secret; nil if there is none.
 	Keys *corev1.Secret
 	// NewKey is a newly generated key; nil if Keys is set.
@@ -120,14 +120,14 @@ type PeerKeysInput struct {
 
 // PeerKeys plans the key pair for the peer of a tenant namespace. An existing key is preserved. The Secret is deleted
 // with the namespace, unless another controller owns it.
-func PeerKeys(in PeerKeysInput) ctl.Plan {
+func PeerKeys(in PeerKeysInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	key, err := in.NewKey, error(nil)
 	if in.Keys != nil {
 		if owner := metav1.GetControllerOf(in.Keys); owner != nil && owner.UID != in.Root.UID {
-			return ctl.Plan{} // another controller manages the Secret
+			return desired.Plan{} // another controller manages the Secret
 		}
 		key, err = ParsePrivateKey(in.Keys.Data[api.PrivateKeyField])
 	}
@@ -142,7 +142,7 @@ func PeerKeys(in PeerKeysInput) ctl.Plan {
 	if err != nil {
 		return unreadable(err, in.Root.Name)
 	}
-	return ctl.Plan{Objects: []client.Object{&corev1.Secret{
+	return desired.Plan{Objects: []desired.Object{&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: in.Name.Namespace, Name: in.Name.Name},
 		Data:       map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
 	}}}

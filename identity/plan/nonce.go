@@ -11,7 +11,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // NonceSize is how many random bytes make a nonce.
@@ -34,10 +34,10 @@ type NonceInput struct {
 // Nonce fills the challenge a provider made, and the answer a consumer gives. An answer is
 // changed only when it was given with another key, and a challenge only when a Tenant was admitted with it: it
 // serves once, so that a Tenant of former days, which others may have kept, admits nobody.
-func Nonce(in NonceInput) ctl.Plan {
+func Nonce(in NonceInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !in.Tenant {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	switch {
 	case root.Labels[api.LabelNonce] == "true" && (len(root.Data[api.NonceField]) == 0 || in.spent()):
@@ -45,7 +45,7 @@ func Nonce(in NonceInput) ctl.Plan {
 	case root.Labels[api.LabelSignedNonce] == "true" && len(root.Data[api.NonceField]) > 0:
 		return signedNonce(in)
 	}
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 // spent tells that a Tenant was admitted with the challenge.
@@ -57,9 +57,9 @@ func (in NonceInput) spent() bool {
 
 // signedNonce signs what can be a challenge and nothing else: the key also proves who this cluster is
 // where others choose what is to be signed, as in TLS.
-func signedNonce(in NonceInput) ctl.Plan {
+func signedNonce(in NonceInput) desired.Plan {
 	if !IsNonce(in.Root.Data[api.NonceField]) {
-		return ctl.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
+		return desired.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
 			api.NonceField, NonceSize)
 	}
 	if len(in.Keys.Own) == 0 {
@@ -82,11 +82,11 @@ func IsNonce(text []byte) bool {
 	return err == nil && len(random) == NonceSize
 }
 
-func fillSecret(root *corev1.Secret, field string, value []byte) ctl.Plan {
+func fillSecret(root *corev1.Secret, field string, value []byte) desired.Plan {
 	filled := root.DeepCopy()
 	if filled.Data == nil {
 		filled.Data = map[string][]byte{}
 	}
 	filled.Data[field] = value
-	return ctl.Plan{Fill: filled}
+	return desired.Plan{Fill: filled}
 }

@@ -4,10 +4,8 @@
 package plan
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // RenewInput is what decides the answer to a consumer's Renew.
@@ -21,20 +19,20 @@ type RenewInput struct {
 // Renew hands the Tenant's current credentials to its consumer. The Tenant alone decides when
 // they are renewed; the request in Root is not read. A copy goes with the Tenant: its consumer has lost
 // the right to take it back.
-func Renew(in RenewInput) ctl.Plan {
+func Renew(in RenewInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !Replicated(root) || root.Spec.IdentityType != string(authv1beta1.IdentityControlPlane) {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if len(in.Tenants) == 0 {
-		return ctl.Plan{Delete: []client.Object{root}}
+		return desired.Plan{Actions: desired.Deletes(root)}
 	}
 	tenant := Admitted(in.Tenants)
 	if tenant == nil || tenant.Status.AuthParams == nil {
-		return ctl.Wait(ReasonTenantNotFound, "no Tenant with credentials in this namespace; create one with 'liqoctl generate tenant' on the consumer")
+		return desired.Wait(ReasonTenantNotFound, "no Tenant with credentials in this namespace; create one with 'liqoctl generate tenant' on the consumer")
 	}
 	if tenant.Spec.ClusterID != root.Spec.ConsumerClusterID {
-		return ctl.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the consumer", tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
+		return desired.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the consumer", tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
 	}
-	return ctl.Plan{Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: tenant.Status.AuthParams.DeepCopy()}}}
+	return desired.Plan{Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: tenant.Status.AuthParams.DeepCopy()}}}
 }

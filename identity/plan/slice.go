@@ -9,7 +9,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // SliceInput is what decides about a ResourceSlice: at the consumer, where it was asked for,
@@ -20,7 +20,7 @@ type SliceInput struct {
 }
 
 // Slice plans one ResourceSlice in the role this cluster has in it.
-func Slice(in SliceInput) ctl.Plan {
+func Slice(in SliceInput) desired.Plan {
 	if in.Granted != nil {
 		return in.Granted.plan()
 	}

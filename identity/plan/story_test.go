@@ -38,7 +38,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 )
 
@@ -50,7 +50,7 @@ func TestStories(t *testing.T) {
 		objects, names := documents(t, s)
 		full := decide(t, objects)
 		s.Expect(t, "plan.yaml", names.tell(t, objects[0], full))
-		if full.State == ctl.Ready {
+		if full.State == desired.Ready {
 			keepsWhatItGranted(t, objects, full)
 		}
 	})
@@ -58,11 +58,11 @@ func TestStories(t *testing.T) {
 
 // keepsWhatItGranted: whatever single input is not seen, nothing that was granted is pruned and
 // nothing more is deleted. The request to the signer is no grant, nor is a mailbox: its consumer makes it anew.
-func keepsWhatItGranted(t *testing.T, objects []client.Object, full ctl.Plan) {
+func keepsWhatItGranted(t *testing.T, objects []client.Object, full desired.Plan) {
 	t.Helper()
 	for i := 1; i < len(objects); i++ {
 		part := decide(t, slices.Delete(slices.Clone(objects), i, i+1))
-		if part.State != ctl.Ready {
+		if part.State != desired.Ready {
 			continue
 		}
 		have := names(part.Objects)
@@ -71,8 +71,8 @@ func keepsWhatItGranted(t *testing.T, objects []client.Object, full ctl.Plan) {
 				t.Errorf("without %s the plan is Ready and prunes %s", name(objects[i]), name(obj))
 			}
 		}
-		for _, gone := range part.Delete {
-			if _, mailbox := gone.(*authv1beta1.Renew); !mailbox && !slices.Contains(names(full.Delete), name(gone)) {
+		for _, gone := range story.Deleted(part) {
+			if _, mailbox := gone.(*authv1beta1.Renew); !mailbox && !slices.Contains(names(story.Deleted(full)), name(gone)) {
 				t.Errorf("without %s the plan deletes %s", name(objects[i]), name(gone))
 			}
 		}
@@ -80,7 +80,7 @@ func keepsWhatItGranted(t *testing.T, objects []client.Object, full ctl.Plan) {
 }
 
 // decide plans for the first object with the others as what Gather saw.
-func decide(t *testing.T, objects []client.Object) ctl.Plan {
+func decide(t *testing.T, objects []client.Object) desired.Plan {
 	t.Helper()
 	keys := plan.Keys{Own: known{}.private("milan"), Shared: known{}.private("shared")}
 	switch root := objects[0].(type) {
@@ -138,7 +138,7 @@ func decide(t *testing.T, objects []client.Object) ctl.Plan {
 		return plan.Slice(sliceInput(objects, root, keys))
 	}
 	t.Fatalf("no plan for %T", objects[0])
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice, keys plan.Keys) plan.SliceInput {
@@ -216,7 +216,7 @@ func kind(obj client.Object) string {
 	return text[strings.LastIndex(text, ".")+1:]
 }
 
-func names(objects []client.Object) []string {
+func names[O client.Object](objects []O) []string {
 	var out []string
 	for _, obj := range objects {
 		out = append(out, name(obj))
@@ -338,14 +338,14 @@ type told struct {
 var requestName = regexp.MustCompile(api.CSRGenerateName + "[0-9a-f]{16}")
 
 // tell prints a plan; what the story made appears as the call that made it.
-func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
+func (k known) tell(t *testing.T, root client.Object, p desired.Plan) string {
 	t.Helper()
-	out := told{Verdict: verdict(p.Verdict), Delete: names(p.Delete)}
-	if p.Lacks.State != ctl.Ready {
-		out.Lacks = verdict(p.Lacks)
+	out := told{Verdict: verdict(p.Verdict), Delete: names(story.Deleted(p))}
+	if p.Degraded.State != desired.Ready {
+		out.Lacks = verdict(p.Degraded)
 	}
-	if p.After != 0 {
-		out.After = p.After.String()
+	if p.RequeueAfter != 0 {
+		out.After = p.RequeueAfter.String()
 	}
 	if p.Fill != nil {
 		out.Fill = changes(plain(t, root), plain(t, p.Fill))
@@ -375,7 +375,7 @@ func (k known) tell(t *testing.T, root client.Object, p ctl.Plan) string {
 	return requestName.ReplaceAllString(text, api.CSRGenerateName+"<hash>")
 }
 
-func verdict(v ctl.Verdict) string {
+func verdict(v desired.Verdict) string {
 	text := []string{"Ready", "Waiting", "Blocked"}[v.State]
 	if v.Reason != "" {
 		text += " " + v.Reason + ": " + v.Message

@@ -13,12 +13,11 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // TenantInput is what decides what a consumer is granted here.
@@ -55,13 +54,13 @@ type TenantInput struct {
 // signed certificate.
 // A tenant that waits or is blocked keeps what it has. A drained tenant keeps its certificate
 // but loses its bindings and everything it replicated here; a deleted one keeps nothing.
-func Tenant(in TenantInput) ctl.Plan {
+func Tenant(in TenantInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{Delete: append(in.replicated(), in.signed()...)}
+		return desired.Plan{Actions: desired.Deletes(append(in.replicated(), in.signed()...)...)}
 	}
-	if v := in.place(); v.State != ctl.Ready {
-		return in.counted(ctl.Plan{Verdict: v})
+	if v := in.place(); v.State != desired.Ready {
+		return in.counted(desired.Plan{Verdict: v})
 	}
 	if root.Spec.TenantCondition == authv1beta1.TenantDrained {
 		return in.counted(in.drained(in.admitted()))
@@ -71,7 +70,7 @@ func Tenant(in TenantInput) ctl.Plan {
 
 // counted tells in the status how much the consumer has copied here, which an admission policy bounds. A
 // consumer that spoils its Tenant, and keeps what it was granted, is counted all the same.
-func (in TenantInput) counted(plan ctl.Plan) ctl.Plan {
+func (in TenantInput) counted(plan desired.Plan) desired.Plan {
 	status := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
 		TenantNamespace: in.Root.Status.TenantNamespace, AuthParams: in.Root.Status.AuthParams,
 	}}
@@ -92,15 +91,15 @@ func (in TenantInput) counted(plan ctl.Plan) ctl.Plan {
 }
 
 // admitted is what a Tenant in its place gets.
-func (in TenantInput) admitted() ctl.Plan {
+func (in TenantInput) admitted() desired.Plan {
 	root := in.Root
 	if label := root.Labels[api.LabelRemoteClusterID]; label != "" && label != root.Spec.ClusterID {
-		return ctl.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, root.Spec.ClusterID)
+		return desired.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, root.Spec.ClusterID)
 	}
 	if root.Labels[api.LabelRemoteClusterID] == "" {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
-		return ctl.Plan{Verdict: ctl.Wait(ReasonMissingClusterID, "the label %s is being filled in", api.LabelRemoteClusterID).Verdict, Fill: filled}
+		return desired.Plan{Verdict: desired.Wait(ReasonMissingClusterID, "the label %s is being filled in", api.LabelRemoteClusterID).Verdict, Fill: filled}
 	}
 	if root.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake {
 		return in.tolerated()
@@ -109,95 +108,95 @@ func (in TenantInput) admitted() ctl.Plan {
 }
 
 // place checks that the Tenant stands where it may: no second one for the same peer or namespace.
-func (in TenantInput) place() ctl.Verdict {
+func (in TenantInput) place() desired.Verdict {
 	id, namespace := in.Root.Spec.ClusterID, in.Namespace
 	switch {
 	case id == "":
-		return ctl.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the consumer").Verdict
+		return desired.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the consumer").Verdict
 	case namespace == nil || namespace.Labels[api.LabelTenantNamespace] != "true":
-		return ctl.Block(ReasonWrongNamespace, "this is not a tenant namespace; label it %s=true and %s=%s or move the Tenant",
+		return desired.Block(ReasonWrongNamespace, "this is not a tenant namespace; label it %s=true and %s=%s or move the Tenant",
 			api.LabelTenantNamespace, api.LabelRemoteClusterID, id).Verdict
 	case namespace.Labels[api.LabelRemoteClusterID] != id:
-		return ctl.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
+		return desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
 			namespace.Labels[api.LabelRemoteClusterID], id).Verdict
 	}
 	for i := range in.Tenants {
 		if other := &in.Tenants[i]; other.UID != in.Root.UID && older(other, in.Root) &&
 			(other.Namespace == in.Root.Namespace || other.Spec.ClusterID == id) {
-			return ctl.Block(ReasonInvalid, "Tenant %s/%s already stands for this namespace or for %q; delete one of the two",
+			return desired.Block(ReasonInvalid, "Tenant %s/%s already stands for this namespace or for %q; delete one of the two",
 				other.Namespace, other.Name, id).Verdict
 		}
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // tolerated admits a consumer whose credentials the user made: no certificate, no role binding. Its
 // slices get certificates all the same, whose group is the consumer's ID.
-func (in TenantInput) tolerated() ctl.Plan {
+func (in TenantInput) tolerated() desired.Plan {
 	if in.Root.Status.TenantNamespace == "" {
-		if refused := in.unbound(); refused.State != ctl.Ready {
+		if refused := in.unbound(); refused.State != desired.Ready {
 			return refused
 		}
 	}
 	binding := in.clusterBinding()
-	return ctl.Plan{
+	return desired.Plan{
 		Status:  &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: in.Root.Namespace}},
-		Objects: []client.Object{binding, in.flowSchema()},
-		Events:  []ctl.Event{in.admission(binding)},
+		Objects: []desired.Object{binding, in.flowSchema()},
+		Events:  []desired.Event{in.admission(binding)},
 	}
 }
 
 // admission tells that the consumer got the rights of a binding.
-func (in TenantInput) admission(binding client.Object) ctl.Event {
-	return ctl.Event{Object: binding, Reason: "TenantAdmitted", Message: fmt.Sprintf(
+func (in TenantInput) admission(binding desired.Object) desired.Event {
+	return desired.Event{Object: binding, Reason: "TenantAdmitted", Message: fmt.Sprintf(
 		"cluster %q is admitted in namespace %s, until this Tenant is drained or deleted", in.Root.Spec.ClusterID, in.Root.Namespace)}
 }
 
 // drained takes from a plan what the consumer works with. It does so whatever else the Tenant lacks:
 // a consumer may write most of it, and must not keep what it has by spoiling it.
-func (in TenantInput) drained(plan ctl.Plan) ctl.Plan {
+func (in TenantInput) drained(plan desired.Plan) desired.Plan {
 	for i := range in.RoleBindings {
 		if b := &in.RoleBindings[i]; !ours(b) && in.byHand(b) {
-			return ctl.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", b.Name)
+			return desired.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", b.Name)
 		}
 	}
-	plan.Objects = slices.DeleteFunc(plan.Objects, func(obj client.Object) bool {
+	plan.Objects = slices.DeleteFunc(plan.Objects, func(obj desired.Object) bool {
 		switch obj.(type) {
 		case *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
 			return true
 		}
 		return false
 	})
-	plan.Events = slices.DeleteFunc(plan.Events, func(e ctl.Event) bool { return e.Object != nil })
-	plan.Delete = in.replicated()
-	plan.Lacks = ctl.Verdict{}   // the consumer needs no certificate, and whoever drains it waits for Ready
-	if plan.State != ctl.Ready { // which prunes nothing
-		plan.Delete = append(plan.Delete, in.clusterBinding())
+	plan.Events = slices.DeleteFunc(plan.Events, func(e desired.Event) bool { return e.Object != nil })
+	plan.Actions = desired.Deletes(in.replicated()...)
+	plan.Degraded = desired.Verdict{} // the consumer needs no certificate, and whoever drains it waits for Ready
+	if plan.State != desired.Ready {  // which prunes nothing
+		plan.Actions = append(plan.Actions, desired.Deletes(in.clusterBinding())...)
 		if in.ControlPlaneBinding != nil && ours(in.ControlPlaneBinding) {
-			plan.Delete = append(plan.Delete, in.ControlPlaneBinding)
+			plan.Actions = append(plan.Actions, desired.Deletes(in.ControlPlaneBinding)...)
 		}
 	}
 	return plan
 }
 
 // handshake admits a consumer that proves to hold its key.
-func (in TenantInput) handshake() ctl.Plan {
+func (in TenantInput) handshake() desired.Plan {
 	root := in.Root
 	key, err := CheckRequest(root.Spec.CSR, ControlPlaneSubject(root.Spec.ClusterID))
 	if err != nil {
-		return ctl.Block(ReasonInvalidCSR, "%v; create the Tenant again with 'liqoctl generate tenant' on the consumer", err)
+		return desired.Block(ReasonInvalidCSR, "%v; create the Tenant again with 'liqoctl generate tenant' on the consumer", err)
 	}
 	public, err := ParsePublicKey(root.Spec.PublicKey)
 	if err != nil || !sameKey(public, key) {
-		return ctl.Block(ReasonInvalidCSR, "spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on the consumer")
+		return desired.Block(ReasonInvalidCSR, "spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on the consumer")
 	}
 	if !in.issued() {
-		if refused := in.prove(); refused.State != ctl.Ready {
+		if refused := in.prove(); refused.State != desired.Ready {
 			return refused
 		}
 	}
 	if in.APIServer.Address == "" {
-		return ctl.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")
+		return desired.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")
 	}
 	return in.grant()
 }
@@ -214,20 +213,20 @@ func Issued(t *authv1beta1.Tenant) bool { return TenantInput{Root: t}.issued() }
 
 // prove checks the signature, and that the ID is nobody else's here: it becomes a user and a
 // group name, and would inherit what was bound to them.
-func (in TenantInput) prove() ctl.Plan {
+func (in TenantInput) prove() desired.Plan {
 	if len(in.Nonces) == 0 {
-		return ctl.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID)
+		return desired.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID)
 	}
 	if len(in.signed()) > 0 {
 		return in.unbound()
 	}
-	return ctl.Block(ReasonSignatureVerificationFailed,
+	return desired.Block(ReasonSignatureVerificationFailed,
 		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with 'liqoctl generate tenant' on the consumer")
 }
 
 // signed are the challenges that the Tenant answers: one at most, unless somebody made them alike.
-func (in TenantInput) signed() []client.Object {
-	var out []client.Object
+func (in TenantInput) signed() []desired.Object {
+	var out []desired.Object
 	for i := range in.Nonces {
 		if answers(in.Root, in.Nonces[i].Data[api.NonceField]) {
 			out = append(out, &in.Nonces[i])
@@ -244,20 +243,20 @@ func answers(t *authv1beta1.Tenant, nonce []byte) bool {
 
 // unbound checks that nobody else has the consumer's name: no slice, and no subject of a binding of
 // others but the one that a user makes by hand for its control plane.
-func (in TenantInput) unbound() ctl.Plan {
+func (in TenantInput) unbound() desired.Plan {
 	id := in.Root.Spec.ClusterID
 	if other := (Users{Slices: in.AllSlices}).Holder(id); other != "" {
-		plan := ctl.Block(ReasonUserTaken, "%s has the user name %q and would share the rights of the consumer; delete it or rename the consumer",
+		plan := desired.Block(ReasonUserTaken, "%s has the user name %q and would share the rights of the consumer; delete it or rename the consumer",
 			other, id)
-		plan.After = takenInterval
+		plan.RequeueAfter = takenInterval
 		return plan
 	}
 	bound := Users{RoleBindings: in.RoleBindings, ClusterRoleBindings: in.ClusterRoleBindings}
 	if b := bound.binding(in.names, in.byHand); b != "" {
-		return ctl.Block(ReasonForeignBinding, "%s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
+		return desired.Block(ReasonForeignBinding, "%s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
 			b, id)
 	}
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 // byHand tells the binding of the declarative way to peer, which stands for ours.
@@ -272,7 +271,7 @@ func (in TenantInput) names(s rbacv1.Subject) bool {
 }
 
 // grant issues the certificate and binds the roles.
-func (in TenantInput) grant() ctl.Plan {
+func (in TenantInput) grant() desired.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecret, Peer: root.Spec.ClusterID,
@@ -282,7 +281,7 @@ func (in TenantInput) grant() ctl.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := ctl.Plan{Verdict: got.pending, Lacks: got.lacks, Objects: got.objects, Events: got.events, After: got.after}
+	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events, RequeueAfter: got.after}
 	if len(got.certificate) == 0 {
 		return plan
 	}
@@ -369,8 +368,8 @@ func bindingLabels(id string) map[string]string {
 }
 
 // replicated is what the consumer put into the tenant namespace.
-func (in TenantInput) replicated() []client.Object {
-	var objects []client.Object
+func (in TenantInput) replicated() []desired.Object {
+	var objects []desired.Object
 	for i := range in.Slices {
 		if Replicated(&in.Slices[i]) {
 			objects = append(objects, &in.Slices[i])
@@ -385,18 +384,18 @@ func (in TenantInput) replicated() []client.Object {
 }
 
 // Replicated tells a copy made by the peer from an object of this cluster.
-func Replicated(obj client.Object) bool {
+func Replicated(obj desired.Object) bool {
 	return obj.GetLabels()[api.LabelReplicated] == "true"
 }
 
 // ours tells a binding Liqo made from one made by somebody else.
-func ours(obj client.Object) bool {
+func ours(obj desired.Object) bool {
 	labels := obj.GetLabels()
 	return labels[api.LabelManaged] == "true" || labels[api.LabelAppManagedBy] == api.ManagedByLiqo
 }
 
 // older orders objects of one kind: of two that exclude each other, the older one stands.
-func older(a, b client.Object) bool {
+func older(a, b desired.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if !at.Equal(&bt) {
 		return at.Before(&bt)

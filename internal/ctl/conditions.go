@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Conditioned is a kind with a standard condition list in its status.
@@ -15,35 +17,26 @@ type Conditioned interface {
 	GetConditions() *[]metav1.Condition
 }
 
-const (
-	// ConditionReady is True when the last plan was complete.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True, and only then present, while the root waits.
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True, and only then present, while only a change of input helps.
-	ConditionStalled = "Stalled"
-
-	// metav1TimeFormat is the whole-second form in which the API stores times.
-	metav1TimeFormat = time.RFC3339
-)
+// metav1TimeFormat is the whole-second form in which the API stores times.
+const metav1TimeFormat = time.RFC3339
 
 // conditions tells a verdict in the words kubectl wait and GitOps tools understand. Times of
 // conditions that keep their status are kept.
-func conditions(before []metav1.Condition, v Verdict, generation int64) []metav1.Condition {
+func conditions(before []metav1.Condition, v desired.Verdict, generation int64) []metav1.Condition {
 	reason, message := v.Reason, v.Message
 	if reason == "" {
 		reason = "Ready"
 	}
 	status := metav1.ConditionTrue
-	if v.State != Ready {
+	if v.State != desired.Ready {
 		status = metav1.ConditionFalse
 	}
-	list := []metav1.Condition{{Type: ConditionReady, Status: status}}
+	list := []metav1.Condition{{Type: desired.ConditionReady, Status: status}}
 	switch v.State {
-	case Waiting:
-		list = append(list, metav1.Condition{Type: ConditionReconciling, Status: metav1.ConditionTrue})
-	case Blocked:
-		list = append(list, metav1.Condition{Type: ConditionStalled, Status: metav1.ConditionTrue})
+	case desired.Waiting:
+		list = append(list, metav1.Condition{Type: desired.ConditionReconciling, Status: metav1.ConditionTrue})
+	case desired.Blocked:
+		list = append(list, metav1.Condition{Type: desired.ConditionStalled, Status: metav1.ConditionTrue})
 	}
 	for i := range list {
 		c := &list[i]

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/liqo-go/liqo/internal/apply"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
@@ -75,7 +76,7 @@ type Controller[R client.Object, In any] struct {
 	// Gather reads everything Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Plan is pure: the same input gives the same plan in the same order.
-	Plan func(In) Plan
+	Plan func(In) desired.Plan
 	// Note is told of a root's status before it is written; nil means nobody is. It is for what the next Gather
 	// has to know, though the cache does not show it yet. It may have been written or not. Needs one worker.
 	Note func(root R, status client.Object)
@@ -123,22 +124,6 @@ type Watch struct {
 // MapFunc gives the roots to look at when obj has changed.
 type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request
 
-const (
-	// labelOwner holds the root's UID on every object a controller made.
-	labelOwner = "ctl.liqo.io/owner-uid"
-	// labelController holds the controller's name on every object it made.
-	labelController = "ctl.liqo.io/controller"
-	// annotationOwner holds the root's "namespace/name", which leads from the object to the root.
-	annotationOwner = "ctl.liqo.io/owner"
-	// labelManaged marks every object Liqo makes; informers of large kinds are limited to it.
-	labelManaged = "liqo.io/managed"
-)
-
-// Marks reports whether a label or annotation is one of those by which the loop knows what it made.
-func Marks(key string) bool {
-	return key == labelOwner || key == labelController || key == annotationOwner || key == labelManaged
-}
-
 // Register adds the controller to mgr.
 func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	if c.Note != nil && c.Workers > 1 {
@@ -151,7 +136,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		recorder:     Recorder(mgr, "liqo-"+c.Name),
 		objects:      apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions:   apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
-		verdicts:     map[types.NamespacedName]Verdict{},
+		verdicts:     map[types.NamespacedName]desired.Verdict{},
 		refusedSince: map[types.NamespacedName]time.Time{},
 	}
 	options := Options()
@@ -213,8 +198,8 @@ func concerning(concerns func(before, after client.Object) bool) builder.Predica
 func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
 
 func (c Controller[R, In]) ownerOf(obj client.Object) []string {
-	owner := obj.GetLabels()[labelOwner]
-	if owner == "" || obj.GetLabels()[labelController] != c.Name {
+	owner := obj.GetLabels()[desired.LabelOwner]
+	if owner == "" || obj.GetLabels()[desired.LabelController] != c.Name {
 		return nil
 	}
 	return []string{owner}
@@ -222,10 +207,10 @@ func (c Controller[R, In]) ownerOf(obj client.Object) []string {
 
 // rootOf leads from an owned object back to its root.
 func (c Controller[R, In]) rootOf(_ context.Context, obj client.Object) []reconcile.Request {
-	if obj.GetLabels()[labelController] != c.Name {
+	if obj.GetLabels()[desired.LabelController] != c.Name {
 		return nil
 	}
-	key, ok := parseKey(obj.GetAnnotations()[annotationOwner])
+	key, ok := parseKey(obj.GetAnnotations()[desired.AnnotationOwner])
 	if !ok {
 		return nil
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -46,16 +47,16 @@ const (
 
 // wishes plans one ConfigMap for each "name=value" in the root's annotation "wish"; annotation
 // "verdict" makes the plan wait or block.
-func wishes(root *ipamv1alpha1.Network) ctl.Plan {
+func wishes(root *ipamv1alpha1.Network) desired.Plan {
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
-	var plan ctl.Plan
+	var plan desired.Plan
 	switch root.Annotations["verdict"] {
 	case "wait":
-		plan = ctl.Wait("NotYet", "apply the other half")
+		plan = desired.Wait("NotYet", "apply the other half")
 	case "block":
-		plan = ctl.Block("Wrong", "change the wish")
+		plan = desired.Block("Wrong", "change the wish")
 	}
 	for wish := range strings.FieldsSeq(root.Annotations["wish"]) {
 		name, value, _ := strings.Cut(wish, "=")
@@ -171,7 +172,7 @@ func ready(t *testing.T, c client.Client) string {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "root"}, &root); err != nil {
 		return "gone"
 	}
-	if cond := meta.FindStatusCondition(root.Status.Conditions, ctl.ConditionReady); cond != nil {
+	if cond := meta.FindStatusCondition(root.Status.Conditions, desired.ConditionReady); cond != nil {
 		return cond.Reason
 	}
 	return ""
@@ -348,7 +349,9 @@ func TestAttackEvent(t *testing.T) {
 			Gather: func(_ context.Context, _ ctl.Reader, root *ipamv1alpha1.Network) (*ipamv1alpha1.Network, error) {
 				return root, nil
 			},
-			Plan: func(*ipamv1alpha1.Network) ctl.Plan { return ctl.Block("Wrong", "%s; change the wish", hostile) },
+			Plan: func(*ipamv1alpha1.Network) desired.Plan {
+				return desired.Block("Wrong", "%s; change the wish", hostile)
+			},
 		})
 	wish(t, c, nil)
 	want := api.Printable(hostile + "; change the wish")
@@ -365,7 +368,7 @@ func TestAttackEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, condition := range root.Status.Conditions {
-			if condition.Type == ctl.ConditionStalled {
+			if condition.Type == desired.ConditionStalled {
 				return condition.Message
 			}
 		}

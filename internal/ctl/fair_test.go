@@ -20,6 +20,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // TestNoNamespaceWaitsForAnother: the only root of a namespace is next, however many of another wait before it.
@@ -43,7 +44,7 @@ func TestNoNamespaceWaitsForAnother(t *testing.T) {
 					return depth(t, "fair") == crowd, nil // all but this one wait
 				})
 			},
-			Plan: func(*ipamv1alpha1.Network) ctl.Plan { return ctl.Plan{} },
+			Plan: func(*ipamv1alpha1.Network) desired.Plan { return desired.Plan{} },
 		})
 	make := func(namespace string, i int) {
 		t.Helper()

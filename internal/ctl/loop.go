@@ -32,6 +32,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/apply"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // loop runs one controller on one cluster.
@@ -45,7 +46,7 @@ type loop[R client.Object, In any] struct {
 	objects, conditions *apply.Applier
 
 	mu       sync.Mutex
-	verdicts map[types.NamespacedName]Verdict
+	verdicts map[types.NamespacedName]desired.Verdict
 	// refusedSince tells since when the API server has refused what a root wants.
 	refusedSince map[types.NamespacedName]time.Time
 	// refused holds the same roots, to be queued again.
@@ -101,7 +102,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, nil
+	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
 }
 
 const (
@@ -149,10 +150,10 @@ func refusal(err error) bool {
 // act applies the plan and reports whether it is complete and nothing is left to prune. One
 // object that fails does not keep the others from being applied. One that is somebody else's keeps those after it: they
 // may give it rights, or use it.
-func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) {
+func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
-		errs = append(errs, l.fill(ctx, root, plan.Fill))
+		errs = append(errs, l.request(ctx, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill}))
 	}
 	for _, obj := range plan.Objects {
 		err := l.apply(ctx, root, obj, plan.Events)
@@ -161,12 +162,10 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 			break
 		}
 	}
-	for _, obj := range plan.Delete {
-		errs = append(errs, l.delete(ctx, obj))
-	}
+	errs = append(errs, l.carryOut(ctx, plan.Actions, false))
 	left := 0
-	if plan.State == Ready {
-		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Keep))
+	if plan.State == desired.Ready {
+		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Preserve))
 		left, errs = n, append(errs, err)
 	}
 	if plan.Status != nil {
@@ -177,7 +176,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 		plan.Status.SetNamespace(root.GetNamespace())
 		changed, err := l.objects.Status(ctx, root, plan.Status)
 		if err != nil {
-			plan.Parts = nil
+			plan.Actions = nil
 		}
 		errs = append(errs, ignoreGone(root, err))
 		if changed {
@@ -185,15 +184,13 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan Plan) (bool, error) 
 			l.recordOf(root, nil, plan.Events)
 		}
 	}
-	for _, part := range plan.Parts {
-		errs = append(errs, l.part(ctx, part))
-	}
+	errs = append(errs, l.carryOut(ctx, plan.Actions, true))
 	err := errors.Join(errs...)
-	return plan.State == Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.told(), err))
+	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Reported(), err))
 }
 
 // apply applies one desired object after marking it as the root's, and records the events about one that it creates.
-func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []Event) error {
+func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []desired.Event) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
 	if err != nil {
@@ -218,7 +215,7 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, even
 }
 
 // recordOf records the events about an object of the plan; nil = about its status.
-func (l *loop[R, In]) recordOf(root R, obj client.Object, events []Event) {
+func (l *loop[R, In]) recordOf(root R, obj client.Object, events []desired.Event) {
 	for _, e := range events {
 		if e.Object == obj {
 			l.record(root, obj, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, e.Message)
@@ -232,24 +229,59 @@ func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, mes
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
-// part changes a part of an object. A missing object is no error: its event starts another reconciliation.
-func (l *loop[R, In]) part(ctx context.Context, part Part) error {
-	obj, name, owner := part.Object.DeepCopyObject().(client.Object), part.Subresource, client.FieldOwner("liqo/"+l.Name)
+// carryOut carries out the actions that come last, or those that do not.
+func (l *loop[R, In]) carryOut(ctx context.Context, actions []desired.Action, last bool) error {
+	var errs []error
+	for _, a := range actions {
+		if a.Last == last {
+			errs = append(errs, l.request(ctx, a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// request carries out one action. A missing object is no error: its event starts another reconciliation.
+func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
+	owner := client.FieldOwner("liqo/" + l.Name)
+	obj, what := client.Object(a.Object), cmp.Or(a.Subresource, "itself")
 	var err error
-	if part.Patch != nil {
-		name = "itself"
-		err = l.client.Patch(ctx, obj, part.Patch, owner)
-	} else {
-		err = l.client.SubResource(name).Update(ctx, obj, owner)
+	switch a.Verb {
+	case desired.Delete:
+		return l.delete(ctx, obj)
+	case desired.Update:
+		obj = obj.DeepCopyObject().(client.Object) // the answer is decoded into it
+		err = l.client.SubResource(a.Subresource).Update(ctx, obj, owner)
+	case desired.Merge, desired.Strategic:
+		if patch, failed := difference(a); patch == nil || failed != nil {
+			return failed
+		} else {
+			obj = obj.DeepCopyObject().(client.Object)
+			err = l.client.Patch(ctx, obj, patch, owner)
+		}
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("update %s of %s %s: %w", name, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+		return fmt.Errorf("update %s of %s %s: %w", what, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
 	}
-	log.FromContext(ctx).Info("updated", "kind", l.kind(obj).Kind, "part", name, "object", client.ObjectKeyFromObject(obj))
+	log.FromContext(ctx).Info("updated", "kind", l.kind(obj).Kind, "part", what, "object", client.ObjectKeyFromObject(obj))
 	return nil
+}
+
+// difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
+func difference(a desired.Action) (client.Patch, error) {
+	from := client.MergeFrom
+	if a.Verb == desired.Strategic {
+		from = func(obj client.Object) client.Patch { return client.StrategicMergeFrom(obj) }
+	}
+	if data, err := from(a.Before).Data(a.Object); err != nil || string(data) == "{}" {
+		return nil, err
+	}
+	before := a.Before.DeepCopyObject().(client.Object)
+	before.SetUID("") // so that the patch names it
+	data, err := from(before).Data(a.Object)
+	return client.RawPatch(from(before).Type(), data), err
 }
 
 // errForeign: the object exists and is somebody else's.
@@ -288,22 +320,22 @@ func (l *loop[R, In]) foreign(obj client.Object) error {
 // made tells whether an object was made for a root, or for a former one of that name. Labels alone do not tell:
 // users may have taken them away.
 func made(root, obj client.Object) bool {
-	key, _ := parseKey(obj.GetAnnotations()[annotationOwner])
-	return key == client.ObjectKeyFromObject(root) || obj.GetLabels()[labelOwner] == string(root.GetUID())
+	key, _ := parseKey(obj.GetAnnotations()[desired.AnnotationOwner])
+	return key == client.ObjectKeyFromObject(root) || obj.GetLabels()[desired.LabelOwner] == string(root.GetUID())
 }
 
 // live is the object as the cache has it, nil when it is absent or of a kind without a type.
-func (l *loop[R, In]) live(ctx context.Context, desired client.Object) (client.Object, error) {
-	kind := l.kind(desired)
-	if !l.kindIn(l.Owns, desired) {
+func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Object, error) {
+	kind := l.kind(obj)
+	if !l.kindIn(l.Owns, obj) {
 		return nil, nil
 	}
-	obj, err := l.client.Scheme().New(kind)
+	found, err := l.client.Scheme().New(kind)
 	if err != nil {
 		return nil, fmt.Errorf("find type of %s: %w", kind, err)
 	}
-	live := obj.(client.Object)
-	err = l.client.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	live := found.(client.Object)
+	err = l.client.Get(ctx, client.ObjectKeyFromObject(obj), live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -313,10 +345,10 @@ func (l *loop[R, In]) live(ctx context.Context, desired client.Object) (client.O
 // mark makes obj recognisable as made for the root by this controller.
 func (l *loop[R, In]) mark(root R, obj client.Object) {
 	obj.SetLabels(with(obj.GetLabels(), map[string]string{
-		labelOwner: string(root.GetUID()), labelController: l.Name, labelManaged: "true",
+		desired.LabelOwner: string(root.GetUID()), desired.LabelController: l.Name, desired.LabelManaged: "true",
 	}))
 	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{
-		annotationOwner: root.GetNamespace() + "/" + root.GetName(),
+		desired.AnnotationOwner: root.GetNamespace() + "/" + root.GetName(),
 	}))
 	if root.GetNamespace() != "" && root.GetNamespace() != obj.GetNamespace() {
 		return
@@ -329,12 +361,12 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 
 // prune deletes the root's objects that keep does not name and returns how many were still there.
 // For a root being deleted it asks the API server: the cache may not have seen the last creation.
-func (l *loop[R, In]) prune(ctx context.Context, root R, keep []client.Object) (int, error) {
+func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) (int, error) {
 	uid := string(root.GetUID())
 	var reader client.Reader = l.client
 	var mine client.ListOption = client.MatchingFields{l.ownerIndex(): uid}
 	if root.GetDeletionTimestamp() != nil {
-		reader, mine = l.reader.Live, client.MatchingLabels{labelOwner: uid, labelController: l.Name}
+		reader, mine = l.reader.Live, client.MatchingLabels{desired.LabelOwner: uid, desired.LabelController: l.Name}
 	}
 	left, errs := 0, []error(nil)
 	for _, prototype := range l.Owns {
@@ -375,8 +407,8 @@ func (l *loop[R, In]) kindIn(prototypes []client.Object, obj client.Object) bool
 	return slices.ContainsFunc(prototypes, func(o client.Object) bool { return l.kind(o) == l.kind(obj) })
 }
 
-func (l *loop[R, In]) named(keep []client.Object, obj client.Object) bool {
-	return slices.ContainsFunc(keep, func(k client.Object) bool {
+func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
+	return slices.ContainsFunc(keep, func(k desired.Object) bool {
 		return k.GetName() == obj.GetName() && k.GetNamespace() == obj.GetNamespace() && l.kind(k).Kind == l.kind(obj).Kind
 	})
 }
@@ -399,19 +431,6 @@ func (l *loop[R, In]) delete(ctx context.Context, obj client.Object) error {
 		return fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	log.FromContext(ctx).Info("deleted", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
-	return nil
-}
-
-// fill patches what the plan filled into the root, if anything.
-func (l *loop[R, In]) fill(ctx context.Context, root R, filled client.Object) error {
-	patch := client.MergeFrom(root)
-	data, err := patch.Data(filled)
-	if err != nil || string(data) == "{}" {
-		return err
-	}
-	if err := l.client.Patch(ctx, filled, patch); err != nil {
-		return fmt.Errorf("fill %s %s: %w", l.kind(root).Kind, client.ObjectKeyFromObject(root), ignoreGone(root, err))
-	}
 	return nil
 }
 
@@ -443,39 +462,39 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 
 // tell writes the verdict where the user looks: into the conditions, and as an event when the
 // root gets stuck or recovers; of a root without conditions also when it waits.
-func (l *loop[R, In]) tell(ctx context.Context, root R, v Verdict, failure error) error {
+func (l *loop[R, In]) tell(ctx context.Context, root R, v desired.Verdict, failure error) error {
 	key := client.ObjectKeyFromObject(root)
 	var foreign errForeign
 	switch {
 	case errors.As(failure, &foreign):
-		v = Verdict{Blocked, foreign.kind + "Exists", foreign.Error()}
+		v = desired.Verdict{State: desired.Blocked, Reason: foreign.kind + "Exists", Message: foreign.Error()}
 	case l.refusedFor(key, failure) > refusalTold:
-		v = Verdict{Blocked, "ApplyRefused", Steady(failure)}
+		v = desired.Verdict{State: desired.Blocked, Reason: "ApplyRefused", Message: Steady(failure)}
 	case failure != nil && !apierrors.IsConflict(failure):
-		v = Verdict{Waiting, "ApplyFailed", Steady(failure)}
+		v = desired.Verdict{State: desired.Waiting, Reason: "ApplyFailed", Message: Steady(failure)}
 	}
 	v.Message = api.Printable(v.Message) // a peer's condition or an error of its API server may be in it
 	l.mu.Lock()
 	last, known := l.verdicts[key]
-	if failed := v.State == Waiting && failure != nil; !failed || last.State != Blocked {
+	if failed := v.State == desired.Waiting && failure != nil; !failed || last.State != desired.Blocked {
 		l.verdicts[key] = v // a write that failed on the way does not unblock
 	}
 	l.mu.Unlock()
-	if known && last.State == Blocked && v.State == Ready {
+	if known && last.State == desired.Blocked && v.State == desired.Ready {
 		l.record(root, nil, corev1.EventTypeNormal, "Ready", "resolved: "+last.Reason)
 	}
 	before, conditioned := l.standing(root)
 	switch {
 	case last == v:
-	case v.State == Blocked:
+	case v.State == desired.Blocked:
 		l.record(root, nil, corev1.EventTypeWarning, v.Reason, v.Message)
-	case v.State == Waiting && failure == nil && !conditioned && !l.Quiet:
+	case v.State == desired.Waiting && failure == nil && !conditioned && !l.Quiet:
 		l.record(root, nil, corev1.EventTypeNormal, v.Reason, v.Message)
 	}
-	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == Ready {
+	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == desired.Ready {
 		return nil
 	}
-	fine := v.State == Ready || v.State == Waiting && failure != nil
+	fine := v.State == desired.Ready || v.State == desired.Waiting && failure != nil
 	if fine && len(before) == 0 && l.Numerous != nil && l.Numerous(root) {
 		return nil
 	}

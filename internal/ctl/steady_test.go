@@ -16,13 +16,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // requests counts those of a manager, by verb and resource, and makes writes of some fail.
@@ -106,11 +106,12 @@ func TestPartsComeAfterTheStatus(t *testing.T) {
 			}, ctl.Controller[*ipamv1alpha1.Network, bool]{
 				Name: "parts" + strconv.FormatBool(fails), Quiet: true,
 				Gather: func(context.Context, ctl.Reader, *ipamv1alpha1.Network) (bool, error) { return true, nil },
-				Plan: func(bool) ctl.Plan {
+				Plan: func(bool) desired.Plan {
 					noted := &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: "10.70.0.0/16"}}
-					free := ctl.Part{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "free"}}}
-					free.Patch = client.RawPatch(types.MergePatchType, []byte(`{"data":{"free":"yes"}}`))
-					return ctl.Plan{Status: noted, Parts: []ctl.Part{free}}
+					before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "free"}}
+					after := before.DeepCopy()
+					after.Data = map[string]string{"free": "yes"}
+					return desired.Plan{Status: noted, Actions: []desired.Action{{Verb: desired.Merge, Before: before, Object: after, Last: true}}}
 				},
 			})
 			wish(t, c, map[string]string{"fails": strconv.FormatBool(fails)})
@@ -136,12 +137,12 @@ func TestListsComeInOrder(t *testing.T) {
 			err := r.List(ctx, &all, client.HasLabels{"listed"})
 			return all.Items, err
 		},
-		Plan: func(all []corev1.ConfigMap) ctl.Plan {
+		Plan: func(all []corev1.ConfigMap) desired.Plan {
 			var names []string
 			for _, m := range all {
 				names = append(names, m.Namespace+"/"+m.Name)
 			}
-			return ctl.Block("Listed", "%s", strings.Join(names, " "))
+			return desired.Block("Listed", "%s", strings.Join(names, " "))
 		},
 	})
 	wish(t, c, nil)
@@ -161,7 +162,7 @@ func TestListsComeInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cond := range root.Status.Conditions {
-			if cond.Type == ctl.ConditionReady {
+			if cond.Type == desired.ConditionReady {
 				return cond.Message
 			}
 		}

@@ -6,7 +6,10 @@ package law
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +23,18 @@ var rooms = []string{"cli", "identity", "network", "offloading", "peering", "ref
 // impure are the imports that would let a plan read the world: it gets everything as input.
 var impure = []string{
 	"context", "crypto/rand", "io/fs", "k8s.io/client-go", "log", "log/slog", "math/rand", "math/rand/v2", "net/http",
-	"os", "os/exec", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "sigs.k8s.io/controller-runtime/pkg/log",
-	"sigs.k8s.io/controller-runtime/pkg/manager", "golang.zx2c4.com/wireguard", "sigs.k8s.io/controller-runtime/pkg/cache",
+	"os", "os/exec", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "sigs.k8s.io/controller-runtime",
+	"golang.zx2c4.com/wireguard",
 }
 
+// clocks are calls of functions that a plan does not call: it gets time and addresses as input.
+var clocks = regexp.MustCompile(`\b(time\.(Now|Since|Until|After|AfterFunc|Sleep|Tick|NewTimer|NewTicker)|` +
+	`metav1\.Now(Micro)?|net\.(Dial|Lookup|Listen)\w*)\(`)
+
 type pkg struct {
-	ImportPath string
-	Imports    []string
+	ImportPath, Dir string
+	GoFiles         []string
+	Imports, Deps   []string
 }
 
 // TestImportLaw: cmd → rooms → internal → api; rooms never import rooms, but cli may import
@@ -41,6 +49,9 @@ func TestImportLaw(t *testing.T) {
 			if pure(from) && slices.ContainsFunc(impure, func(i string) bool { return imported == i || strings.HasPrefix(imported, i+"/") }) {
 				t.Errorf("%s imports %s: a pure package gets time, keys and objects as input", from, imported)
 			}
+			if from == "internal/desired" && strings.Contains(top(imported), ".") && !strings.HasPrefix(imported, "k8s.io/apimachinery/") {
+				t.Errorf("%s imports %s: it has what plans are made of, and apimachinery's types only", from, imported)
+			}
 			if strings.HasPrefix(imported, "github.com/vishvananda/netlink") && from != "network/dataplane" {
 				t.Errorf("%s imports %s: only network/dataplane touches the kernel", from, imported)
 			}
@@ -48,9 +59,36 @@ func TestImportLaw(t *testing.T) {
 	}
 }
 
+// TestPlansReachNoWorld: whatever a package that plans imports, it reaches no client and of our internal packages only
+// what plans are made of, and it asks no clock.
+func TestPlansReachNoWorld(t *testing.T) {
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		if !pure(from) && from != "internal/desired" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			own, ours := strings.CutPrefix(dep, module)
+			if ours && top(own) == "internal" && own != "internal/desired" ||
+				strings.HasPrefix(dep, "sigs.k8s.io/controller-runtime") || strings.HasPrefix(dep, "k8s.io/client-go") {
+				t.Errorf("%s reaches %s", from, dep)
+			}
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if call := clocks.Find(text); call != nil {
+				t.Errorf("%s/%s calls %s): a plan gets time as input", from, file, call)
+			}
+		}
+	}
+}
+
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Deps", module+"...").Output()
 	if err != nil {
 		t.Fatalf("list packages: %v", err)
 	}

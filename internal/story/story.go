@@ -15,10 +15,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 var update = flag.Bool("update", false, "rewrite what the stories expect")
@@ -123,11 +125,22 @@ func Objects(t *testing.T, text []byte) []client.Object {
 	return objects
 }
 
+// Deleted are the objects that a plan deletes.
+func Deleted(p desired.Plan) []desired.Object {
+	var deleted []desired.Object
+	for _, a := range p.Actions {
+		if a.Verb == desired.Delete {
+			deleted = append(deleted, a.Object)
+		}
+	}
+	return deleted
+}
+
 // First is the first object of a type, nil if there is none.
-func First[P client.Object](objects []client.Object) P {
+func First[P client.Object, O runtime.Object](objects []O) P {
 	var none P
 	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
+		if p, ok := any(obj).(P); ok {
 			return p
 		}
 	}
@@ -138,10 +151,10 @@ func First[P client.Object](objects []client.Object) P {
 func Values[P interface {
 	*T
 	client.Object
-}, T any](objects []client.Object) []T {
+}, O runtime.Object, T any](objects []O) []T {
 	var out []T
 	for _, obj := range objects {
-		if p, ok := obj.(P); ok {
+		if p, ok := any(obj).(P); ok {
 			out = append(out, *p)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -33,10 +33,10 @@ func led(in plan.ShadowEndpointSliceInput, annotation string, addresses ...strin
 			out = append(out, endpoint.Addresses...)
 		}
 	}
-	if p.State != ctl.Ready {
+	if p.State != desired.Ready {
 		return out, p.Reason
 	}
-	return out, p.Lacks.Reason
+	return out, p.Degraded.Reason
 }
 
 // configuration is how the pods of a peer are seen from here.
@@ -91,8 +91,8 @@ func TestAttackEndpointsOfOtherPods(t *testing.T) {
 				t.Errorf("%s: node and pod are taken from the consumer", list)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" || (p.Lacks.Reason == "AddressRefused") != (want == nil) {
-			t.Errorf("%s: %s%s", list, diff, p.Lacks.Reason)
+		if diff := cmp.Diff(want, got); diff != "" || (p.Degraded.Reason == "AddressRefused") != (want == nil) {
+			t.Errorf("%s: %s%s", list, diff, p.Degraded.Reason)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -27,7 +27,7 @@ func guest() *offloadingv1beta1.ShadowPod {
 	}
 }
 
-func planned(root *offloadingv1beta1.ShadowPod, guests plan.GuestPods) ctl.Plan {
+func planned(root *offloadingv1beta1.ShadowPod, guests plan.GuestPods) desired.Plan {
 	return plan.ShadowPod(plan.ShadowPodInput{Root: root, Guests: guests, Now: time.Unix(1000, 0)})
 }
 
@@ -64,7 +64,7 @@ func TestAttackPodAsksForMore(t *testing.T) {
 		if granted[name] {
 			continue
 		}
-		if p.State != ctl.Blocked || p.Reason != "PodForbidden" || !strings.Contains(p.Message, name) || !strings.Contains(p.Message, "offloading.guestPods.fields") {
+		if p.State != desired.Blocked || p.Reason != "PodForbidden" || !strings.Contains(p.Message, name) || !strings.Contains(p.Message, "offloading.guestPods.fields") {
 			t.Errorf("%s: %+v", name, p.Verdict)
 		}
 		if p := planned(root, plan.GuestPods{Fields: []string{name}}); len(p.Objects) != 1 {
@@ -162,8 +162,8 @@ func TestAttackPodTakesAnIdentity(t *testing.T) {
 			if p.Reason != "PodForbidden" || !strings.Contains(p.Message, key) {
 				t.Errorf("%s later: %+v", key, p.Verdict)
 			}
-			for _, part := range p.Parts {
-				if pod := part.Object.(*corev1.Pod); pod.Labels[key]+pod.Annotations[key] != "" {
+			for _, action := range p.Actions {
+				if pod := action.Object.(*corev1.Pod); pod.Labels[key]+pod.Annotations[key] != "" {
 					t.Errorf("%s follows", key)
 				}
 			}
@@ -212,9 +212,9 @@ func TestAttackPodToleratesEverything(t *testing.T) {
 		if p.Reason != "PodForbidden" || !strings.Contains(p.Message, key) {
 			t.Errorf("%s later: %+v", key, p.Verdict)
 		}
-		for _, part := range p.Parts {
-			if covers(part.Object.(*corev1.Pod).Spec, key) || covers(part.Object.(*corev1.Pod).Spec, "dedicated") {
-				t.Errorf("tolerations follow: %v", part.Object.(*corev1.Pod).Spec.Tolerations)
+		for _, action := range p.Actions {
+			if covers(action.Object.(*corev1.Pod).Spec, key) || covers(action.Object.(*corev1.Pod).Spec, "dedicated") {
+				t.Errorf("tolerations follow: %v", action.Object.(*corev1.Pod).Spec.Tolerations)
 			}
 		}
 	}
@@ -252,8 +252,8 @@ func TestAttackNamespaceOfAnotherConsumer(t *testing.T) {
 		t.Errorf("beside a new namespace there is %v", p.Objects)
 	}
 	in.Namespaces["free"] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "free"}} // by somebody else
-	if p := plan.RemoteNamespaces(in); len(p.Objects)+len(p.Parts) > 0 {
-		t.Errorf("a namespace is taken over: %v, %v", p.Objects, p.Parts)
+	if p := plan.RemoteNamespaces(in); len(p.Objects)+len(p.Actions) > 0 {
+		t.Errorf("a namespace is taken over: %v, %v", p.Objects, p.Actions)
 	}
 	in.Names.Allowed = []string{"team-*"}
 	for name, granted := range map[string]bool{"team-a": true, "other": false, "other-milan": false} {

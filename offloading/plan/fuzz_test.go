@@ -15,6 +15,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -77,8 +78,8 @@ func FuzzNamespaceMap(f *testing.F) {
 				t.Errorf("gave away %q", name)
 			}
 		}
-		if len(p.Delete) > 0 {
-			t.Errorf("deletes %v", p.Delete)
+		if deleted := story.Deleted(p); len(deleted) > 0 {
+			t.Errorf("deletes %v", deleted)
 		}
 	})
 }

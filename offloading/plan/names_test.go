@@ -14,7 +14,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -27,7 +27,7 @@ func TestNamesOfVirtualNodesAreLegal(t *testing.T) {
 		vn.Spec.ClusterID = strings.Repeat("b", 51)
 		vn.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig"}
 		p := plan.VirtualNode(plan.VirtualNodeInput{Root: vn, Options: &offloadingv1beta1.VkOptionsTemplate{}})
-		if p.State == ctl.Blocked || len(p.Objects) == 0 {
+		if p.State == desired.Blocked || len(p.Objects) == 0 {
 			t.Errorf("%s: %s, %d objects", name, p.Message, len(p.Objects))
 		}
 		for _, obj := range p.Objects {

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // NamespaceBounds bound what a consumer may have in each namespace made for it. They are the chart value
@@ -29,8 +29,8 @@ const boundsName = "liqo-bounds"
 
 // objects are the ResourceQuota and the LimitRange of a namespace. They bind everybody who makes something there, so
 // that a claim that comes of a pod's ephemeral volume counts, too.
-func (b NamespaceBounds) objects(namespace string) []client.Object {
-	var objects []client.Object
+func (b NamespaceBounds) objects(namespace string) []desired.Object {
+	var objects []desired.Object
 	meta := metav1.ObjectMeta{Name: boundsName, Namespace: namespace}
 	if len(b.Quota) > 0 {
 		objects = append(objects, &corev1.ResourceQuota{ObjectMeta: meta, Spec: corev1.ResourceQuotaSpec{Hard: b.Quota}})
@@ -52,6 +52,6 @@ func (b NamespaceBounds) TooManySecrets(namespace *corev1.Namespace, secrets int
 }
 
 // MadeForConsumer reports whether a namespace was made for a consumer's map.
-func MadeForConsumer(namespace client.Object) bool {
+func MadeForConsumer(namespace metav1.Object) bool {
 	return namespace.GetAnnotations()[api.AnnotationManagedByNamespaceMap] != ""
 }

@@ -13,11 +13,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // NamespaceMapInput is what a consumer wants of one provider.
@@ -74,10 +73,10 @@ func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.Names
 // namespaces of this cluster that are extended to that peer, with their names there. It is
 // planned whole from all requests, so no two writers meet in it. In these namespaces the virtual kubelets of the peer
 // may read what pods mount.
-func NamespaceMap(in NamespaceMapInput) ctl.Plan {
+func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Name:      peer,
@@ -89,11 +88,11 @@ func NamespaceMap(in NamespaceMapInput) ctl.Plan {
 		},
 	}}
 	m.Spec.DesiredMapping = map[string]string{}
-	p, deselected, matched := ctl.Plan{Objects: []client.Object{m}}, in.Deselected(), labels.Set{}
+	p, deselected, matched := desired.Plan{Objects: []desired.Object{m}}, in.Deselected(), labels.Set{}
 	for _, o := range in.Offloadings {
 		keep := in.HoldVolumes[o.Namespace] && slices.Contains(deselected, o.Namespace)
 		if keep {
-			p.After = keepInterval
+			p.RequeueAfter = keepInterval
 		}
 		if keep || o.DeletionTimestamp == nil && selectsAny(o.Spec, in.VirtualNodes, in.Nodes) {
 			m.Spec.DesiredMapping[o.Namespace] = RemoteNamespaceName(o.Namespace, o.Spec, in.ClusterID)

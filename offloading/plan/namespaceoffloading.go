@@ -17,7 +17,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // NamespaceOffloadingInput is what is known about one extended namespace.
@@ -45,7 +45,7 @@ type NamespaceOffloadingInput struct {
 // NamespaceOffloading plans what the user is told about an extended namespace. The request is
 // carried out by NamespaceMap; a request being deleted waits here until no reachable peer holds
 // the namespace any more.
-func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
+func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	name := RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID)
 	status := &offloadingv1beta1.NamespaceOffloading{}
 	status.Status.RemoteNamespaceName = name
@@ -81,15 +81,15 @@ func NamespaceOffloading(in NamespaceOffloadingInput) ctl.Plan {
 	status.Status.OffloadingPhase = phase(at)
 	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, troubles)
 	p.Status = status
-	if len(kept) > 0 && p.State == ctl.Ready {
+	if len(kept) > 0 && p.State == desired.Ready {
 		p.Reason = "VolumesKept"
 		p.Message = fmt.Sprintf("ready, but the labels of %s do not match the cluster selector any more; "+
 			"the remote namespace stays because of its volumes: label the virtual node so that it matches, "+
 			"delete the claims, or offload the namespace with another selector", some(kept))
 		return p
 	}
-	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == ctl.Ready {
-		p.Reason, p.After = "PodsAstray", astrayInterval
+	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == desired.Ready {
+		p.Reason, p.RequeueAfter = "PodsAstray", astrayInterval
 		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere", some(names))
 	}
 	return p
@@ -120,7 +120,7 @@ func (in NamespaceOffloadingInput) selected() map[string]string {
 }
 
 // releasing holds the deletion while a peer that may come back still has the namespace.
-func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceOffloading) ctl.Plan {
+func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceOffloading) desired.Plan {
 	var holders []string
 	for i := range in.Maps {
 		m := &in.Maps[i]
@@ -131,9 +131,9 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 		}
 	}
 	if len(holders) == 0 {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
-	p := ctl.Wait("RemoteNamespacesTerminating", "waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
+	p := desired.Wait("RemoteNamespacesTerminating", "waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
 		strings.Join(holders, ", "))
 	status.Status.OffloadingPhase = offloadingv1beta1.OffloadingTerminating
 	p.Status = status
@@ -162,9 +162,9 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 // phaseVerdict returns the verdict for a phase: what the user waits for and what can be done about
 // it.
 func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
-	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) ctl.Plan {
+	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) desired.Plan {
 	if refusal := RemoteNameRefusal(name, root.Spec.NamespaceMappingStrategy); refusal != "" {
-		return ctl.Block("RemoteNameInvalid", "%s", refusal)
+		return desired.Block("RemoteNameInvalid", "%s", refusal)
 	}
 	peers := func(states ...offloadingv1beta1.NamespacePhase) string {
 		var names []string
@@ -177,17 +177,17 @@ func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1bet
 	switch p {
 	case offloadingv1beta1.OffloadingNoClusterSelected:
 		if len(selectorTerms(root.Spec)) == 0 {
-			return ctl.Wait(string(p), "there is no virtual node yet; peer with a provider")
+			return desired.Wait(string(p), "there is no virtual node yet; peer with a provider")
 		}
-		return ctl.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a provider that does")
+		return desired.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a provider that does")
 	case offloadingv1beta1.OffloadingInProgress:
-		return ctl.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info peer'",
+		return desired.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info peer'",
 			peers("", offloadingv1beta1.NamespaceTerminating), name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
 		slices.Sort(troubles)
-		return ctl.Wait(string(p), "namespace %s cannot be created %s", name, strings.Join(troubles, "; "))
+		return desired.Wait(string(p), "namespace %s cannot be created %s", name, strings.Join(troubles, "; "))
 	}
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 // RemoteNameRefusal returns why the remote name that a strategy gives is illegal, and what to do.
@@ -211,7 +211,7 @@ func stateAt(
 	m *offloadingv1beta1.NamespaceMap, root *offloadingv1beta1.NamespaceOffloading, remote string,
 ) (offloadingv1beta1.NamespacePhase, string) {
 	phase := m.Status.CurrentMapping[root.Namespace].Phase
-	stalled := meta.FindStatusCondition(m.Status.Conditions, ctl.ConditionStalled)
+	stalled := meta.FindStatusCondition(m.Status.Conditions, desired.ConditionStalled)
 	refusal := RemoteNameRefusal(remote, root.Spec.NamespaceMappingStrategy)
 	switch {
 	case refusal != "":
@@ -272,7 +272,7 @@ type SchedulingLabelInput struct {
 }
 
 // SchedulingLabel plans the label that leads a namespace's new pods through admission.
-func SchedulingLabel(in SchedulingLabelInput) ctl.Plan {
+func SchedulingLabel(in SchedulingLabelInput) desired.Plan {
 	filled := in.Namespace.DeepCopy()
 	o := in.Offloading
 	if o != nil && o.DeletionTimestamp == nil && o.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy {
@@ -280,5 +280,5 @@ func SchedulingLabel(in SchedulingLabelInput) ctl.Plan {
 	} else {
 		delete(filled.Labels, api.LabelSchedulingEnabled)
 	}
-	return ctl.Plan{Fill: filled}
+	return desired.Plan{Fill: filled}
 }

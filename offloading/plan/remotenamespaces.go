@@ -15,11 +15,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // RemoteNamespacesInput is a consumer's map as its provider sees it.
@@ -78,9 +77,9 @@ func (n NamePatterns) refuse(name string) string {
 // one has; what was made for one that wishes it no more goes before it is made for the next. Names that
 // mean something in every cluster, or for another consumer, are never given away, whether they are free or not.
 // Namespaces are created, never taken over. Only a namespace made for this map is deleted.
-func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
+func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
-	p := ctl.Plan{}
+	p := desired.Plan{}
 	var failed []string
 	current := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	taken := map[string]bool{}
@@ -101,16 +100,17 @@ func RemoteNamespaces(in RemoteNamespacesInput) ctl.Plan {
 		}
 	}
 	if len(failed) > 0 {
-		p.Verdict = ctl.Wait("NamespaceNotFree", "not given to the consumer: %s; have it offload under other names, or make these free here",
+		p.Verdict = desired.Wait("NamespaceNotFree", "not given to the consumer: %s; have it offload under other names, or make these free here",
 			strings.Join(failed, ", ")).Verdict
 	}
-	p.Delete = in.unwished(current)
+	unwished := desired.Deletes(in.unwished(current)...)
+	p.Actions = append(p.Actions, unwished...)
 	if in.Root.DeletionTimestamp != nil {
-		if len(p.Delete) == 0 {
-			return ctl.Plan{}
+		if len(unwished) == 0 {
+			return desired.Plan{}
 		}
-		w := ctl.Wait("NamespacesTerminating", "waiting for the namespaces of the consumer to be emptied; look at what holds them with 'kubectl describe namespace'")
-		w.Delete = p.Delete
+		w := desired.Wait("NamespacesTerminating", "waiting for the namespaces of the consumer to be emptied; look at what holds them with 'kubectl describe namespace'")
+		w.Actions = unwished
 		p = w
 	}
 	p.Status = &offloadingv1beta1.NamespaceMap{Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: current}}
@@ -181,7 +181,7 @@ func (in RemoteNamespacesInput) wished(ns corev1.Namespace) bool {
 // grant plans what a wished namespace consists of. A namespace is created or, if it was made for this map, patched;
 // nothing prunes namespaces. The consumer is bound once the namespace is seen: if somebody else creates one of that
 // name meanwhile, it is not theirs.
-func (in RemoteNamespacesInput) grant(p *ctl.Plan, origin, local, remote string) {
+func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote string) {
 	ns, exists := in.Namespaces[remote]
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -196,15 +196,13 @@ func (in RemoteNamespacesInput) grant(p *ctl.Plan, origin, local, remote string)
 	switch {
 	case !exists:
 		p.Objects = append(p.Objects, wanted)
-		p.Events = append(p.Events, ctl.Event{Object: wanted, Reason: "NamespaceCreated", Message: fmt.Sprintf(
+		p.Events = append(p.Events, desired.Event{Object: wanted, Reason: "NamespaceCreated", Message: fmt.Sprintf(
 			"cluster %q has namespace %s here for its namespace %s, until it is no longer offloaded here", origin, remote, local)})
 		return
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()
 		changed.Labels, changed.Annotations = merged(ns.Labels, wanted.Labels), merged(ns.Annotations, wanted.Annotations)
-		seen := ns.DeepCopy()
-		seen.UID = "" // so that the patch names it
-		p.Parts = append(p.Parts, ctl.Part{Object: changed, Patch: client.MergeFrom(seen)})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed, Last: true})
 	}
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
 }
@@ -241,8 +239,8 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 
 // unwished are the namespaces made for this map that it no longer wishes. They are reported as
 // terminating under their original name until they are gone.
-func (in RemoteNamespacesInput) unwished(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []client.Object {
-	var gone []client.Object
+func (in RemoteNamespacesInput) unwished(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []desired.Object {
+	var gone []desired.Object
 	for _, name := range slices.Sorted(maps.Keys(in.Namespaces)) {
 		ns := in.Namespaces[name]
 		if !in.ours(ns) || in.wished(ns) {

@@ -11,12 +11,11 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ShadowEndpointSliceInput is an endpoint slice a consumer asked for.
@@ -42,9 +41,9 @@ type ShadowEndpointSliceInput struct {
 // cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
 // network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
 // lead Services to its nodes and Services. Pods that run here may be endpoints if they are the consumer's.
-func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
+func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	if in.Networked && !in.configured() {
-		return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
+		return desired.Plan{Verdict: mappingVerdict(in.Origin)}
 	}
 	views := map[string]view{}
 	for id, c := range in.Configurations {
@@ -53,7 +52,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		}
 		v := viewOf(c)
 		if id == in.Origin && len(v.from) == 0 {
-			return ctl.Plan{Verdict: mappingVerdict(in.Origin)}
+			return desired.Plan{Verdict: mappingVerdict(in.Origin)}
 		}
 		views[id] = v
 	}
@@ -67,7 +66,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	}
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
-	out := ctl.Plan{Objects: []client.Object{slice}}
+	out := desired.Plan{Objects: []desired.Object{slice}}
 	data, here := map[string][]string{}, []discoveryv1.Endpoint{}
 	for _, annotation := range []struct {
 		key  string
@@ -78,7 +77,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), annotation.into); err != nil { // it is not known whose the addresses are
-			out.Verdict = ctl.Block("AnnotationInvalid",
+			out.Verdict = desired.Block("AnnotationInvalid",
 				"read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
 				annotation.key, in.Root.Name, err, in.Origin).Verdict
 			return out
@@ -93,13 +92,13 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 		}
 		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
 		if i := slices.IndexFunc(e.Addresses, in.refuses); !in.configured() && i >= 0 {
-			out.Lacks = ctl.Block("AddressRefused", "address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left out; "+
+			out.Degraded = desired.Block("AddressRefused", "address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left out; "+
 				"enable the network module for %s if the address is of a pod there", e.Addresses[i], in.Origin).Verdict
 			continue
 		}
 		if len(e.Addresses) == 0 {
 			if in.announced(consumers) {
-				out.Lacks = mappingVerdict(in.Origin)
+				out.Degraded = mappingVerdict(in.Origin)
 			}
 			continue
 		}
@@ -110,7 +109,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) ctl.Plan {
 	}
 	for _, e := range here {
 		if i := slices.IndexFunc(e.Addresses, in.ofNoPod); i >= 0 {
-			out.Lacks = ctl.Block("AddressRefused",
+			out.Degraded = desired.Block("AddressRefused",
 				"address %s is not of a pod that runs here for %s, so its endpoint is left out", e.Addresses[i], in.Origin).Verdict
 			continue
 		}
@@ -163,8 +162,8 @@ func (in ShadowEndpointSliceInput) refuses(text string) bool {
 }
 
 // mappingVerdict says that addresses of the consumer are not seen from here yet.
-func mappingVerdict(origin string) ctl.Verdict {
-	return ctl.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", origin).Verdict
+func mappingVerdict(origin string) desired.Verdict {
+	return desired.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", origin).Verdict
 }
 
 // announced reports whether some of the addresses are the consumer's.

@@ -14,13 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // quotaInterval is how often a refused pod is tried again: any pod of its user that ends may
@@ -65,33 +63,33 @@ type ShadowPodInput struct {
 //	gated     Pending            yes               no gate
 //	present   any                –                 its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
-func ShadowPod(in ShadowPodInput) ctl.Plan {
+func ShadowPod(in ShadowPodInput) desired.Plan {
 	before := in.Root.Status.Phase
 	switch {
 	case in.Pod != nil && in.ofAnother():
-		return ctl.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
+		return desired.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
 	case in.Pod == nil && Finished(before):
-		return ctl.Plan{}
+		return desired.Plan{}
 	case in.Pod == nil && in.Mapping():
-		return ctl.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), After: mappingInterval}
+		return desired.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), RequeueAfter: mappingInterval}
 	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
-		return ctl.Plan{Status: phaseStatus(corev1.PodFailed)}
+		return desired.Plan{Status: phaseStatus(corev1.PodFailed)}
 	case in.Pod == nil && in.Guests.refuses(in.Root) != "":
-		return ctl.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
+		return desired.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
 	case in.Pod == nil && in.Refusal != "":
-		p := ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
-		p.After = quotaInterval
+		p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
+		p.RequeueAfter = quotaInterval
 		return p
 	}
 	if in.Pod == nil {
 		return made(in)
 	}
-	p := ctl.Plan{Keep: []client.Object{in.Pod}}
+	p := desired.Plan{Preserve: []desired.Object{in.Pod}}
 	if gated(in.Pod) {
 		if !noted(in.Root) {
 			p.Status = phaseStatus(corev1.PodPending)
 		}
-		p.Parts = []ctl.Part{letGo(in.Pod)}
+		p.Actions = []desired.Action{letGo(in.Pod)}
 		in.follow(&p)
 		return p
 	}
@@ -102,8 +100,8 @@ func ShadowPod(in ShadowPodInput) ctl.Plan {
 	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
 		return p
 	case !Finished(phase) && in.Now.Before(settled) && (noted(in.Root) || !RunsToEnd(in.Root)):
-		if rest := settled.Sub(in.Now); p.After == 0 || rest < p.After {
-			p.After = rest
+		if rest := settled.Sub(in.Now); p.RequeueAfter == 0 || rest < p.RequeueAfter {
+			p.RequeueAfter = rest
 		}
 		return p
 	case phase == "" || phase == before:
@@ -123,13 +121,16 @@ func noted(root *offloadingv1beta1.ShadowPod) bool {
 }
 
 func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == api.GateNoted })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, isNotedGate)
 }
 
+func isNotedGate(g corev1.PodSchedulingGate) bool { return g.Name == api.GateNoted }
+
 // letGo takes our gate from the pod; those of others stay.
-func letGo(pod *corev1.Pod) ctl.Part {
-	return ctl.Part{Object: pod, Patch: client.RawPatch(types.StrategicMergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"schedulingGates":[{"$patch":"delete","name":%q}]}}`, pod.UID, api.GateNoted))}
+func letGo(pod *corev1.Pod) desired.Action {
+	out := pod.DeepCopy()
+	out.Spec.SchedulingGates = slices.DeleteFunc(out.Spec.SchedulingGates, isNotedGate)
+	return desired.Action{Verb: desired.Strategic, Before: pod, Object: out, Last: true}
 }
 
 // Mapping reports whether the pod waits until the address of the consumer's API server is mapped.
@@ -141,17 +142,17 @@ func (in ShadowPodInput) Mapping() bool {
 
 // amend plans what may change in a pod that runs: its resources and those of its containers, within the quota,
 // and the containers it is debugged with. What the provider added to its resources stays.
-func (in ShadowPodInput) amend(p *ctl.Plan) {
+func (in ShadowPodInput) amend(p *desired.Plan) {
 	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod.Status.Phase) {
 		return
 	}
 	if amended := Resized(in.Root, in.Pod); amended != nil {
 		if in.Refusal != "" {
-			p.Verdict = ctl.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal).Verdict
-			p.After = quotaInterval
+			p.Verdict = desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal).Verdict
+			p.RequeueAfter = quotaInterval
 			return
 		}
-		p.Parts = []ctl.Part{{Subresource: "resize", Object: amended}}
+		p.Actions = []desired.Action{{Verb: desired.Update, Subresource: "resize", Object: amended, Last: true}}
 		return // the next pass has the pod as it is then
 	}
 	for _, asked := range in.Root.Spec.Pod.EphemeralContainers {
@@ -161,7 +162,7 @@ func (in ShadowPodInput) amend(p *ctl.Plan) {
 		// One that is refused does not keep others away; the next pass has those that were granted.
 		amended := in.Pod.DeepCopy()
 		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
-		p.Parts = append(p.Parts, ctl.Part{Subresource: "ephemeralcontainers", Object: amended})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Update, Subresource: "ephemeralcontainers", Object: amended, Last: true})
 	}
 }
 
@@ -268,10 +269,10 @@ func Finished(phase corev1.PodPhase) bool {
 }
 
 // made plans a new pod. That its tolerations are narrowed is told once, when it is created.
-func made(in ShadowPodInput) ctl.Plan {
-	p := ctl.Plan{Objects: []client.Object{podOf(in)}}
+func made(in ShadowPodInput) desired.Plan {
+	p := desired.Plan{Objects: []desired.Object{podOf(in)}}
 	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
-		p.Events = []ctl.Event{{Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
+		p.Events = []desired.Event{{Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
 			"for others name their keys, or have the provider add them to the value offloading.guestPods.tolerations"}}
 	}
 	return p
@@ -307,7 +308,7 @@ const (
 func given(root *offloadingv1beta1.ShadowPod, refused []string) (labels, annotations map[string]string) {
 	labels, annotations = merged(root.Labels, nil), merged(root.Annotations, nil)
 	for _, set := range []map[string]string{labels, annotations} {
-		maps.DeleteFunc(set, func(key, _ string) bool { return ctl.Marks(key) || slices.Contains(refused, key) })
+		maps.DeleteFunc(set, func(key, _ string) bool { return desired.Marks(key) || slices.Contains(refused, key) })
 	}
 	labels[api.LabelManagedBy] = api.ManagedByShadowPod
 	names := strings.Join(slices.Sorted(maps.Keys(annotations)), ",")
@@ -319,19 +320,17 @@ func given(root *offloadingv1beta1.ShadowPod, refused []string) (labels, annotat
 // follow plans what of a pod follows its ShadowPod, as one patch: an apply would have to name all of the spec, and is
 // refused where a pod names a variable or a port twice. What pods of consumers may not have does not follow, and the
 // verdict says so.
-func (in ShadowPodInput) follow(p *ctl.Plan) {
+func (in ShadowPodInput) follow(p *desired.Plan) {
 	out := in.Pod.DeepCopy()
 	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
-		p.Verdict = ctl.Block(reasonForbidden, "%s", why).Verdict
+		p.Verdict = desired.Block(reasonForbidden, "%s", why).Verdict
 	}
 	labels, annotations := given(in.Root, in.Guests.foreign(in.Root, in.Pod))
 	out.Labels = followed(out.Labels, labels, in.Pod.Annotations[annotationLabels])
 	out.Annotations = followed(out.Annotations, annotations, in.Pod.Annotations[annotationAnnotations])
 	out.Spec = in.standing()
 	if !equality.Semantic.DeepEqual(out, in.Pod) {
-		seen := in.Pod.DeepCopy()
-		seen.UID = "" // so that the patch names it
-		p.Parts = append(p.Parts, ctl.Part{Object: out, Patch: client.StrategicMergeFrom(seen)})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Strategic, Before: in.Pod, Object: out, Last: true})
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -206,36 +206,44 @@ func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 }
 
 // show writes a plan.
-func show(t *testing.T, root client.Object, p ctl.Plan) string {
+func show(t *testing.T, root client.Object, p desired.Plan) string {
 	t.Helper()
 	out := map[string]any{"state": []string{"Ready", "Waiting", "Blocked"}[p.State]}
 	if p.Reason != "" {
 		out["verdict"] = p.Reason + ": " + p.Message
 	}
-	if p.Lacks.State != ctl.Ready {
-		out["lacks"] = p.Lacks.Reason + ": " + p.Lacks.Message
+	if p.Degraded.State != desired.Ready {
+		out["lacks"] = p.Degraded.Reason + ": " + p.Degraded.Message
 	}
-	if p.After > 0 {
-		out["after"] = p.After.String()
+	if p.RequeueAfter > 0 {
+		out["after"] = p.RequeueAfter.String()
 	}
 	for _, obj := range p.Objects {
 		out["objects"] = append(list(out["objects"]), content(t, obj))
 	}
-	for _, obj := range p.Keep {
+	for _, obj := range p.Preserve {
 		out["keep"] = append(list(out["keep"]), named(obj))
 	}
-	for _, part := range p.Parts {
-		said := map[string]any{part.Subresource: content(t, part.Object)["spec"]}
-		if part.Patch != nil {
-			data, err := part.Patch.Data(part.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said = map[string]any{"patch": string(data)}
+	for _, a := range p.Actions {
+		var patch client.Patch
+		switch a.Verb {
+		case desired.Update:
+			out["parts"] = append(list(out["parts"]), map[string]any{a.Subresource: content(t, a.Object)["spec"]})
+			continue
+		case desired.Merge:
+			patch = client.MergeFrom(a.Before.(client.Object))
+		case desired.Strategic:
+			patch = client.StrategicMergeFrom(a.Before)
+		default:
+			continue
 		}
-		out["parts"] = append(list(out["parts"]), said)
+		data, err := patch.Data(a.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out["parts"] = append(list(out["parts"]), map[string]any{"patch": string(data)})
 	}
-	for _, obj := range p.Delete {
+	for _, obj := range story.Deleted(p) {
 		out["delete"] = append(list(out["delete"]), named(obj))
 	}
 	if p.Status != nil {

@@ -12,13 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // drainInterval is how often a draining node's pods are counted: they are watched by nobody
@@ -63,28 +61,28 @@ type VirtualNodeInput struct {
 // VirtualNode plans the virtual kubelet of a virtual node and what it may do. The Node itself is
 // made by the virtual kubelet. A virtual node being deleted is drained first, so that its pods
 // end in both clusters, and then everything goes, the Node last named here.
-func VirtualNode(in VirtualNodeInput) ctl.Plan {
+func VirtualNode(in VirtualNodeInput) desired.Plan {
 	switch {
 	case in.Root.DeletionTimestamp != nil:
 		return dismantle(in)
 	case len(in.Root.Name) > validation.LabelValueMaxLength:
-		return in.cannot(ctl.Block("NameTooLong", "the name has %d characters, but labels allow at most %d; "+
+		return in.cannot(desired.Block("NameTooLong", "the name has %d characters, but labels allow at most %d; "+
 			"create the virtual node under a shorter name", len(in.Root.Name), validation.LabelValueMaxLength))
 	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
-		return in.cannot(ctl.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))
+		return in.cannot(desired.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))
 	case in.Namesake != "":
-		return in.cannot(ctl.Block("VirtualNodeExists", "namespace %s has a virtual node of this name; create this one under another name", in.Namesake))
+		return in.cannot(desired.Block("VirtualNodeExists", "namespace %s has a virtual node of this name; create this one under another name", in.Namesake))
 	case in.Options == nil:
-		return in.cannot(ctl.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef"))
+		return in.cannot(desired.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef"))
 	case in.Root.Spec.KubeconfigSecretRef == nil || in.Root.Spec.KubeconfigSecretRef.Name == "":
-		return in.cannot(ctl.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
+		return in.cannot(desired.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
 	if in.Node != nil {
 		keepUsersLabels(filled, in.Node, in.Options.Spec.NodeExtraLabels)
 	}
 	s := progress(in, filled)
-	p := ctl.Plan{
+	p := desired.Plan{
 		Verdict: in.stands(s),
 		Objects: append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet)),
 		Fill:    filled, Status: virtualNodeStatus(in, s),
@@ -103,7 +101,7 @@ func VirtualNode(in VirtualNodeInput) ctl.Plan {
 		p.Objects = append(rights(filled), d)
 		return p
 	}
-	p.Delete = append(pods, in.Node)
+	p.Actions = desired.Deletes(append(pods, in.Node)...)
 	return p
 }
 
@@ -114,16 +112,16 @@ func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
 }
 
 // draining waits for the pods of the node, and deletes what protects itself too long.
-func (in VirtualNodeInput) draining(pods []client.Object, since time.Time) ctl.Plan {
-	p := ctl.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
+func (in VirtualNodeInput) draining(pods []desired.Object, since time.Time) desired.Plan {
+	p := desired.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
 	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas == 0 {
-		p = ctl.Wait("Draining", "the virtual kubelet, which ends the pods of the node, does not run; "+
+		p = desired.Wait("Draining", "the virtual kubelet, which ends the pods of the node, does not run; "+
 			"look at the pods of Deployment %s, or run 'liqoctl force unpeer' if the provider is gone for good",
 			in.Deployment.Name)
 	}
-	p.After = drainInterval
+	p.RequeueAfter = drainInterval
 	if in.Now.Sub(since) > drainTime {
-		p.Delete = pods
+		p.Actions = desired.Deletes(pods...)
 	}
 	p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeDraining})
 	return p
@@ -140,20 +138,20 @@ func (in VirtualNodeInput) drainingSince() time.Time {
 }
 
 // stands says what a virtual node that is set up waits for.
-func (in VirtualNodeInput) stands(s step) ctl.Verdict {
+func (in VirtualNodeInput) stands(s step) desired.Verdict {
 	switch {
 	case s.kubelet != offloadingv1beta1.VirtualNodeRunning:
-		return ctl.Wait("VirtualKubeletNotReady", "its virtual kubelet does not run; look at the pods of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+		return desired.Wait("VirtualKubeletNotReady", "its virtual kubelet does not run; look at the pods of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
 	case s.node == offloadingv1beta1.VirtualNodeCreating && in.Node == nil:
-		return ctl.Wait("NodeMissing", "its virtual kubelet has not made the Node; look at the log of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+		return desired.Wait("NodeMissing", "its virtual kubelet has not made the Node; look at the log of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
 	case s.node == offloadingv1beta1.VirtualNodeCreating:
-		return ctl.Wait("NodeNotReady", "Node %s is not Ready; look at its conditions", in.Node.Name).Verdict
+		return desired.Wait("NodeNotReady", "Node %s is not Ready; look at its conditions", in.Node.Name).Verdict
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.
-func (in VirtualNodeInput) cannot(p ctl.Plan) ctl.Plan {
+func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 	s := step{offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating}
 	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
 		s.kubelet = offloadingv1beta1.VirtualNodeRunning
@@ -181,8 +179,8 @@ func defaulted(root *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.V
 }
 
 // rights are the virtual kubelet's service account and what it may do in this cluster.
-func rights(vn *offloadingv1beta1.VirtualNode) []client.Object {
-	return []client.Object{
+func rights(vn *offloadingv1beta1.VirtualNode) []desired.Object {
+	return []desired.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn)}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{
@@ -201,7 +199,7 @@ func kubeletAccount(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
 }
 
 // offloadedRights let virtual kubelets read Secrets and ConfigMaps of one namespace, and have tokens of its pods.
-func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) client.Object {
+func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) desired.Object {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
@@ -248,34 +246,36 @@ func nodeReady(node *corev1.Node) bool {
 // A dead provider never confirms that pods have ended, and a kubelet that went first, with the tenant
 // namespace or by somebody's hand, never hears of it: they are marked as deleted and end when Kubernetes
 // collects what their missing Node leaves.
-func dismantle(in VirtualNodeInput) ctl.Plan {
+func dismantle(in VirtualNodeInput) desired.Plan {
 	node := in.Node
 	if node != nil && (node.Labels[api.LabelType] != api.TypeVirtualNode || in.Namesake != "") {
 		node = nil // somebody else's
 	}
-	var pods []client.Object
+	var pods []desired.Object
 	if node != nil {
 		pods = Draining(in.Pods)
 	}
 	if len(pods) > 0 && !in.Dead && (in.Deployment != nil || in.kubeletRuns()) {
 		p := in.draining(pods, in.Root.DeletionTimestamp.Time)
 		if isScaledToZero(in.Deployment) {
-			one := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))
-			p.Parts = []ctl.Part{{Object: in.Deployment, Patch: one}}
+			scaled := in.Deployment.DeepCopy()
+			scaled.Spec.Replicas = new(int32(1))
+			p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Deployment, Object: scaled, Last: true})
 		}
 		return p
 	}
 	if node == nil && in.Deployment == nil && !in.kubeletRuns() {
-		return ctl.Plan{Delete: leftLeases(in)}
+		return desired.Plan{Actions: desired.Deletes(leftLeases(in)...)}
 	}
-	p := ctl.Wait("Deleting", "waiting for the virtual kubelet to end; look at its pod if this lasts")
-	p.Delete, p.After = pods, drainInterval
+	p := desired.Wait("Deleting", "waiting for the virtual kubelet to end; look at its pod if this lasts")
+	ending := pods
 	if in.Deployment != nil {
-		p.Delete = append(p.Delete, in.Deployment)
+		ending = append(ending, in.Deployment)
 	}
 	if node != nil {
-		p.Delete = append(p.Delete, node)
+		ending = append(ending, node)
 	}
+	p.Actions, p.RequeueAfter = desired.Deletes(ending...), drainInterval
 	p.Status = virtualNodeStatus(in, step{offloadingv1beta1.VirtualNodeDeleting, offloadingv1beta1.VirtualNodeDeleting})
 	return p
 }
@@ -296,8 +296,8 @@ func (in VirtualNodeInput) kubeletRuns() bool {
 
 // Draining are the pods that have to leave a node; those of DaemonSets would come back at once
 // and end with their Node.
-func Draining(pods []corev1.Pod) []client.Object {
-	var out []client.Object
+func Draining(pods []corev1.Pod) []desired.Object {
+	var out []desired.Object
 	for i := range pods {
 		if owner := metav1.GetControllerOf(&pods[i]); owner == nil || owner.Kind != "DaemonSet" {
 			out = append(out, &pods[i])
@@ -307,8 +307,8 @@ func Draining(pods []corev1.Pod) []client.Object {
 }
 
 // leftLeases are the leases nobody would renew any more; a successor would wait for them to expire.
-func leftLeases(in VirtualNodeInput) []client.Object {
-	var out []client.Object
+func leftLeases(in VirtualNodeInput) []desired.Object {
+	var out []desired.Object
 	for i := range in.Leases {
 		if name := in.Leases[i].Name; name == in.Root.Name || in.Last && name == api.VirtualKubeletLeaderLease {
 			out = append(out, &in.Leases[i])
@@ -344,9 +344,9 @@ const annotationCordoned = "offloading.liqo.io/cordoned"
 
 // Cordon plans that no new pods come to the node of a virtual node that is to have none, and that they
 // come again if it is to have one after all. What a user cordoned stays so.
-func Cordon(in CordonInput) ctl.Plan {
+func Cordon(in CordonInput) desired.Plan {
 	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	filled := in.Node.DeepCopy()
 	switch _, ours := filled.Annotations[annotationCordoned]; {
@@ -357,5 +357,5 @@ func Cordon(in CordonInput) ctl.Plan {
 		filled.Spec.Unschedulable = false
 		delete(filled.Annotations, annotationCordoned)
 	}
-	return ctl.Plan{Fill: filled}
+	return desired.Plan{Fill: filled}
 }

@@ -5,11 +5,11 @@ package plan
 
 import (
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // networking tells about configuration, gateways and tunnel; nil when there is none of them.
@@ -52,7 +52,7 @@ func pointers[T any](items []T) []*T {
 
 // gateway is either end of a tunnel.
 type gateway interface {
-	client.Object
+	desired.Object
 	OtherTechnology() (other, runs bool)
 }
 

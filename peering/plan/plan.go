@@ -22,7 +22,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Input is everything this cluster has that concerns one peer.
@@ -64,13 +64,13 @@ type Probe struct {
 
 // ForeignCluster sums up one peer. It is never deleted because a module goes: the role returns
 // to Unknown.
-func ForeignCluster(in Input) ctl.Plan {
+func ForeignCluster(in Input) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	status := in.status()
-	plan := ctl.Plan{Verdict: stands(status), After: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: status}}
+	plan := desired.Plan{Verdict: stands(status), RequeueAfter: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: status}}
 	if root.Labels[api.LabelRemoteClusterID] != root.Spec.ClusterID {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
@@ -107,17 +107,17 @@ func (in Input) status() corev1beta1.ForeignClusterStatus {
 }
 
 // stands says which fact about the peer, if any, is not as it should be.
-func stands(s corev1beta1.ForeignClusterStatus) ctl.Verdict {
+func stands(s corev1beta1.ForeignClusterStatus) desired.Verdict {
 	m := s.Modules
 	if !m.Networking.Enabled && !m.Authentication.Enabled && !m.Offloading.Enabled && s.Role == corev1beta1.RoleUnknown {
-		return ctl.Wait("NotPeered", "no module is in use with this peer; run 'liqoctl peer'").Verdict
+		return desired.Wait("NotPeered", "no module is in use with this peer; run 'liqoctl peer'").Verdict
 	}
 	for _, c := range slices.Concat(s.Conditions, m.Networking.Conditions, m.Authentication.Conditions, m.Offloading.Conditions) {
 		if c.Status != corev1beta1.ConditionReady && c.Status != corev1beta1.ConditionEstablished {
-			return ctl.Wait(c.Reason, "%s", c.Message).Verdict
+			return desired.Wait(c.Reason, "%s", c.Message).Verdict
 		}
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // Kubeconfigs are the Secrets with a control plane's kubeconfig that lie in a tenant namespace of the

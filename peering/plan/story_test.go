@@ -20,7 +20,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/peering/plan"
 )
@@ -57,19 +57,19 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := &corev1beta1.ForeignCluster{}
 		p := plan.ForeignCluster(plan.Input{Root: root, Secrets: []corev1.Secret{{Data: map[string][]byte{"kubeconfig": data}}}})
-		if p.State == ctl.Blocked || p.Status == nil {
+		if p.State == desired.Blocked || p.Status == nil {
 			t.Errorf("a bad kubeconfig hides the rest: %+v", p)
 		}
 	})
 }
 
-func tell(t *testing.T, p ctl.Plan) string {
+func tell(t *testing.T, p desired.Plan) string {
 	t.Helper()
 	var out struct {
 		Verdict string `json:"verdict,omitempty"`
 		Status  any    `json:"status,omitempty"`
 	}
-	if p.State != ctl.Ready {
+	if p.State != desired.Ready {
 		out.Verdict = p.Reason + ": " + p.Message
 	}
 	if fc, ok := p.Status.(*corev1beta1.ForeignCluster); ok {

@@ -13,11 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Reasons shown in the status of a home pod.
@@ -101,7 +100,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 
 // MayRun reports whether home is a pod that was started while nobody says whether its namespace exists at the
 // provider: nothing is concluded about it then.
-func MayRun(home client.Object, v View) bool {
+func MayRun(home desired.Object, v View) bool {
 	pod, ok := home.(*corev1.Pod)
 	return ok && v.Namespaces[pod.Namespace] == "" && (v.NoMap || v.Unanswered[pod.Namespace]) && pod.Status.StartTime != nil
 }
@@ -168,7 +167,7 @@ func refusal(shadow *offv1beta1.ShadowPod, v View) *metav1.Condition {
 	if v.Refusal != nil || shadow == nil {
 		return v.Refusal
 	}
-	return meta.FindStatusCondition(shadow.Status.Conditions, ctl.ConditionStalled)
+	return meta.FindStatusCondition(shadow.Status.Conditions, desired.ConditionStalled)
 }
 
 // refused is the status of a pod that has no place at the provider, whoever there says so: a quota, a

@@ -17,7 +17,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ReasonNameTaken of a refusal: the object at the peer that has the name is not ours, or not marked as ours
@@ -250,7 +250,7 @@ var phases = []offv1beta1.NamespacePhase{
 // standing are the standard conditions of a provider's object, one of each, with the beginnings of their messages.
 func standing(conditions []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
-	for _, t := range []string{ctl.ConditionReady, ctl.ConditionReconciling, ctl.ConditionStalled} {
+	for _, t := range []string{desired.ConditionReady, desired.ConditionReconciling, desired.ConditionStalled} {
 		if c := meta.FindStatusCondition(conditions, t); c != nil {
 			shown := *c
 			shown.Reason, shown.Message = api.Printable(c.Reason), api.Printable(c.Message)
@@ -263,7 +263,7 @@ func standing(conditions []metav1.Condition) []metav1.Condition {
 // stalled says of a map that the peer refuses it, and what can be done.
 func (v View) stalled() metav1.Condition {
 	return metav1.Condition{
-		Type: ctl.ConditionStalled, Status: metav1.ConditionTrue,
+		Type: desired.ConditionStalled, Status: metav1.ConditionTrue,
 		Reason: v.Refusal.Reason, LastTransitionTime: v.Refusal.LastTransitionTime, Message: v.refusal(),
 	}
 }

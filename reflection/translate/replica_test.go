@@ -16,7 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -176,7 +176,7 @@ func TestAttackStatusOfAnySize(t *testing.T) {
 		longest: {RemoteNamespace: longest + "-" + longest, Phase: loop}, "old": {RemoteNamespace: "old-rome", Phase: ends},
 		"shop": {RemoteNamespace: text, Phase: loop}, "stranger": {RemoteNamespace: "stranger-rome", Phase: loop},
 	}
-	for _, c := range []string{ctl.ConditionStalled, ctl.ConditionStalled, ctl.ConditionReady, "Example"} {
+	for _, c := range []string{desired.ConditionStalled, desired.ConditionStalled, desired.ConditionReady, "Example"} {
 		remote.Status.Conditions = append(remote.Status.Conditions, metav1.Condition{Type: c, Reason: text, Message: text})
 	}
 	got := translate.NamespaceMapStatus(home, remote, translate.View{})

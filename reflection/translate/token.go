@@ -13,10 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // TokenSource is a token a pod asks for.
@@ -94,7 +94,7 @@ func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource
 
 // PodOfTokens names the pod of a Secret of tokens. A name that was not cut tells more surely than
 // an annotation, which the provider may change.
-func PodOfTokens(secret client.Object) string {
+func PodOfTokens(secret desired.Object) string {
 	name := secret.GetName()
 	if i := strings.LastIndex(name, "-token"); i >= 0 && (name == api.FormerServiceAccountTokenSecretName(name[:i]) ||
 		name == api.ServiceAccountTokenSecretName(name[:i])) {

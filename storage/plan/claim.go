@@ -12,10 +12,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Annotations by which Kubernetes speaks with provisioners.
@@ -72,12 +71,12 @@ func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 //	neither    none; the scheduler chooses anew
 //
 // A claim that has its volume is not planned any more: later pods follow the volume.
-func Claim(in ClaimInput) ctl.Plan {
+func Claim(in ClaimInput) desired.Plan {
 	switch {
 	case in.Class == nil:
-		return ctl.Block("StorageClassMissing", "the storage class of the claim does not exist; create it, or the claim anew")
+		return desired.Block("StorageClassMissing", "the storage class of the claim does not exist; create it, or the claim anew")
 	case in.Root.Spec.DataSource != nil || in.Root.Spec.DataSourceRef != nil:
-		return ctl.Block("DataSourceUnsupported", "class %s makes empty volumes only; create the claim without a data source", in.Class.Name)
+		return desired.Block("DataSourceUnsupported", "class %s makes empty volumes only; create the claim without a data source", in.Class.Name)
 	case in.Node == nil:
 		return chooseAnew(in, "NodeGone", "the node that was chosen is gone")
 	case in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
@@ -93,12 +92,12 @@ func Claim(in ClaimInput) ctl.Plan {
 		NodeAffinity:           on(nil, require(api.LabelRemoteClusterID, corev1.NodeSelectorOpIn, in.Node.Labels[api.LabelRemoteClusterID])),
 	})
 	volume.Labels = map[string]string{api.LabelRemoteClusterID: in.Node.Labels[api.LabelRemoteClusterID]}
-	return ctl.Plan{Objects: []client.Object{volume}}
+	return desired.Plan{Objects: []desired.Object{volume}}
 }
 
 // chooseAnew takes the choice of the node back, which makes the scheduler look again.
-func chooseAnew(in ClaimInput, reason, message string) ctl.Plan {
-	p := ctl.Block(reason, "%s", message)
+func chooseAnew(in ClaimInput, reason, message string) desired.Plan {
+	p := desired.Block(reason, "%s", message)
 	filled := in.Root.DeepCopy()
 	delete(filled.Annotations, AnnotationSelectedNode)
 	p.Fill = filled
@@ -107,7 +106,7 @@ func chooseAnew(in ClaimInput, reason, message string) ctl.Plan {
 
 // BackedBy names the claim that another one backs. A name that is too long for a label is in an
 // annotation; of a claim that former versions made there is neither, and the name is empty.
-func BackedBy(backing client.Object) types.NamespacedName {
+func BackedBy(backing desired.Object) types.NamespacedName {
 	labels, key := backing.GetLabels(), api.LabelVirtualPVCName
 	return types.NamespacedName{
 		Namespace: labels[api.LabelVirtualPVCNamespace], Name: cmp.Or(backing.GetAnnotations()[key], labels[key]),
@@ -115,10 +114,10 @@ func BackedBy(backing client.Object) types.NamespacedName {
 }
 
 // real plans a volume on the nodes of this cluster.
-func real(in ClaimInput) ctl.Plan {
+func real(in ClaimInput) desired.Plan {
 	class := in.realClass()
 	if class == "" {
-		return ctl.Block("RealStorageClassMissing",
+		return desired.Block("RealStorageClassMissing",
 			"no storage class of this cluster can back the claim; mark one as default, or set the chart's value storage.realStorageClassName to one that exists")
 	}
 	backing := &corev1.PersistentVolumeClaim{
@@ -145,17 +144,17 @@ func real(in ClaimInput) ctl.Plan {
 	if in.rejected() {
 		p := chooseAnew(in, "NodeRejected",
 			"the provisioner cannot make the volume on the node; free storage there, or let the pod run elsewhere")
-		p.Delete = []client.Object{in.Backing}
+		p.Actions = desired.Deletes(in.Backing)
 		return p
 	}
 	if in.Volume == nil {
-		p := ctl.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s", class, in.Namespace, backing.Name)
-		p.Objects = []client.Object{backing}
+		p := desired.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s", class, in.Namespace, backing.Name)
+		p.Objects = []desired.Object{backing}
 		return p
 	}
 	spec := *in.Volume.Spec.DeepCopy()
 	spec.NodeAffinity = on(spec.NodeAffinity, require(api.LabelType, corev1.NodeSelectorOpNotIn, api.TypeVirtualNode))
-	return ctl.Plan{Objects: []client.Object{backing, in.shown(spec)}}
+	return desired.Plan{Objects: []desired.Object{backing, in.shown(spec)}}
 }
 
 // rejected reports whether the provisioner of the real class has removed the node from the claim

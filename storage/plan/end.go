@@ -8,11 +8,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Removable says whether a volume is ours to remove: its claim is gone, and its policy says that
@@ -29,12 +28,12 @@ type ReleasedInput struct {
 }
 
 // Released plans the end of a volume: first what backs it, of which it is the only trace.
-func Released(in ReleasedInput) ctl.Plan {
+func Released(in ReleasedInput) desired.Plan {
 	if in.Backing == nil {
-		return ctl.Plan{Delete: []client.Object{in.Root}}
+		return desired.Plan{Actions: desired.Deletes(in.Root)}
 	}
-	p := ctl.Wait("Deleting", "waiting for the end of claim %s/%s, which backs the volume", in.Backing.Namespace, in.Backing.Name)
-	p.Delete = []client.Object{in.Backing}
+	p := desired.Wait("Deleting", "waiting for the end of claim %s/%s, which backs the volume", in.Backing.Namespace, in.Backing.Name)
+	p.Actions = desired.Deletes(in.Backing)
 	return p
 }
 
@@ -48,17 +47,17 @@ type UnusedInput struct {
 // Unused plans the end of a claim that backs another which went before it got its volume: there is
 // no data, and no volume whose end would take it along. Once there was such a volume, the claim is of use: who
 // deletes a retained volume keeps the data.
-func Unused(in UnusedInput) ctl.Plan {
+func Unused(in UnusedInput) desired.Plan {
 	unused := in.Root.Annotations[annotationUnused] == api.True
 	switch {
 	case in.Volume != nil && unused:
 		used := in.Root.DeepCopy()
 		delete(used.Annotations, annotationUnused)
-		return ctl.Plan{Fill: used}
+		return desired.Plan{Fill: used}
 	case in.Volume == nil && in.Claim == nil && (unused || in.Root.Spec.VolumeName == ""):
-		return ctl.Plan{Delete: []client.Object{in.Root}}
+		return desired.Plan{Actions: desired.Deletes(in.Root)}
 	}
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 // Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace

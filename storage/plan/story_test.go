@@ -16,7 +16,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/storage/plan"
 )
@@ -66,7 +66,7 @@ func claimInput(root *corev1.PersistentVolumeClaim, rest []client.Object) plan.C
 }
 
 // show writes a plan.
-func show(t *testing.T, root client.Object, p ctl.Plan) string {
+func show(t *testing.T, root client.Object, p desired.Plan) string {
 	t.Helper()
 	out := map[string]any{"state": []string{"Ready", "Waiting", "Blocked"}[p.State]}
 	if p.Reason != "" {
@@ -82,7 +82,7 @@ func show(t *testing.T, root client.Object, p ctl.Plan) string {
 		u["kind"] = strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")
 		objects = append(objects, u)
 	}
-	for _, obj := range p.Delete {
+	for _, obj := range story.Deleted(p) {
 		deleted = append(deleted, strings.TrimPrefix(fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName()), "*"))
 	}
 	if objects != nil {

@@ -16,11 +16,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // APIServerInput is what decides whether a Service is one that peers reach by an IP.
@@ -47,7 +46,7 @@ type APIServerInput struct {
 // APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy, each for
 // those who need it: the API server for the pods this cluster runs at its providers, the proxy for
 // consumers in band, also for proxyGrace after their Tenant.
-func APIServerIP(in APIServerInput) ctl.Plan {
+func APIServerIP(in APIServerInput) desired.Plan {
 	name := map[string]string{
 		metav1.NamespaceDefault + "/kubernetes": api.IPAPIServer,
 		in.LiqoNamespace + "/" + api.ProxyName:  api.IPAPIServerProxy,
@@ -55,13 +54,13 @@ func APIServerIP(in APIServerInput) ctl.Plan {
 	addr, err := netip.ParseAddr(in.Root.Spec.ClusterIP)
 	switch {
 	case in.Root.DeletionTimestamp != nil || in.Uninstalling || name == "":
-		return ctl.Plan{}
+		return desired.Plan{}
 	case name == api.IPAPIServer && in.ThroughEndpoints:
 		return in.endpoints()
 	case err != nil:
-		return ctl.Plan{}
+		return desired.Plan{}
 	case name == api.IPAPIServer:
-		return ctl.Plan{Objects: []client.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)}}
+		return desired.Plan{Objects: []desired.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)}}
 	}
 	return in.proxy(name, addr)
 }
@@ -77,8 +76,8 @@ const annotationFormerPeers = "ipam.liqo.io/former-peers"
 const proxyGrace = 5 * time.Minute
 
 // proxy plans the IP of the proxy.
-func (in APIServerInput) proxy(name string, addr netip.Addr) ctl.Plan {
-	var p ctl.Plan
+func (in APIServerInput) proxy(name string, addr netip.Addr) desired.Plan {
+	var p desired.Plan
 	peers, former := slices.Clone(in.InBand), labels.Set{}
 	if in.ProxyIP != nil {
 		before, _ := labels.ConvertSelectorToLabelsMap(in.ProxyIP.Annotations[annotationFormerPeers])
@@ -92,7 +91,7 @@ func (in APIServerInput) proxy(name string, addr netip.Addr) ctl.Plan {
 			}
 			if left := time.Unix(since, 0).Add(proxyGrace).Sub(in.Now); left > 0 {
 				peers, former[peer] = append(peers, peer), strconv.FormatInt(since, 10)
-				p.After = cmp.Or(min(p.After, left), left)
+				p.RequeueAfter = cmp.Or(min(p.RequeueAfter, left), left)
 			}
 		}
 	}
@@ -100,7 +99,7 @@ func (in APIServerInput) proxy(name string, addr netip.Addr) ctl.Plan {
 	if len(former) > 0 {
 		ip.Annotations[annotationFormerPeers] = former.String()
 	}
-	p.Objects = []client.Object{ip}
+	p.Objects = []desired.Object{ip}
 	return p
 }
 
@@ -118,8 +117,8 @@ func ipFor(name, kind string, addr netip.Addr, namespace string, peers []string)
 
 // endpoints plans an IP for each endpoint of the API server. A single API server that restarts has none
 // for a moment: what there was stays, for pods that run know no other address.
-func (in APIServerInput) endpoints() ctl.Plan {
-	found := map[string]client.Object{}
+func (in APIServerInput) endpoints() desired.Plan {
+	found := map[string]desired.Object{}
 	for _, slice := range in.Endpoints {
 		for _, e := range slice.Endpoints {
 			for _, text := range e.Addresses {
@@ -131,9 +130,9 @@ func (in APIServerInput) endpoints() ctl.Plan {
 		}
 	}
 	if len(found) == 0 {
-		return ctl.Wait("EndpointsMissing", "the API server has no endpoint; see the EndpointSlices of Service default/kubernetes")
+		return desired.Wait("EndpointsMissing", "the API server has no endpoint; see the EndpointSlices of Service default/kubernetes")
 	}
-	var plan ctl.Plan
+	var plan desired.Plan
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		plan.Objects = append(plan.Objects, found[name])
 	}

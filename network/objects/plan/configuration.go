@@ -12,12 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ConfigurationInput is what decides how a peer's CIDRs are seen here.
@@ -40,25 +39,25 @@ type ConfigurationInput struct {
 
 // Configuration asks for a Network for every CIDR of the peer, tells under which CIDRs this
 // cluster sees them, and fills in this cluster's own CIDRs for the peer to read.
-func Configuration(in ConfigurationInput) ctl.Plan {
+func Configuration(in ConfigurationInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if root.Labels[api.LabelRemoteClusterID] == "" {
-		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
+		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
 	}
 	for i := range in.Configurations {
 		if c := &in.Configurations[i]; samePeer(c, root) && older(c, root) {
-			return ctl.Block("DuplicateConfiguration", "Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
+			return desired.Block("DuplicateConfiguration", "Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
 		}
 	}
 	remote, err := remoteCIDRs(root)
 	if err != nil {
-		return ctl.Block("InvalidCIDR", "spec.remote.cidr: %v; correct it", err)
+		return desired.Block("InvalidCIDR", "spec.remote.cidr: %v; correct it", err)
 	}
 	if kind := tooLarge(remote); kind != "" {
-		return ctl.Block("CIDRsTooLarge", "the peer's %s CIDRs hold more addresses than a /%d, which would leave too few for other peers; what was granted before stays; let the peer announce smaller ones", kind, widest)
+		return desired.Block("CIDRsTooLarge", "the peer's %s CIDRs hold more addresses than a /%d, which would leave too few for other peers; what was granted before stays; let the peer announce smaller ones", kind, widest)
 	}
 	if stale := in.stale(remote); len(stale) > 0 {
 		return in.shrink(remote, stale)
@@ -68,9 +67,9 @@ func Configuration(in ConfigurationInput) ctl.Plan {
 
 // shrink lets Networks of CIDRs no longer announced go before others are asked for, so that what
 // they held is free again.
-func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []client.Object) ctl.Plan {
-	plan := ctl.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved since, are going; wait")
-	plan.Delete = stale
+func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []desired.Object) desired.Plan {
+	plan := desired.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved since, are going; wait")
+	plan.Actions = desired.Deletes(stale...)
 	for _, r := range remote {
 		if in.granted(r) != "" {
 			plan.Objects = append(plan.Objects, in.network(r))
@@ -81,21 +80,21 @@ func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []client.Object) 
 }
 
 // grow asks for a Network for each CIDR and reports what was granted.
-func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
-	var plan ctl.Plan
+func (in ConfigurationInput) grow(remote []remoteCIDR) desired.Plan {
+	var plan desired.Plan
 	complete := true
 	for _, r := range remote {
 		plan.Objects = append(plan.Objects, in.network(r))
 		complete = complete && in.granted(r) != ""
-		if plan.State == ctl.Ready {
+		if plan.State == desired.Ready {
 			plan.Verdict = in.trouble(r)
 		}
 	}
 	plan.Status = in.status(remote, complete)
 	if filled := in.filled(); filled != nil {
 		plan.Fill = filled
-	} else if plan.State == ctl.Ready {
-		plan.Verdict = ctl.Wait("OwnCIDRsPending", "this cluster's own Networks in namespace %s have no CIDR yet; see their conditions", in.LiqoNamespace).Verdict
+	} else if plan.State == desired.Ready {
+		plan.Verdict = desired.Wait("OwnCIDRsPending", "this cluster's own Networks in namespace %s have no CIDR yet; see their conditions", in.LiqoNamespace).Verdict
 	}
 	if complete {
 		in.addUnknownSource(&plan)
@@ -104,19 +103,19 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) ctl.Plan {
 }
 
 // trouble is what a CIDR of the peer waits for or suffers from, as its Network tells; Ready = nothing.
-func (in ConfigurationInput) trouble(r remoteCIDR) ctl.Verdict {
+func (in ConfigurationInput) trouble(r remoteCIDR) desired.Verdict {
 	name := in.networkName(r)
 	for i := range in.Networks {
 		n := &in.Networks[i]
-		c := meta.FindStatusCondition(n.Status.Conditions, ctl.ConditionReady)
+		c := meta.FindStatusCondition(n.Status.Conditions, desired.ConditionReady)
 		if n.Namespace == in.Root.Namespace && n.Name == name && c != nil && c.Status != metav1.ConditionTrue {
-			return ctl.Wait(c.Reason, "Network %s, of the peer's %s, says: %s", name, r.cidr, c.Message).Verdict
+			return desired.Wait(c.Reason, "Network %s, of the peer's %s, says: %s", name, r.cidr, c.Message).Verdict
 		}
 	}
 	if in.granted(r) != "" {
-		return ctl.Verdict{}
+		return desired.Verdict{}
 	}
-	return ctl.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, name).Verdict
+	return desired.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, name).Verdict
 }
 
 // remoteCIDR is one CIDR the peer announces.
@@ -243,8 +242,8 @@ func (in ConfigurationInput) granted(r remoteCIDR) string {
 }
 
 // stale are the root's Networks for CIDRs the peer no longer announces, and those of CIDRs approved since.
-func (in ConfigurationInput) stale(remote []remoteCIDR) []client.Object {
-	var list []client.Object
+func (in ConfigurationInput) stale(remote []remoteCIDR) []desired.Object {
+	var list []desired.Object
 	for i := range in.Networks {
 		n := &in.Networks[i]
 		wanted := slices.ContainsFunc(remote, func(r remoteCIDR) bool { return in.isCurrent(n, r) })
@@ -326,7 +325,7 @@ func (in ConfigurationInput) own(networkType string) []string {
 
 // addUnknownSource asks for an address for the first one of the peer's external CIDR as seen here:
 // the source of the peer's traffic that its CIDRs do not cover, such as its nodes'.
-func (in ConfigurationInput) addUnknownSource(plan *ctl.Plan) {
+func (in ConfigurationInput) addUnknownSource(plan *desired.Plan) {
 	external := plan.Status.(*netv1beta1.Configuration).Status.Remote.CIDR.External
 	if len(external) == 0 {
 		return
@@ -336,8 +335,8 @@ func (in ConfigurationInput) addUnknownSource(plan *ctl.Plan) {
 		return
 	}
 	if in.UnknownSource != nil && in.UnknownSource.Spec.IP != first(p).String() {
-		plan.Delete = append(plan.Delete, in.UnknownSource)
-		plan.Verdict = ctl.Wait("UnknownSourceChanging", "the IP for unknown sources is being replaced; wait").Verdict
+		plan.Actions = append(plan.Actions, desired.Deletes(in.UnknownSource)...)
+		plan.Verdict = desired.Wait("UnknownSourceChanging", "the IP for unknown sources is being replaced; wait").Verdict
 		return
 	}
 	plan.Objects = append(plan.Objects, &ipamv1alpha1.IP{

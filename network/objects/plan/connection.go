@@ -13,7 +13,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // gatewayGrace is how long a gateway may have no ready pod before its tunnel counts as down. One that
@@ -39,25 +39,25 @@ type ConnectionInput struct {
 //
 // A gateway that runs answers with GatewayRunning True. It is asked again, by False, each gatewayGrace while none of its
 // pods is ready: the kubelet of its node hangs, or it has ended since.
-func Connection(in ConnectionInput) ctl.Plan {
+func Connection(in ConnectionInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	old := meta.FindStatusCondition(root.Status.Conditions, netv1beta1.ConnectionGatewayRunning)
 	status := netv1beta1.ConnectionStatus{}
 	if slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return ready(&p) }) {
 		if old == nil || old.Status == metav1.ConditionTrue {
-			return ctl.Plan{}
+			return desired.Plan{}
 		}
-		if root.Status.Value == netv1beta1.ConnectionError && meta.IsStatusConditionTrue(root.Status.Conditions, ctl.ConditionReady) {
+		if root.Status.Value == netv1beta1.ConnectionError && meta.IsStatusConditionTrue(root.Status.Conditions, desired.ConditionReady) {
 			status.Value = netv1beta1.Connected
 		}
-		return ctl.Plan{Status: &netv1beta1.Connection{Status: status}}
+		return desired.Plan{Status: &netv1beta1.Connection{Status: status}}
 	}
 	if old != nil && old.Status == metav1.ConditionTrue {
 		if left := old.LastTransitionTime.Add(gatewayGrace).Sub(in.Now); left > 0 {
-			return ctl.Plan{After: left}
+			return desired.Plan{RequeueAfter: left}
 		}
 	}
 	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods}, root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
@@ -71,7 +71,7 @@ func Connection(in ConnectionInput) ctl.Plan {
 		status.Value, left = netv1beta1.ConnectionError, 0
 	}
 	status.Conditions = []metav1.Condition{c}
-	return ctl.Plan{Status: &netv1beta1.Connection{Status: status}, After: left}
+	return desired.Plan{Status: &netv1beta1.Connection{Status: status}, RequeueAfter: left}
 }
 
 // Opened tells whether a Connection is that of a gateway this installation runs.

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // annotationFollowed on a GatewayClient is the endpoint its server announced last, as JSON, whether or not the client
@@ -27,7 +27,7 @@ type Side struct {
 }
 
 // Change is an object as it is and as it should be.
-type Change struct{ Before, After client.Object }
+type Change struct{ Before, After desired.Object }
 
 // Follow changes the objects of own that do not say what the other side announces:
 //
@@ -70,7 +70,7 @@ func Follow(own, of Side) []Change {
 }
 
 // follow changes a field of the spec to what is announced, and reports whether that is a change.
-func follow[T any](obj client.Object, announced T, field *T, name string) bool {
+func follow[T any](obj desired.Object, announced T, field *T, name string) bool {
 	if encoded(*field) == encoded(announced) || obj.GetDeletionTimestamp() != nil || UserOwns(obj, name) {
 		return false
 	}

@@ -27,7 +27,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 )
 
@@ -74,7 +74,7 @@ func FuzzPlans(f *testing.F) {
 		if !reflect.DeepEqual(root, before) {
 			t.Fatalf("what is looked at changes: %+v", root)
 		}
-		if p.State != ctl.Ready && p.Message == "" {
+		if p.State != desired.Ready && p.Message == "" {
 			t.Fatalf("no word on why: %+v", p.Verdict)
 		}
 		for _, obj := range p.Objects {
@@ -164,7 +164,7 @@ func checkPlace(t *testing.T, root, obj client.Object) {
 }
 
 // checkNetwork: a CIDR is granted once, as long as the wished one, and where no other Network and no node is.
-func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p ctl.Plan, world []client.Object) {
+func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p desired.Plan, world []client.Object) {
 	t.Helper()
 	if p.Status == nil {
 		return
@@ -195,7 +195,7 @@ func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p ctl.Plan, world []
 }
 
 // checkIP: an address is granted once, of the Network it is taken from, and to nobody else.
-func checkIP(t *testing.T, root *ipamv1alpha1.IP, p ctl.Plan, world []client.Object) {
+func checkIP(t *testing.T, root *ipamv1alpha1.IP, p desired.Plan, world []client.Object) {
 	t.Helper()
 	if fill, ok := p.Fill.(*ipamv1alpha1.IP); ok && !reflect.DeepEqual(fill.Spec, root.Spec) {
 		t.Fatalf("%+v is made of %+v", fill.Spec, root.Spec)
@@ -215,7 +215,7 @@ func checkIP(t *testing.T, root *ipamv1alpha1.IP, p ctl.Plan, world []client.Obj
 }
 
 // checkAsked: a peer asks for CIDRs that do not overlap and leave others enough, and changes nothing it announces.
-func checkAsked(t *testing.T, root *netv1beta1.Configuration, p ctl.Plan) {
+func checkAsked(t *testing.T, root *netv1beta1.Configuration, p desired.Plan) {
 	t.Helper()
 	addresses := map[string]uint64{}
 	var asked []netip.Prefix
@@ -241,7 +241,7 @@ func checkAsked(t *testing.T, root *netv1beta1.Configuration, p ctl.Plan) {
 }
 
 // checkOverlay: a gateway has an address of the overlay that no other has, and leads to what its peer is seen by.
-func checkOverlay(t *testing.T, root client.Object, p ctl.Plan, world []client.Object) {
+func checkOverlay(t *testing.T, root client.Object, p desired.Plan, world []client.Object) {
 	t.Helper()
 	for _, obj := range p.Objects {
 		fabric, ok := obj.(*netv1beta1.InternalFabric)

@@ -19,12 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // GatewayInput is what a GatewayServer and a GatewayClient are decided from alike.
@@ -67,9 +66,9 @@ type GatewayClientInput struct {
 
 // GatewayServer plans the object rendered from a server's template and the InternalFabric that
 // leads this cluster's nodes to it, and repeats the rendered object's status.
-func GatewayServer(in GatewayServerInput) ctl.Plan {
+func GatewayServer(in GatewayServerInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	spec := in.Root.Spec.DeepCopy()
 	spec.MTU = cmp.Or(spec.MTU, api.TunnelMTU)
@@ -86,7 +85,7 @@ func GatewayServer(in GatewayServerInput) ctl.Plan {
 		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
 			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
 		}}
-		if plan.State == ctl.Ready && seen.Endpoint == nil {
+		if plan.State == desired.Ready && seen.Endpoint == nil {
 			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by", "status.endpoint has no address to reach the server by")
 		}
 	}
@@ -95,16 +94,16 @@ func GatewayServer(in GatewayServerInput) ctl.Plan {
 
 // GatewayClient plans the object rendered from a client's template and the InternalFabric that
 // leads this cluster's nodes to it, and repeats the rendered object's status.
-func GatewayClient(in GatewayClientInput) ctl.Plan {
+func GatewayClient(in GatewayClientInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	spec := in.Root.Spec.DeepCopy()
 	spec.MTU = cmp.Or(spec.MTU, api.TunnelMTU)
 	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.EndpointStatus{})
 	spec.SecretRef = cmp.Or(spec.SecretRef, &corev1.LocalObjectReference{})
 	if len(spec.Endpoint.Addresses) == 0 {
-		return ctl.Block("EndpointMissing", "spec.endpoint.addresses names no server to dial; add the addresses of the peer's GatewayServer")
+		return desired.Block("EndpointMissing", "spec.endpoint.addresses names no server to dial; add the addresses of the peer's GatewayServer")
 	}
 	g := gateway{
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayClient", mtu: spec.MTU, part: overlayClients,
@@ -116,8 +115,8 @@ func GatewayClient(in GatewayClientInput) ctl.Plan {
 			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint,
 		}}
 	}
-	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == ctl.Ready {
-		plan.Verdict = ctl.Block("EndpointInTunnel", "spec.endpoint.addresses: %s lies in %s, by which this cluster calls what is behind the tunnel, so nothing can be dialled there; use what 'kubectl get gatewayservers -A' shows in the peer's cluster", address, cidr).Verdict
+	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == desired.Ready {
+		plan.Verdict = desired.Block("EndpointInTunnel", "spec.endpoint.addresses: %s lies in %s, by which this cluster calls what is behind the tunnel, so nothing can be dialled there; use what 'kubectl get gatewayservers -A' shows in the peer's cluster", address, cidr).Verdict
 	}
 	return plan
 }
@@ -217,7 +216,7 @@ const foreignPeriod = 10 * time.Second
 // gateway is a server or a client, as far as they are alike.
 type gateway struct {
 	GatewayInput
-	root     client.Object
+	root     desired.Object
 	kind     string
 	template corev1.ObjectReference
 	// spec is what template actions see.
@@ -254,18 +253,18 @@ func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteCluste
 
 // plan returns the plan but its status, and what the rendered object says; nil when nothing is
 // rendered.
-func (g gateway) plan() (ctl.Plan, *seen) {
+func (g gateway) plan() (desired.Plan, *seen) {
 	if g.peer() == "" {
-		return ctl.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
+		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
 	}
 	if length, longest := len(g.root.GetName()), validation.LabelValueMaxLength; length > longest {
-		return ctl.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
+		return desired.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
 			"delete this one and create a gateway with a shorter name", length, longest), nil
 	}
 	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
-		return ctl.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival), nil
+		return desired.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival), nil
 	} else if rival != "" {
-		return ctl.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
+		return desired.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
 	}
 	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
 	if g.Template != nil {
@@ -274,54 +273,54 @@ func (g gateway) plan() (ctl.Plan, *seen) {
 	}
 	for _, k := range kinds {
 		if !OfGateways(k[0], k[1]) {
-			plan := ctl.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
+			plan := desired.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
 				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
-			plan.After = g.period(g.template.GroupVersionKind())
+			plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 			return g.goesOn(plan)
 		}
 	}
 	if g.Refused != "" {
-		plan := ctl.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
-		plan.After = foreignPeriod
+		plan := desired.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
+		plan.RequeueAfter = foreignPeriod
 		return g.goesOn(plan)
 	}
 	if g.Template == nil {
-		plan := ctl.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
-		plan.After = g.period(g.template.GroupVersionKind())
+		plan := desired.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
+		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 		return g.goesOn(plan)
 	}
 	rendered, err := g.render()
 	if err != nil {
-		plan := ctl.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err)
-		plan.After = g.period(g.template.GroupVersionKind())
+		plan := desired.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err)
+		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 		return g.goesOn(plan)
 	}
 	status := g.observe(rendered)
-	plan := ctl.Plan{Objects: []client.Object{rendered}}
+	plan := desired.Plan{Objects: []desired.Object{rendered}}
 	fabric, verdict := g.fabric(status)
 	if fabric != nil {
 		plan.Objects = append(plan.Objects, fabric)
 	}
 	plan.Verdict = verdict
 	// Who connects gives the key last: a gateway that cannot come up is told first.
-	if why, failing := status.failing(); failing && (plan.State == ctl.Ready || plan.Reason == reasonPublicKeyMissing) {
+	if why, failing := status.failing(); failing && (plan.State == desired.Ready || plan.Reason == reasonPublicKeyMissing) {
 		plan.Verdict = why
 	}
-	plan.After = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
-	if plan.After == 0 && verdict.Reason == reasonInternalCIDRFull {
-		plan.After = lookForRoom
+	plan.RequeueAfter = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
+	if plan.RequeueAfter == 0 && verdict.Reason == reasonInternalCIDRFull {
+		plan.RequeueAfter = lookForRoom
 	}
 	if g.Former != nil && metav1.IsControlledBy(g.Former, g.root) {
-		plan.Delete = append(plan.Delete, g.Former)
+		plan.Actions = desired.Deletes(g.Former)
 		status.ref.APIVersion, status.ref.Kind = g.Former.GetAPIVersion(), g.Former.GetKind() // until it is gone
-		plan.After = foreignPeriod
+		plan.RequeueAfter = foreignPeriod
 	}
 	return plan, status
 }
 
 // goesOn adds to the plan of a gateway whose template says nothing what leads to the object it made last: that
 // runs on, and its pod may be replaced.
-func (g gateway) goesOn(plan ctl.Plan) (ctl.Plan, *seen) {
+func (g gateway) goesOn(plan desired.Plan) (desired.Plan, *seen) {
 	if g.Rendered == nil {
 		return plan, nil
 	}
@@ -358,7 +357,7 @@ func (g gateway) rival() (name string, ofPeer bool) {
 
 // loses reports whether other serves the same peer or has the same name, and came first; of a server and
 // a client with the same name and age the server did.
-func (g gateway) loses(other client.Object, kind string) bool {
+func (g gateway) loses(other desired.Object, kind string) bool {
 	if itself := kind == g.kind && same(other, g.root); itself || !samePeer(other, g.root) && !same(other, g.root) {
 		return false
 	}
@@ -483,18 +482,18 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 }
 
 // fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
-func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, ctl.Verdict) {
+func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, desired.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
 		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet", "status.internalEndpoint has no pod that carries the traffic")
 	}
 	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
-		return nil, ctl.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
+		return nil, desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
 	}
 	current, used := g.Overlay.inUse(FabricOf(g.root))
 	addr, ok := overlayAddress(cidr, g.part, current, used)
 	if !ok {
-		return nil, ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
+		return nil, desired.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
 	}
 	fabric := g.fabricAt(s.InternalEndpoint.IP, addr.String())
 	fabric.Spec.StandbyIPs = s.InternalEndpoint.StandbyIPs
@@ -535,54 +534,54 @@ func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
 }
 
 // verdict tells what is missing for traffic to flow once the gateway pod runs.
-func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) ctl.Verdict {
+func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Verdict {
 	peer, namespace := g.peer(), g.root.GetNamespace()
 	configurations, configuration := split(g, g.Configurations)
 	keys, key := split(g, g.PublicKeys)
 	if configuration != nil && len(configurations) == 0 {
-		return ctl.Wait("ConfigurationElsewhere", "Configuration %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", configuration.Namespace, configuration.Name, namespace).Verdict
+		return desired.Wait("ConfigurationElsewhere", "Configuration %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", configuration.Namespace, configuration.Name, namespace).Verdict
 	}
 	if len(fabric.Spec.RemoteCIDRs) == 0 {
-		return ctl.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, peer).Verdict
+		return desired.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, peer).Verdict
 	}
 	keys = slices.DeleteFunc(keys, func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] != api.True })
 	if key != nil && len(keys) == 0 {
-		return ctl.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
+		return desired.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
 	}
 	if len(keys) == 0 {
-		return ctl.Wait(reasonPublicKeyMissing, "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
+		return desired.Wait(reasonPublicKeyMissing, "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
 	}
 	wireguard := s.ref.APIVersion == netv1beta1.GroupVersion.String() // what keys of others are we do not know
 	if n := len(keys[0].Spec.PublicKey); wireguard && n != keyLength {
-		return ctl.Block("PublicKeyInvalid", "PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' prints in the other cluster", keys[0].Name, n, keyLength).Verdict
+		return desired.Block("PublicKeyInvalid", "PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' prints in the other cluster", keys[0].Name, n, keyLength).Verdict
 	}
 	for _, k := range keys[1:] {
 		if !bytes.Equal(k.Spec.PublicKey, keys[0].Spec.PublicKey) {
-			return ctl.Block("DuplicatePublicKey", "PublicKeys %s and %s hold different keys of the peer and the older one, %s, is used; delete the wrong one", keys[0].Name, k.Name, keys[0].Name).Verdict
+			return desired.Block("DuplicatePublicKey", "PublicKeys %s and %s hold different keys of the peer and the older one, %s, is used; delete the wrong one", keys[0].Name, k.Name, keys[0].Name).Verdict
 		}
 	}
-	return ctl.Verdict{}
+	return desired.Verdict{}
 }
 
 // notUp passes on why the rendered object is not ready, or says what is missing. For another technology than
 // WireGuard it names the rendered object, which may have no Deployment and no Service.
-func (g gateway) notUp(s *seen, reason, message, ofOthers string) ctl.Verdict {
+func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdict {
 	if why, failing := s.failing(); failing {
 		return why
 	}
 	if s.ref.GroupVersionKind().Group != netv1beta1.GroupVersion.Group {
-		return ctl.Wait(reason, "%s; see %s %s/%s", ofOthers, s.ref.Kind, s.ref.Namespace, s.ref.Name).Verdict
+		return desired.Wait(reason, "%s; see %s %s/%s", ofOthers, s.ref.Kind, s.ref.Namespace, s.ref.Name).Verdict
 	}
-	return ctl.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
+	return desired.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
 }
 
 // failing tells why the rendered object is not ready, if it says so.
-func (s *seen) failing() (ctl.Verdict, bool) {
-	c := meta.FindStatusCondition(s.Conditions, ctl.ConditionReady)
+func (s *seen) failing() (desired.Verdict, bool) {
+	c := meta.FindStatusCondition(s.Conditions, desired.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
-		return ctl.Verdict{}, false
+		return desired.Verdict{}, false
 	}
-	return ctl.Verdict{State: ctl.Waiting, Reason: c.Reason, Message: c.Message}, true
+	return desired.Verdict{State: desired.Waiting, Reason: c.Reason, Message: c.Message}, true
 }
 
 // remoteCIDRs are the peer's CIDRs as seen here, pods first.
@@ -600,7 +599,7 @@ func (g gateway) remoteCIDRs() []string {
 // that one counts; and one that it does not read, if any.
 func split[T any, P interface {
 	*T
-	client.Object
+	desired.Object
 }](g gateway, list []T) (mine []P, elsewhere P) {
 	for i := range list {
 		switch o := P(&list[i]); {

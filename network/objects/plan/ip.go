@@ -13,11 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // IPInput is what decides the address an IP is granted.
@@ -33,17 +32,17 @@ type IPInput struct {
 }
 
 // IP grants an address of a Network once and for all, and makes the Service a template asks for.
-func IP(in IPInput) ctl.Plan {
+func IP(in IPInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	target, err := netip.ParseAddr(root.Spec.IP)
 	if err != nil {
-		return ctl.Block("InvalidIP", "%q is not an IP address; create the IP again with one", root.Spec.IP)
+		return desired.Block("InvalidIP", "%q is not an IP address; create the IP again with one", root.Spec.IP)
 	}
 	if overlay, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR); ok && overlay.Contains(target.Unmap()) {
-		return ctl.Block("InternalIP", "%s is in the internal CIDR %s, where only nodes and gateways are; create the IP again with another address of what peers are to reach", target, overlay)
+		return desired.Block("InternalIP", "%s is in the internal CIDR %s, where only nodes and gateways are; create the IP again with another address of what peers are to reach", target, overlay)
 	}
 	network := in.network()
 	plan := in.grant(network, target)
@@ -62,19 +61,19 @@ func IP(in IPInput) ctl.Plan {
 
 // grant chooses the address; an IP that has one keeps it. The search begins where the UID says, not at the lowest: peers
 // may still know the address of an IP that was deleted, and should not reach another target by it.
-func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) ctl.Plan {
+func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desired.Plan {
 	if in.Root.Status.IP != "" {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if network == nil {
-		return ctl.Wait("NetworkMissing", "there is no Network %s; create it", in.networkName())
+		return desired.Wait("NetworkMissing", "there is no Network %s; create it", in.networkName())
 	}
 	cidr, err := netip.ParsePrefix(network.Status.CIDR)
 	if err != nil {
-		return ctl.Wait("NetworkNotGranted", "Network %s has no CIDR yet; see its conditions", in.networkName())
+		return desired.Wait("NetworkNotGranted", "Network %s has no CIDR yet; see its conditions", in.networkName())
 	}
 	if cidr.Addr().Is4() != target.Is4() {
-		return ctl.Block("OtherFamily", "%s and %s are of different address families; name a Network of the same family in networkRef", target, cidr)
+		return desired.Block("OtherFamily", "%s and %s are of different address families; name a Network of the same family in networkRef", target, cidr)
 	}
 	var used []netip.Addr
 	for i := range in.IPs {
@@ -85,9 +84,9 @@ func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) ctl.Pl
 	digest := sha256.Sum256([]byte(in.Root.UID))
 	addr, ok := freeAddress(cidr, uint64(max(network.Spec.PreAllocated, 0)), binary.BigEndian.Uint64(digest[:]), used)
 	if !ok {
-		return ctl.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed", in.networkName())
+		return desired.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed", in.networkName())
 	}
-	return ctl.Plan{Status: &ipamv1alpha1.IP{Status: ipamv1alpha1.IPStatus{IP: addr.String(), CIDR: cidr.String()}}}
+	return desired.Plan{Status: &ipamv1alpha1.IP{Status: ipamv1alpha1.IPStatus{IP: addr.String(), CIDR: cidr.String()}}}
 }
 
 // network finds the Network the address is taken from; nil when it does not exist.
@@ -123,7 +122,7 @@ func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 // serviceFor is the Service of an IP's template and the EndpointSlice that leads it to the target, as
 // nobody at home is at the granted address. Peers a reflected one leads to that. The Service has no
 // selector: nobody else fills its endpoints.
-func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []client.Object {
+func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []desired.Object {
 	template := root.Spec.ServiceTemplate
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -147,7 +146,7 @@ func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []client.Object {
 	for _, p := range service.Spec.Ports {
 		slice.Ports = append(slice.Ports, endpointPort(p))
 	}
-	return []client.Object{service, slice}
+	return []desired.Object{service, slice}
 }
 
 // endpointPort is where a Service port leads: its target port when that is a number.

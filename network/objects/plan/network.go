@@ -16,7 +16,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ReasonRangeConflict says on a Network, and on its Configuration, that this cluster came to depend on an address
@@ -48,17 +48,17 @@ type NetworkInput struct {
 //	                       else another
 //
 // Networks overlap no other, but those labelled shared may overlap each other.
-func Network(in NetworkInput) ctl.Plan {
+func Network(in NetworkInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if root.Status.CIDR != "" {
 		return in.holds()
 	}
 	wish, err := netip.ParsePrefix(root.Spec.CIDR)
 	if err != nil {
-		return ctl.Block("InvalidCIDR", "%q is not a CIDR; create the Network again with one like 10.20.0.0/16", root.Spec.CIDR)
+		return desired.Block("InvalidCIDR", "%q is not a CIDR; create the Network again with one like 10.20.0.0/16", root.Spec.CIDR)
 	}
 	wish = wish.Masked()
 	if exact(root) {
@@ -74,7 +74,7 @@ func Network(in NetworkInput) ctl.Plan {
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
 		return in.grantCIDR(block)
 	}
-	return ctl.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
+	return desired.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
 }
 
 // local are the networks the root must not overlap because this cluster depends on them. Its own CIDRs may lie in a
@@ -107,37 +107,37 @@ func ofPeer(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelRemoteClust
 
 // holds reports an address this cluster came to depend on where a peer is seen. The grant stays, because connections
 // use it, but nodes send what is for that address past the tunnel.
-func (in NetworkInput) holds() ctl.Plan {
+func (in NetworkInput) holds() desired.Plan {
 	granted, err := netip.ParsePrefix(in.Root.Status.CIDR)
 	if err != nil || !ofPeer(in.Root) {
-		return ctl.Plan{} // nodes may have addresses of this cluster's own CIDRs
+		return desired.Plan{} // nodes may have addresses of this cluster's own CIDRs
 	}
 	for _, p := range in.Local {
 		if granted.Contains(p.Addr()) {
-			return ctl.Block(ReasonRangeConflict, "the peer is seen at %s, where this cluster has the address %s now: nodes keep what is for that address off the tunnel, so the peer's pod there is not reached; delete this Network, and it comes back with another CIDR", granted, p.Addr())
+			return desired.Block(ReasonRangeConflict, "the peer is seen at %s, where this cluster has the address %s now: nodes keep what is for that address off the tunnel, so the peer's pod there is not reached; delete this Network, and it comes back with another CIDR", granted, p.Addr())
 		}
 	}
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 // grantExact grants the wished CIDR or nothing.
-func (in NetworkInput) grantExact(wish netip.Prefix) ctl.Plan {
+func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
 	if !shared(in.Root) && !pooled(wish, in.Pools) {
-		return ctl.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
+		return desired.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
 	}
 	for _, o := range in.obstacles() {
 		if o.prefix.Overlaps(wish) {
-			return ctl.Block("CIDRTaken", "%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
+			return desired.Block("CIDRTaken", "%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
 		}
 	}
 	return in.grantCIDR(wish)
 }
 
 // grantCIDR grants a CIDR, and tells so if it is one at which a peer is seen.
-func (in NetworkInput) grantCIDR(p netip.Prefix) ctl.Plan {
-	plan := ctl.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
+func (in NetworkInput) grantCIDR(p netip.Prefix) desired.Plan {
+	plan := desired.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
 	if peer := in.Root.Labels[api.LabelRemoteClusterID]; peer != "" {
-		plan.Events = []ctl.Event{{Reason: "CIDRGranted", Message: fmt.Sprintf(
+		plan.Events = []desired.Event{{Reason: "CIDRGranted", Message: fmt.Sprintf(
 			"%s of cluster %q is seen here at %s, until this Network is deleted", in.Root.Spec.CIDR, peer, p)}}
 	}
 	return plan

@@ -28,7 +28,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/story"
 )
 
@@ -53,11 +53,11 @@ func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object)
 	whole := planned(t, root, world)
 	for i := range world {
 		less := planned(t, root, slices.Delete(slices.Clone(world), i, i+1))
-		if less.State != ctl.Ready {
+		if less.State != desired.Ready {
 			continue
 		}
 		for _, obj := range whole.Objects {
-			if !slices.ContainsFunc(less.Objects, func(o client.Object) bool { return same(o, obj) }) {
+			if !slices.ContainsFunc(less.Objects, func(o desired.Object) bool { return same(o, obj) }) {
 				t.Errorf("without %T %s the complete plan lacks %T %s", world[i], world[i].GetName(), obj, obj.GetName())
 			}
 		}
@@ -65,7 +65,7 @@ func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object)
 }
 
 // planned puts a story's objects where the controller of the root's kind looks for them.
-func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
+func planned(t *testing.T, root client.Object, world []client.Object) desired.Plan {
 	t.Helper()
 	all := append([]client.Object{root}, world...)
 	networks, ips := of[ipamv1alpha1.Network](all), of[ipamv1alpha1.IP](all)
@@ -135,7 +135,7 @@ func planned(t *testing.T, root client.Object, world []client.Object) ctl.Plan {
 		return APIServerIP(in)
 	}
 	t.Fatalf("no controller has a root of type %T", root)
-	return ctl.Plan{}
+	return desired.Plan{}
 }
 
 var now = time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -242,7 +242,7 @@ func section(t *testing.T, s *story.Story, name string) []client.Object {
 }
 
 // printed is a plan as text: the verdict, then every object with a line that says what for.
-func printed(t *testing.T, p ctl.Plan) string {
+func printed(t *testing.T, p desired.Plan) string {
 	t.Helper()
 	var b strings.Builder
 	state := []string{"Ready", "Waiting", "Blocked"}[p.State]
@@ -251,10 +251,10 @@ func printed(t *testing.T, p ctl.Plan) string {
 		fmt.Fprintf(&b, " %s: %s", p.Reason, p.Message)
 	}
 	b.WriteString("\n")
-	if p.After > 0 {
-		fmt.Fprintf(&b, "# again after %s\n", p.After)
+	if p.RequeueAfter > 0 {
+		fmt.Fprintf(&b, "# again after %s\n", p.RequeueAfter)
 	}
-	for _, obj := range p.Delete {
+	for _, obj := range story.Deleted(p) {
 		fmt.Fprintf(&b, "# delete %s %s/%s\n", asUnstructured(t, obj).GetKind(), obj.GetNamespace(), obj.GetName())
 	}
 	for _, obj := range p.Objects {

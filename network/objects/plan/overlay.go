@@ -10,12 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // overlayPart is the share of the internal CIDR one controller gives addresses from. Each share
@@ -97,7 +96,7 @@ func keeps(cidr netip.Prefix, current string, used []netip.Addr) bool {
 }
 
 // FabricOf names what has the overlay address of a gateway.
-func FabricOf(gateway client.Object) corev1.ObjectReference {
+func FabricOf(gateway desired.Object) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "InternalFabric", Namespace: gateway.GetNamespace(), Name: gateway.GetName()}
 }
 
@@ -139,23 +138,23 @@ type NodeInput struct {
 
 // InternalNode plans a node's place in the overlay: its address there, which it keeps, the
 // CIDRs of its pods, and those of them that gateways keep out of the reach of peers. Virtual nodes have none.
-func InternalNode(in NodeInput) ctl.Plan {
+func InternalNode(in NodeInput) desired.Plan {
 	node := in.Root
 	if node.DeletionTimestamp != nil || in.Uninstalling || node.Labels[api.LabelType] == api.TypeVirtualNode {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	cidr, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
-		return ctl.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", in.LiqoNamespace, api.NetworkInternalCIDR)
+		return desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", in.LiqoNamespace, api.NetworkInternalCIDR)
 	}
 	current, used := in.Overlay.inUse(NodeOf(node))
 	addr, ok := overlayAddress(cidr, overlayNodes, current, used)
 	if !ok {
-		full := ctl.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
-		full.After = lookForRoom
+		full := desired.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
+		full.RequeueAfter = lookForRoom
 		return full
 	}
-	return ctl.Plan{Objects: []client.Object{&netv1beta1.InternalNode{
+	return desired.Plan{Objects: []desired.Object{&netv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 		Spec: netv1beta1.InternalNodeSpec{
 			PodCIDRs: podRanges(node, in.Pods), ProtectedIPs: in.protectedIPs(),
@@ -176,21 +175,21 @@ type NodeAddressInput struct {
 
 // NodeAddress tells gateways the outer address of a node in the overlay. An overlay on top of the
 // pod network needs one address for gateways near and far, of the family of the pods' first, which theirs are.
-func NodeAddress(in NodeAddressInput) ctl.Plan {
+func NodeAddress(in NodeAddressInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	if in.Node == nil {
-		return ctl.Wait("NodeMissing", "there is no Node %s; its InternalNode is about to go", in.Root.Name)
+		return desired.Wait("NodeMissing", "there is no Node %s; its InternalNode is about to go", in.Root.Name)
 	}
 	addrs := nodeAddresses(in.Node, corev1.NodeInternalIP)
 	if pods, err := netip.ParsePrefix(in.Node.Spec.PodCIDR); err == nil {
 		slices.SortStableFunc(addrs, func(a, b string) int { return otherFamily(a, pods) - otherFamily(b, pods) })
 	}
 	if len(addrs) == 0 {
-		return ctl.Wait("NodeAddressMissing", "Node %s has no internal IP; see its status.addresses", in.Root.Name)
+		return desired.Wait("NodeAddressMissing", "Node %s has no internal IP; see its status.addresses", in.Root.Name)
 	}
-	return ctl.Plan{Status: &netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{
+	return desired.Plan{Status: &netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{
 		NodeIP: netv1beta1.NodeIP{Local: addrs[0], Remote: addrs[0]},
 	}}}
 }

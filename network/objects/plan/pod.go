@@ -11,12 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // PodIPInput is what decides the IP of an offloaded pod.
@@ -41,20 +40,20 @@ func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == 
 // PodIP gives a pod that runs at one peer an address of this cluster, under which other peers reach
 // it. With one peer there is nobody to use it, and no object is made for every pod. The address the pod has is
 // the provider's word: one that is not of its pods would make others reach whatever it is.
-func PodIP(in PodIPInput) ctl.Plan {
+func PodIP(in PodIPInput) desired.Plan {
 	pod, ranges := in.Root, in.providerPods()
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	switch {
 	case pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || finished(pod):
-		return ctl.Plan{}
+		return desired.Plan{}
 	case len(in.Configurations) < 2:
-		return ctl.Wait("OnePeer", "no other peer could use an address of the pod")
+		return desired.Wait("OnePeer", "no other peer could use an address of the pod")
 	case len(ranges) == 0:
-		return ctl.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
+		return desired.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
 	case err != nil || !within(ranges, addr):
-		return ctl.Plan{}
+		return desired.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
-		return ctl.Plan{} // it never changes: the old one goes first
+		return desired.Plan{} // it never changes: the old one goes first
 	}
 	labels := map[string]string{
 		api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
@@ -63,7 +62,7 @@ func PodIP(in PodIPInput) ctl.Plan {
 	if len(pod.Name) > validation.LabelValueMaxLength {
 		delete(labels, api.LabelPodName) // the IP has the pod's name
 	}
-	return ctl.Plan{Objects: []client.Object{&ipamv1alpha1.IP{
+	return desired.Plan{Objects: []desired.Object{&ipamv1alpha1.IP{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: labels},
 		Spec:       ipamv1alpha1.IPSpec{IP: pod.Status.PodIP},
 	}}}

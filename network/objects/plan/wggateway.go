@@ -18,11 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -80,10 +79,10 @@ type WgClientInput struct {
 
 // WgGatewayServer plans the workload of a server, its keys, rights and Service, and tells where
 // it is reached.
-func WgGatewayServer(in WgServerInput) ctl.Plan {
+func WgGatewayServer(in WgServerInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
@@ -92,7 +91,7 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 	plan.Objects = append(plan.Objects, service)
 	internal := w.internalEndpoint()
 	endpoint := serverEndpoint(in.Service, in.entries(internal))
-	if plan.State == ctl.Ready && endpoint == nil {
+	if plan.State == desired.Ready && endpoint == nil {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
 	plan.Status = &netv1beta1.WgGatewayServer{Status: netv1beta1.WgGatewayServerStatus{
@@ -102,10 +101,10 @@ func WgGatewayServer(in WgServerInput) ctl.Plan {
 }
 
 // WgGatewayClient plans the workload of a client, its keys and rights.
-func WgGatewayClient(in WgClientInput) ctl.Plan {
+func WgGatewayClient(in WgClientInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
@@ -118,7 +117,7 @@ func WgGatewayClient(in WgClientInput) ctl.Plan {
 // wgGateway is a server or a client, as far as they are alike.
 type wgGateway struct {
 	WgGatewayInput
-	root       client.Object
+	root       desired.Object
 	deployment netv1beta1.DeploymentTemplate
 	userKeys   *corev1.LocalObjectReference
 	metrics    *netv1beta1.Metrics
@@ -127,10 +126,10 @@ type wgGateway struct {
 func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName()) }
 
 // plan returns everything but what only a server has, and the conditions besides the verdict.
-func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition) {
+func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condition) {
 	keys, public, verdict := w.keys()
 	deployment, dropped := w.workload(public)
-	plan := ctl.Plan{Verdict: verdict, Objects: w.rights()}
+	plan := desired.Plan{Verdict: verdict, Objects: w.rights()}
 	if public != nil { // without a valid pair what runs goes on
 		plan.Objects = append(plan.Objects, deployment)
 	}
@@ -153,7 +152,7 @@ func (w wgGateway) plan(before []metav1.Condition) (ctl.Plan, []metav1.Condition
 	if keys != nil {
 		plan.Objects = append(plan.Objects, keys)
 	}
-	if plan.State == ctl.Ready && w.internalEndpoint() == nil {
+	if plan.State == desired.Ready && w.internalEndpoint() == nil {
 		plan.Verdict = w.podPending()
 	}
 	return plan, conditions
@@ -169,25 +168,25 @@ func KeySecretName(gateway string, user *corev1.LocalObjectReference) string {
 
 // keys is the generated Secret, nil when the user brings one; the public key, nil while there is no
 // valid pair; and the verdict on the pair.
-func (w wgGateway) keys() (*corev1.Secret, []byte, ctl.Verdict) {
+func (w wgGateway) keys() (*corev1.Secret, []byte, desired.Verdict) {
 	name, generated := KeySecretName(w.root.GetName(), w.userKeys), w.userKeys == nil || w.userKeys.Name == ""
 	private := w.NewKey
 	switch {
 	case w.Keys != nil:
 		private = keyBytes(w.Keys.Data[api.PrivateKeyField])
 	case !generated:
-		return nil, nil, ctl.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, %d bytes each", name, api.PrivateKeyField, api.PublicKeyField, keyLength).Verdict
+		return nil, nil, desired.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, %d bytes each", name, api.PrivateKeyField, api.PublicKeyField, keyLength).Verdict
 	}
 	key, err := ecdh.X25519().NewPrivateKey(private)
 	if err != nil {
-		return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of %d bytes; correct the Secret or delete it", api.PrivateKeyField, name, keyLength).Verdict
+		return nil, nil, desired.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of %d bytes; correct the Secret or delete it", api.PrivateKeyField, name, keyLength).Verdict
 	}
 	public := key.PublicKey().Bytes()
 	if !generated {
 		if !bytes.Equal(keyBytes(w.Keys.Data[api.PublicKeyField]), public) {
-			return nil, nil, ctl.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
+			return nil, nil, desired.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
 		}
-		return nil, public, ctl.Verdict{}
+		return nil, public, desired.Verdict{}
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -196,7 +195,7 @@ func (w wgGateway) keys() (*corev1.Secret, []byte, ctl.Verdict) {
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
-	}, public, ctl.Verdict{}
+	}, public, desired.Verdict{}
 }
 
 // keyLength is that of a key of WireGuard, which is one of X25519 (RFC 7748), in bytes.
@@ -243,14 +242,14 @@ func (w wgGateway) publicKey() []byte {
 
 // rights lets the gateway read what it works from in the whole cluster and write in its own
 // namespace only.
-func (w wgGateway) rights() []client.Object {
+func (w wgGateway) rights() []desired.Object {
 	name, namespace := w.root.GetName(), w.root.GetNamespace()
 	labels := w.labels(map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo})
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: namespace}}
 	role := func(name string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 	}
-	return []client.Object{
+	return []desired.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: w.labels(nil)}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: api.GatewayBindingName(namespace, name), Labels: labels},
@@ -406,7 +405,7 @@ func (w wgGateway) standby(active string) (out []string) {
 
 // podPending says why no pod is active, as the youngest tells. Times and names that were made up
 // stay out of the message.
-func (w wgGateway) podPending() ctl.Verdict {
+func (w wgGateway) podPending() desired.Verdict {
 	var young *corev1.Pod
 	for i := range w.Pods {
 		p := &w.Pods[i]
@@ -416,25 +415,25 @@ func (w wgGateway) podPending() ctl.Verdict {
 		}
 	}
 	if young == nil {
-		return ctl.Wait("GatewayPodMissing", "there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod Security or a quota of the namespace", w.root.GetNamespace()).Verdict
+		return desired.Wait("GatewayPodMissing", "there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod Security or a quota of the namespace", w.root.GetNamespace()).Verdict
 	}
 	for _, c := range young.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return ctl.Wait("GatewayPodUnschedulable", "no node takes the gateway pod: %s Free what is missing, or change requests, node selector or tolerations in the gateway's template", sentence(c.Message)).Verdict
+			return desired.Wait("GatewayPodUnschedulable", "no node takes the gateway pod: %s Free what is missing, or change requests, node selector or tolerations in the gateway's template", sentence(c.Message)).Verdict
 		}
 	}
 	for _, c := range young.Status.ContainerStatuses {
 		switch waits := c.State.Waiting; {
 		case waits == nil:
 		case waits.Reason == "ErrImagePull" || waits.Reason == "ImagePullBackOff" || waits.Reason == "InvalidImageName":
-			return ctl.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s", c.Image, pulledWith(young)).Verdict
+			return desired.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s", c.Image, pulledWith(young)).Verdict
 		case waits.Reason == "CrashLoopBackOff":
-			return ctl.Wait("GatewayPodFailing", "container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why", c.Name, w.root.GetNamespace(), w.name()).Verdict
+			return desired.Wait("GatewayPodFailing", "container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why", c.Name, w.root.GetNamespace(), w.name()).Verdict
 		case waits.Message != "":
-			return ctl.Wait("GatewayPodFailing", "container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason, sentence(waits.Message)).Verdict
+			return desired.Wait("GatewayPodFailing", "container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason, sentence(waits.Message)).Verdict
 		}
 	}
-	return ctl.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l %s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+	return desired.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l %s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
 }
 
 // pulledWith names the Secrets a pod's images are pulled with: nobody brings them to its namespace.
@@ -560,19 +559,19 @@ func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointSta
 }
 
 // endpointPending says what the Service of a server waits for.
-func endpointPending(root client.Object, s *corev1.Service) ctl.Verdict {
+func endpointPending(root desired.Object, s *corev1.Service) desired.Verdict {
 	name := api.GatewayServiceName(root.GetName())
 	switch {
 	case s == nil:
-		return ctl.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
+		return desired.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerIP != "":
-		return ctl.Wait("LoadBalancerPending", "Service %s does not get the address %s from a load balancer; ask for one that it may give, or set spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
+		return desired.Wait("LoadBalancerPending", "Service %s does not get the address %s from a load balancer; ask for one that it may give, or set spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
-		return ctl.Wait("LoadBalancerPending", "Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort", name).Verdict
+		return desired.Wait("LoadBalancerPending", "Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort", name).Verdict
 	case s.Spec.Type == corev1.ServiceTypeNodePort && !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }):
-		return ctl.Wait("EndpointPending", "the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
+		return desired.Wait("EndpointPending", "the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
 	}
-	return ctl.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s describe service %s'", name, root.GetNamespace(), name).Verdict
+	return desired.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s describe service %s'", name, root.GetNamespace(), name).Verdict
 }
 
 // ReplicaInput is what decides whether a gateway pod is marked as the active one.
@@ -595,9 +594,9 @@ type ReplicaInput struct {
 //	another, marked               is not marked
 //	anybody, while the pod ends   stays as it is: without the mark, what the client still sends there
 //	                              would be led to the successor, which cannot read it
-func Replica(in ReplicaInput) ctl.Plan {
+func Replica(in ReplicaInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil || in.Lease == nil || in.Lease.Spec.HolderIdentity == nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	holder := *in.Lease.Spec.HolderIdentity
 	out := in.Root.DeepCopy()
@@ -607,7 +606,7 @@ func Replica(in ReplicaInput) ctl.Plan {
 	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == holder && p.Labels[api.LabelGatewayActive] == api.True }):
 		delete(out.Labels, api.LabelGatewayActive)
 	}
-	return ctl.Plan{Fill: out}
+	return desired.Plan{Fill: out}
 }
 
 // IsReplica tells whether a pod is one of those of a gateway that take turns.
@@ -632,14 +631,14 @@ type SecretLabelInput struct {
 	Root *corev1.Secret
 	// Gateway is the WgGatewayServer or WgGatewayClient of its namespace that uses the Secret; nil
 	// when none does.
-	Gateway client.Object
+	Gateway desired.Object
 }
 
 // SecretLabel marks a user's key Secret as a gateway's. The Secret stays the user's: it is not
 // owned and outlives the gateway.
-func SecretLabel(in SecretLabelInput) ctl.Plan {
+func SecretLabel(in SecretLabelInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil || in.Gateway == nil {
-		return ctl.Plan{}
+		return desired.Plan{}
 	}
 	out := in.Root.DeepCopy()
 	out.Labels = merged(out.Labels, map[string]string{
@@ -650,5 +649,5 @@ func SecretLabel(in SecretLabelInput) ctl.Plan {
 	if peer := in.Gateway.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
 		out.Labels[api.LabelRemoteClusterID] = peer
 	}
-	return ctl.Plan{Fill: out}
+	return desired.Plan{Fill: out}
 }

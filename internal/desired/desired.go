@@ -1,14 +1,23 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ctl
+// Package desired holds what pure functions decide: the plan of one root object. internal/ctl carries plans out.
+// The package knows no client, cache or clock, so that the packages that plan cannot reach one either.
+package desired
 
 import (
 	"fmt"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// Object is any object of the Kubernetes API: controller-runtime's client.Object has the same methods.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
 
 // State says how far a plan could get.
 type State int
@@ -35,36 +44,34 @@ type Verdict struct {
 // Plan is everything one root wants to be true.
 type Plan struct {
 	Verdict
-	// Lacks is what a user must know of a complete plan: it is told instead of the verdict, which goes
+	// Degraded is what a user must know of a complete plan: it is reported instead of the verdict, which goes
 	// on to rule what is pruned. The zero value is nothing.
-	Lacks Verdict
+	Degraded Verdict
 	// Events are recorded on the root, each when what it tells of is written.
 	Events []Event
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace. Those that are
 	// only created come before what gives them rights or uses them.
-	Objects []client.Object
-	// Keep are objects made before that are not to be pruned though Objects does not name them: they stay as they
-	// are, but for Parts.
-	Keep []client.Object
+	Objects []Object
+	// Preserve are objects made before that are not to be pruned though Objects does not name them: they stay as
+	// they are, but for Actions.
+	Preserve []Object
 	// Status is of the root's type; the fields set in its status are applied and owned by the
 	// controller. Nil leaves the status alone.
-	Status client.Object
+	Status Object
 	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
 	// and not owned. Nil fills nothing.
-	Fill client.Object
-	// Parts are written as often as the plan names them, each on its own, once the status is.
-	Parts []Part
-	// Delete lists objects that must go though the root does not own them. Those that carry a
-	// UID are deleted only while they still have it.
-	Delete []client.Object
-	// After is when to look again without an event; 0 waits for one.
-	After time.Duration
+	Fill Object
+	// Actions are requests for what is no desired object. They are carried out in their order, after Objects; those
+	// that come Last, after Status and only if it was written.
+	Actions []Action
+	// RequeueAfter is when to look again without an event; 0 waits for one.
+	RequeueAfter time.Duration
 }
 
-// told is what the user is told of a plan.
-func (p Plan) told() Verdict {
-	if p.State == Ready && p.Lacks.State != Ready {
-		return p.Lacks
+// Reported is what the user is told of a plan.
+func (p Plan) Reported() Verdict {
+	if p.State == Ready && p.Degraded.State != Ready {
+		return p.Degraded
 	}
 	return p.Verdict
 }
@@ -73,24 +80,13 @@ func (p Plan) told() Verdict {
 type Event struct {
 	// Object is the one of Objects whose creation the event tells of; nil = Status, when it is written. The plan
 	// has such an event only while Status differs from that of the root.
-	Object client.Object
+	Object Object
 	// Type is one of Kubernetes' types of events; empty = Normal.
 	Type string
 	// Reason is a CamelCase word for programs.
 	Reason string
 	// Message may hold times and names, unlike that of a Verdict. The recorder cuts a long one in the middle.
 	Message string
-}
-
-// Part is a change of an object that exists: as a subresource of it is to make it, or a patch of what cannot be
-// desired, like a gate that is lifted.
-type Part struct {
-	// Subresource to update. It is written only if nobody has changed the object since it was seen: of several
-	// parts of one, one. Empty = Patch is sent.
-	Subresource string
-	// Patch of the object itself, with its UID; nil = a subresource is updated.
-	Patch  client.Patch
-	Object client.Object
 }
 
 // Wait is a plan that cannot be completed yet. What exists is kept.

@@ -1,0 +1,41 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package desired
+
+// Verb says what an Action does.
+type Verb int
+
+const (
+	// Delete deletes Object, only while it has Object's UID if that is set.
+	Delete Verb = iota
+	// Merge changes what differs between Before and Object, by a JSON merge patch. Nothing is sent if nothing differs.
+	Merge
+	// Strategic is Merge by a strategic merge patch: lists with keys are changed by entry.
+	Strategic
+	// Update replaces a subresource of Object, only while its version is Object's: of several such actions, one
+	// succeeds.
+	Update
+)
+
+// Action is a request for what cannot be desired as an object. One whose object is gone is done.
+type Action struct {
+	Verb Verb
+	// Object is the object as it is to be; for Delete, its kind and name suffice.
+	Object Object
+	// Before is the object as it was read, for Merge and Strategic.
+	Before Object
+	// Subresource is that of an Update, such as "resize".
+	Subresource string
+	// Last actions are carried out after the plan's status is written.
+	Last bool
+}
+
+// Deletes are actions that delete objects.
+func Deletes(objects ...Object) []Action {
+	actions := make([]Action, len(objects))
+	for i, obj := range objects {
+		actions[i] = Action{Verb: Delete, Object: obj}
+	}
+	return actions
+}
