@@ -64,7 +64,7 @@ func Controllers(o Options) []ctl.Registrar {
 		o.peerKeys(),
 		o.nonces(),
 		o.tenants(),
-		approver{},
+		approve(),
 		o.identities(),
 		o.slices(),
 		o.renews(),

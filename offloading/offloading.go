@@ -14,6 +14,8 @@
 package offloading
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liqo-go/liqo/internal/ctl"
@@ -61,10 +63,10 @@ func Controllers(o Options) []ctl.Registrar {
 		pendingPods{runtimeClass: o.Kubelet.RuntimeClass},
 		virtualNode(o),
 		cordon(),
-		drain{},
+		drain(),
 		servingCertificates{},
 		remoteNamespaces(o),
-		takenBack{},
+		takenBack(time.Now),
 		quotas,
 		shadowPod(o, quotas),
 		podsByAddress(),

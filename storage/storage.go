@@ -27,5 +27,5 @@ type Options struct {
 
 // Controllers are everything of the room that runs in the controller role.
 func Controllers(o Options) []ctl.Registrar {
-	return []ctl.Registrar{claim(o), unused(o), released(o), abandoned{}, growing{Options: o}}
+	return []ctl.Registrar{claim(o), unused(o), released(o), abandoned(), growing(o)}
 }

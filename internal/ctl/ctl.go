@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -56,8 +57,8 @@ type Controller[R client.Object, In any] struct {
 	Concerns func(before, after client.Object) bool
 	// Watches are further kinds Gather reads.
 	Watches []Watch
-	// Only tells which objects of the root's kind are roots; nil means all. The others are left
-	// alone, without finalizer, conditions or plan.
+	// Only tells which objects of the root's kind are roots; nil means all that are not being deleted, or have
+	// the finalizer. The others are left alone, without finalizer, conditions or plan.
 	Only func(root R) bool
 	// Heeds tells whether an update of a root may mean something to its plan; nil means that every one
 	// may. It is for kinds that are written all the time.
@@ -110,6 +111,18 @@ func (i Index) Register(mgr manager.Manager) error {
 type Reader struct {
 	client.Reader
 	Live client.Reader
+	// Self asks the API server for the name of this process's user.
+	Self func(ctx context.Context) (string, error)
+}
+
+func self(c client.Client) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		var review authenticationv1.SelfSubjectReview
+		if err := c.Create(ctx, &review); err != nil {
+			return "", fmt.Errorf("review own user: %w", err)
+		}
+		return review.Status.UserInfo.Username, nil
+	}
 }
 
 // Watch names a kind a controller reads and which roots an object of it concerns.
@@ -132,7 +145,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	l := &loop[R, In]{
 		Controller:   c,
 		client:       mgr.GetClient(),
-		reader:       Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader()},
+		reader:       Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader(), Self: self(mgr.GetClient())},
 		recorder:     Recorder(mgr, "liqo-"+c.Name),
 		objects:      apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
 		conditions:   apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name+"-conditions"),
@@ -141,7 +154,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	}
 	options := Options()
 	options.MaxConcurrentReconciles = max(c.Workers, 1)
-	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R](), concerning(c.Heeds)).
+	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R](), concerning(c.Heeds), c.onlyRoots()).
 		WithOptions(options)
 	for _, kind := range c.Owns {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
@@ -161,6 +174,16 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		return nil
 	}))
 	return b.Complete(l)
+}
+
+// onlyRoots lets pass the events of roots. Objects that are gone are forgotten, whatever they were.
+func (c Controller[R, In]) onlyRoots() builder.Predicates {
+	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return is(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return is(e.ObjectNew) },
+		GenericFunc: func(e event.GenericEvent) bool { return is(e.Object) },
+	})
 }
 
 // forgetting tells also of objects that are gone: most go with their root, not by a deletion of ours.

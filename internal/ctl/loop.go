@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, nil
 	}
 	deleting := root.GetDeletionTimestamp() != nil
-	if deleting && !controllerutil.ContainsFinalizer(root, l.Finalizer) {
+	if deleting && !controllerutil.ContainsFinalizer(root, l.Finalizer) && (l.Finalizer != "" || l.Only == nil) {
 		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
@@ -175,17 +176,16 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 		plan.Status.SetName(root.GetName())
 		plan.Status.SetNamespace(root.GetNamespace())
 		changed, err := l.objects.Status(ctx, root, plan.Status)
-		if err != nil {
-			plan.Actions = nil
-		}
 		errs = append(errs, ignoreGone(root, err))
 		if changed {
 			log.FromContext(ctx).V(1).Info("status applied")
 			l.recordOf(root, nil, plan.Events)
 		}
 	}
-	errs = append(errs, l.carryOut(ctx, plan.Actions, true))
 	err := errors.Join(errs...)
+	if err == nil {
+		err = l.carryOut(ctx, plan.Actions, true)
+	}
 	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Reported(), err))
 }
 
@@ -247,7 +247,9 @@ func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
 	var err error
 	switch a.Verb {
 	case desired.Delete:
-		return l.delete(ctx, obj)
+		return l.delete(ctx, obj, a.Grace)
+	case desired.Evict:
+		return l.evict(ctx, obj)
 	case desired.Update:
 		obj = obj.DeepCopyObject().(client.Object) // the answer is decoded into it
 		err = l.client.SubResource(a.Subresource).Update(ctx, obj, owner)
@@ -256,7 +258,7 @@ func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
 			return failed
 		} else {
 			obj = obj.DeepCopyObject().(client.Object)
-			err = l.client.Patch(ctx, obj, patch, owner)
+			err = l.patch(ctx, obj, a.Subresource, patch, owner)
 		}
 	}
 	if apierrors.IsNotFound(err) {
@@ -267,6 +269,26 @@ func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
 	}
 	log.FromContext(ctx).Info("updated", "kind", l.kind(obj).Kind, "part", what, "object", client.ObjectKeyFromObject(obj))
 	return nil
+}
+
+func (l *loop[R, In]) patch(ctx context.Context, obj client.Object, subresource string, patch client.Patch, owner client.FieldOwner) error {
+	if subresource != "" {
+		return l.client.SubResource(subresource).Patch(ctx, obj, patch, owner)
+	}
+	return l.client.Patch(ctx, obj, patch, owner)
+}
+
+// evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
+func (l *loop[R, In]) evict(ctx context.Context, pod client.Object) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
+	}
+	err := l.client.SubResource("eviction").Create(ctx, pod, eviction)
+	if err == nil || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("evict pod %s: %w", client.ObjectKeyFromObject(pod), err)
 }
 
 // difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
@@ -280,6 +302,9 @@ func difference(a desired.Action) (client.Patch, error) {
 	}
 	before := a.Before.DeepCopyObject().(client.Object)
 	before.SetUID("") // so that the patch names it
+	if a.Locked {
+		before.SetResourceVersion("")
+	}
 	data, err := from(before).Data(a.Object)
 	return client.RawPatch(from(before).Type(), data), err
 }
@@ -377,7 +402,7 @@ func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) 
 				continue
 			}
 			left++
-			errs = append(errs, l.delete(ctx, obj))
+			errs = append(errs, l.delete(ctx, obj, nil))
 		}
 	}
 	return left, errors.Join(errs...)
@@ -414,11 +439,14 @@ func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
 }
 
 // delete deletes an object, only while it has the UID it was seen with.
-func (l *loop[R, In]) delete(ctx context.Context, obj client.Object) error {
-	if obj.GetDeletionTimestamp() != nil {
+func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) error {
+	if obj.GetDeletionTimestamp() != nil && grace == nil {
 		return nil
 	}
 	var opts []client.DeleteOption
+	if grace != nil {
+		opts = append(opts, client.GracePeriodSeconds(*grace))
+	}
 	if uid := obj.GetUID(); uid != "" {
 		opts = append(opts, client.Preconditions{UID: &uid})
 	}

@@ -23,6 +23,13 @@ func All(prototype client.ObjectList, options ...client.ListOption) MapFunc {
 	}
 }
 
+// Where maps a change to the roots that match it.
+func Where[R client.Object](prototype client.ObjectList, match func(changed client.Object, root R) bool) MapFunc {
+	return func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
+		return listed(ctx, r, prototype, func(root client.Object) bool { return match(changed, root.(R)) })
+	}
+}
+
 // SameLabel maps a change to the roots that have the same value of label as the changed object.
 func SameLabel(prototype client.ObjectList, label string) MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
@@ -47,14 +54,21 @@ func SameName(_ context.Context, _ client.Reader, obj client.Object) []reconcile
 }
 
 func list(ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+	return listed(ctx, r, prototype, func(client.Object) bool { return true }, opts...)
+}
+
+func listed(ctx context.Context, r client.Reader, prototype client.ObjectList, match func(client.Object) bool,
+	opts ...client.ListOption) []reconcile.Request {
 	roots := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.ObjectList)
-	if err := r.List(ctx, roots, append(opts, client.UnsafeDisableDeepCopy)...); err != nil { // only their names are read
+	if err := r.List(ctx, roots, append(opts, client.UnsafeDisableDeepCopy)...); err != nil { // they are only looked at
 		log.FromContext(ctx).Error(err, "list roots")
 		return nil
 	}
 	var requests []reconcile.Request
 	err := meta.EachListItem(roots, func(item runtime.Object) error {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		if root := item.(client.Object); match(root) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(root)})
+		}
 		return nil
 	})
 	if err != nil {

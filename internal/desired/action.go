@@ -7,8 +7,11 @@ package desired
 type Verb int
 
 const (
-	// Delete deletes Object, only while it has Object's UID if that is set.
+	// Delete deletes Object, only while it has Object's UID if that is set. One that is being deleted is left alone
+	// unless Grace is set.
 	Delete Verb = iota
+	// Evict asks for the end of Object, a pod with this UID. One that a disruption budget protects stays for now.
+	Evict
 	// Merge changes what differs between Before and Object, by a JSON merge patch. Nothing is sent if nothing differs.
 	Merge
 	// Strategic is Merge by a strategic merge patch: lists with keys are changed by entry.
@@ -25,9 +28,13 @@ type Action struct {
 	Object Object
 	// Before is the object as it was read, for Merge and Strategic.
 	Before Object
-	// Subresource is that of an Update, such as "resize".
+	// Subresource is written instead of the object itself, such as "status"; empty = the object.
 	Subresource string
-	// Last actions are carried out after the plan's status is written.
+	// Locked changes only what nobody has written since it was read, for Merge and Strategic: lists without keys.
+	Locked bool
+	// Grace is how long a pod that is deleted may take to end, in seconds; nil = as long as it says itself.
+	Grace *int64
+	// Last actions are carried out after the plan's status is written, if all before succeeded.
 	Last bool
 }
 

@@ -62,7 +62,7 @@ type Plan struct {
 	// and not owned. Nil fills nothing.
 	Fill Object
 	// Actions are requests for what is no desired object. They are carried out in their order, after Objects; those
-	// that come Last, after Status and only if it was written.
+	// that come Last, after Status and only if all before succeeded.
 	Actions []Action
 	// RequeueAfter is when to look again without an event; 0 waits for one.
 	RequeueAfter time.Duration

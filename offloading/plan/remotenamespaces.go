@@ -202,7 +202,7 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()
 		changed.Labels, changed.Annotations = merged(ns.Labels, wanted.Labels), merged(ns.Annotations, wanted.Annotations)
-		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed, Last: true})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed})
 	}
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -17,12 +19,33 @@ const (
 	killTime = time.Minute
 )
 
-// TakenBack returns the grace period with which pods are deleted in a namespace that is being deleted, nil while they
-// have time to end, and when to look again. Pods are killed first and removed later: the kubelet of a pod that is
-// removed while it ends would let its processes run for the time they were given.
+// TakenBackInput is a namespace that is being deleted, with the pods of its consumer.
+type TakenBackInput struct {
+	Root *corev1.Namespace
+	Pods []corev1.Pod
+	Now  time.Time
+}
+
+// TakenBack ends the pods in a namespace that is being deleted. Pods are killed first and removed later: the kubelet
+// of a pod that is removed while it ends would let its processes run for the time they were given.
 //
 //	deletion ── 5 min ── killed ── 1 min ── removed
-func TakenBack(namespace *corev1.Namespace, now time.Time) (grace *int64, after time.Duration) {
+func TakenBack(in TakenBackInput) desired.Plan {
+	grace, after := ending(in.Root, in.Now)
+	p := desired.Plan{RequeueAfter: after}
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		beingKilled := grace != nil && *grace > 0 && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds <= *grace
+		if grace != nil && !beingKilled {
+			p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Grace: grace})
+		}
+	}
+	return p
+}
+
+// ending returns the grace period with which the pods are deleted, nil while they have time to end, and when to look
+// again.
+func ending(namespace *corev1.Namespace, now time.Time) (grace *int64, after time.Duration) {
 	switch since := now.Sub(namespace.DeletionTimestamp.Time); {
 	case since < takenBackGrace:
 		return nil, takenBackGrace - since

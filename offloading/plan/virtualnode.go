@@ -260,7 +260,7 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 		if isScaledToZero(in.Deployment) {
 			scaled := in.Deployment.DeepCopy()
 			scaled.Spec.Replicas = new(int32(1))
-			p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Deployment, Object: scaled, Last: true})
+			p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Deployment, Object: scaled})
 		}
 		return p
 	}

@@ -18,7 +18,7 @@ import (
 // nobody wants what is on it.
 func Removable(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner && volume.Status.Phase == corev1.VolumeReleased &&
-		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil && volume.DeletionTimestamp == nil
 }
 
 // ReleasedInput is a removable volume and the claim that backs it; nil when there is none (any more).
@@ -60,26 +60,48 @@ func Unused(in UnusedInput) desired.Plan {
 	return desired.Plan{}
 }
 
+// Held reports whether a claim has a volume at a provider.
+func Held(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(claim.Finalizers, ofProvider)
+}
+
+func ofProvider(finalizer string) bool { return strings.HasPrefix(finalizer, api.ClaimFinalizerPrefix) }
+
+// AbandonedInput is a claim with volumes at providers, and all maps and virtual nodes.
+type AbandonedInput struct {
+	Root  *corev1.PersistentVolumeClaim
+	Maps  []offloadingv1beta1.NamespaceMap
+	Nodes []offloadingv1beta1.VirtualNode
+}
+
+// Abandoned takes from a claim the finalizers that nobody else would take away.
+func Abandoned(in AbandonedInput) desired.Plan {
+	gone := in.Abandoned()
+	released := in.Root.DeepCopy()
+	released.Finalizers = slices.DeleteFunc(released.Finalizers, func(f string) bool { return slices.Contains(gone, f) })
+	return desired.Plan{Actions: []desired.Action{{Verb: desired.Merge, Locked: true, Before: in.Root, Object: released}}}
+}
+
 // Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
 // is not, and not about to be, offloaded there. While there is a virtual node, a map that is missing comes back
 // and says whether it is. The others are taken away by who gives the volume back; these would hold the claim
 // for ever once Liqo is uninstalled.
-func Abandoned(claim *corev1.PersistentVolumeClaim, maps []offloadingv1beta1.NamespaceMap, nodes []offloadingv1beta1.VirtualNode) []string {
+func (in AbandonedInput) Abandoned() []string {
 	var out []string
-	for _, finalizer := range claim.Finalizers {
-		provider, ours := strings.CutPrefix(finalizer, api.ClaimFinalizerPrefix)
+	for _, finalizer := range in.Root.Finalizers {
+		provider := strings.TrimPrefix(finalizer, api.ClaimFinalizerPrefix)
 		of := func(m offloadingv1beta1.NamespaceMap) bool {
 			return m.Labels[api.LabelRemoteClusterID] == provider && m.Labels[api.LabelReplicated] != api.True
 		}
-		offloaded := slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
-			_, desired := m.Spec.DesiredMapping[claim.Namespace]
-			_, current := m.Status.CurrentMapping[claim.Namespace]
-			return of(m) && (desired || current)
+		offloaded := slices.ContainsFunc(in.Maps, func(m offloadingv1beta1.NamespaceMap) bool {
+			_, wished := m.Spec.DesiredMapping[in.Root.Namespace]
+			_, current := m.Status.CurrentMapping[in.Root.Namespace]
+			return of(m) && (wished || current)
 		})
-		missing := !slices.ContainsFunc(maps, of) && slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool {
+		missing := !slices.ContainsFunc(in.Maps, of) && slices.ContainsFunc(in.Nodes, func(n offloadingv1beta1.VirtualNode) bool {
 			return n.Spec.ClusterID == provider
 		})
-		if ours && !offloaded && !missing {
+		if ofProvider(finalizer) && !offloaded && !missing {
 			out = append(out, finalizer)
 		}
 	}

@@ -4,13 +4,12 @@
 package plan
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // Grows says whether a claim has a volume of ours, which may have to grow.
@@ -29,16 +28,6 @@ type GrowInput struct {
 	Behind  *corev1.PersistentVolume
 }
 
-// Growth is what the objects of a claim should be; nil for those that are as they should be.
-type Growth struct {
-	Backing *corev1.PersistentVolumeClaim
-	Volume  *corev1.PersistentVolume
-	// Status is the root with the status it should have.
-	Status *corev1.PersistentVolumeClaim
-	// Refusal says why the volume does not grow, and what to do; empty if it does.
-	Refusal string
-}
-
 // Grow plans what follows from a larger request, and from a volume that has grown. Nothing shrinks.
 //
 //	request of the claim ──▶ request of what backs it ──▶ its own provisioner
@@ -46,43 +35,46 @@ type Growth struct {
 //
 // Where the file system has to grow too, the kubelet of the pod does that and writes the capacity of
 // the claim, once the volume shows its own.
-func Grow(in GrowInput) Growth {
-	var out Growth
+func Grow(in GrowInput) desired.Plan {
+	var p desired.Plan
 	switch {
 	case in.Volume == nil:
-		return out
+		return p
 	case in.Volume.Labels[api.LabelRemoteClusterID] != "":
-		out.Volume = larger(in.Volume, in.Root.Status.Capacity)
-		return out
+		enlarge(&p, in.Volume, in.Root.Status.Capacity)
+		return p
 	case in.Backing == nil || in.Behind == nil:
-		return out
+		return p
 	}
 	wanted := in.Root.Spec.Resources.Requests[corev1.ResourceStorage]
 	switch {
 	case wanted.Cmp(*in.Backing.Spec.Resources.Requests.Storage()) <= 0:
 	case in.Class == nil || in.Class.AllowVolumeExpansion == nil || !*in.Class.AllowVolumeExpansion:
-		out.Refusal = fmt.Sprintf("the volume is of class %s, which lets none grow; set its allowVolumeExpansion if its provisioner can", *in.Backing.Spec.StorageClassName)
+		p.Degraded = desired.Block("VolumeResizeFailed", "the volume is of class %s, which lets none grow; "+
+			"set its allowVolumeExpansion if its provisioner can", *in.Backing.Spec.StorageClassName).Verdict
 	default:
-		out.Backing = in.Backing.DeepCopy()
-		out.Backing.Spec.Resources.Requests[corev1.ResourceStorage] = wanted
+		larger := in.Backing.DeepCopy()
+		larger.Spec.Resources.Requests[corev1.ResourceStorage] = wanted
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Backing, Object: larger})
 	}
-	out.Volume = larger(in.Volume, in.Behind.Spec.Capacity)
+	enlarge(&p, in.Volume, in.Behind.Spec.Capacity)
 	if has := in.Backing.Status.Capacity[corev1.ResourceStorage]; exceeds(has, in.Root.Status.Capacity) {
-		out.Status = in.Root.DeepCopy()
-		out.Status.Status.Capacity[corev1.ResourceStorage] = has
+		larger := in.Root.DeepCopy()
+		larger.Status.Capacity[corev1.ResourceStorage] = has
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Root, Object: larger, Subresource: "status", Last: true})
 	}
-	return out
+	return p
 }
 
-// larger is the volume with a larger capacity; nil if it is not larger.
-func larger(volume *corev1.PersistentVolume, capacity corev1.ResourceList) *corev1.PersistentVolume {
+// enlarge gives a volume a larger capacity, if it is larger.
+func enlarge(p *desired.Plan, volume *corev1.PersistentVolume, capacity corev1.ResourceList) {
 	has := capacity[corev1.ResourceStorage]
 	if !exceeds(has, volume.Spec.Capacity) {
-		return nil
+		return
 	}
-	out := volume.DeepCopy()
-	out.Spec.Capacity[corev1.ResourceStorage] = has
-	return out
+	larger := volume.DeepCopy()
+	larger.Spec.Capacity[corev1.ResourceStorage] = has
+	p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: volume, Object: larger})
 }
 
 func exceeds(has resource.Quantity, capacity corev1.ResourceList) bool {

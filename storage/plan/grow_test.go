@@ -52,17 +52,20 @@ func TestGrowth(t *testing.T) {
 		"the volume is gone":              {plan.GrowInput{Root: claim("2Gi", "1Gi")}, "- - - "},
 		"less is asked for than there is": {plan.GrowInput{Root: claim("1Gi", "5Gi"), Volume: volume("5Gi", ""), Backing: claim("5Gi", "5Gi"), Class: grows, Behind: volume("5Gi", "")}, "- - - "},
 	} {
-		out, shown := plan.Grow(s.in), [3]string{"-", "-", "-"}
-		if out.Backing != nil {
-			shown[0] = out.Backing.Spec.Resources.Requests.Storage().String()
+		p, shown := plan.Grow(s.in), [3]string{"-", "-", "-"}
+		for _, a := range p.Actions {
+			switch larger := a.Object.(type) {
+			case *corev1.PersistentVolume:
+				shown[1] = larger.Spec.Capacity.Storage().String()
+			case *corev1.PersistentVolumeClaim:
+				if a.Subresource == "status" {
+					shown[2] = larger.Status.Capacity.Storage().String()
+				} else {
+					shown[0] = larger.Spec.Resources.Requests.Storage().String()
+				}
+			}
 		}
-		if out.Volume != nil {
-			shown[1] = out.Volume.Spec.Capacity.Storage().String()
-		}
-		if out.Status != nil {
-			shown[2] = out.Status.Status.Capacity.Storage().String()
-		}
-		if got := fmt.Sprintf("%s %s %s %s", shown[0], shown[1], shown[2], out.Refusal); got != s.want {
+		if got := fmt.Sprintf("%s %s %s %s", shown[0], shown[1], shown[2], p.Degraded.Message); got != s.want {
 			t.Errorf("%s: %s, want %s", story, got, s.want)
 		}
 	}

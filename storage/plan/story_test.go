@@ -43,7 +43,9 @@ func tell(t *testing.T, objects []client.Object) string {
 			}))
 		}
 		if len(root.Finalizers) > 0 {
-			return text(t, map[string]any{"abandoned": plan.Abandoned(root, story.Values[*offloadingv1beta1.NamespaceMap](rest), story.Values[*offloadingv1beta1.VirtualNode](rest))})
+			return text(t, map[string]any{"abandoned": plan.AbandonedInput{
+				Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest), Nodes: story.Values[*offloadingv1beta1.VirtualNode](rest),
+			}.Abandoned()})
 		}
 		return fmt.Sprintf("provisioning: %t\n", plan.Provisioning(root)) + show(t, root, plan.Claim(claimInput(root, rest)))
 	}
