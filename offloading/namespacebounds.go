@@ -11,19 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -39,7 +31,7 @@ type secretCounts struct{ bounds plan.NamespaceBounds }
 // countDelay is how long after a Secret was created or deleted those of its namespace are counted: once for a burst.
 const countDelay = time.Second
 
-// Register adds the reconciler to mgr. The Secrets have a cache of their own, because that of mgr leaves out those
+// Register adds the controller to mgr. The Secrets have a cache of their own, because that of mgr leaves out those
 // that consumers reflect. It holds names only.
 func (s secretCounts) Register(mgr manager.Manager) error {
 	names, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
@@ -54,22 +46,28 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 	}
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	count := func(q queue, secret client.Object) {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: secret.GetNamespace()}}, countDelay)
-	}
-	counts := handler.TypedFuncs[*metav1.PartialObjectMetadata, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*metav1.PartialObjectMetadata], q queue) {
-			count(q, e.Object)
+	return ctl.Controller[*corev1.Namespace, plan.SecretCountInput]{
+		Name: "secret-counts", Quiet: true,
+		Only: func(root *corev1.Namespace) bool { return root.DeletionTimestamp == nil && plan.MadeForConsumer(root) },
+		Watches: []ctl.Watch{{
+			Kind: secret, Cache: names.GetCache(), Delay: countDelay,
+			Concerns: func(client.Object, client.Object) bool { return false },
+			Map: func(_ context.Context, _ client.Reader, secret client.Object) []reconcile.Request {
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: secret.GetNamespace()}}}
+			},
+		}},
+		Gather: func(ctx context.Context, _ ctl.Reader, root *corev1.Namespace) (plan.SecretCountInput, error) {
+			in := plan.SecretCountInput{Root: root, Most: s.bounds.Secrets}
+			var secrets metav1.PartialObjectMetadataList
+			secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+			if err := names.GetCache().List(ctx, &secrets, client.InNamespace(root.Name), client.UnsafeDisableDeepCopy); err != nil {
+				return in, fmt.Errorf("count secrets in %s: %w", root.Name, err)
+			}
+			in.Secrets = len(secrets.Items)
+			return in, nil
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*metav1.PartialObjectMetadata], q queue) {
-			count(q, e.Object)
-		},
-	}
-	r := &secretCountReconciler{secretCounts: s, client: mgr.GetClient(), names: names.GetCache()}
-	return builder.ControllerManagedBy(mgr).Named("secret-counts").WithOptions(ctl.Options()).
-		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(ns client.Object) bool { return plan.MadeForConsumer(ns) }))).
-		WatchesRawSource(source.Kind(names.GetCache(), secret, counts)).Complete(r)
+		Plan: plan.SecretCount,
+	}.Register(mgr)
 }
 
 // nameOnly keeps of a Secret what tells it from others.
@@ -81,37 +79,4 @@ func nameOnly(obj any) (any, error) {
 	return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 	}}, nil
-}
-
-type secretCountReconciler struct {
-	secretCounts
-	client client.Client
-	names  client.Reader
-}
-
-// Reconcile counts the Secrets of one namespace.
-func (r *secretCountReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	namespace, err := ctl.Optional(ctx, r.client, req.NamespacedName, &corev1.Namespace{})
-	if err != nil || namespace == nil || namespace.DeletionTimestamp != nil || !plan.MadeForConsumer(namespace) {
-		return reconcile.Result{}, err
-	}
-	var secrets metav1.PartialObjectMetadataList
-	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := r.names.List(ctx, &secrets, client.InNamespace(namespace.Name), client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("count secrets in %s: %w", namespace.Name, err)
-	}
-	full, differs := r.bounds.TooManySecrets(namespace, len(secrets.Items))
-	if !differs {
-		return reconcile.Result{}, nil
-	}
-	before := namespace.DeepCopy()
-	delete(namespace.Labels, api.LabelTooManySecrets)
-	if full {
-		metav1.SetMetaDataLabel(&namespace.ObjectMeta, api.LabelTooManySecrets, api.True)
-	}
-	if err := r.client.Patch(ctx, namespace, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("label namespace %s: %w", namespace.Name, err)
-	}
-	log.FromContext(ctx).Info("secrets counted", "namespace", namespace.Name, "secrets", len(secrets.Items), "full", full)
-	return reconcile.Result{}, nil
 }

@@ -64,7 +64,7 @@ func Controllers(o Options) []ctl.Registrar {
 		virtualNode(o),
 		cordon(),
 		drain(),
-		servingCertificates{},
+		servingCertificates(),
 		remoteNamespaces(o),
 		takenBack(time.Now),
 		quotas,
@@ -74,13 +74,13 @@ func Controllers(o Options) []ctl.Registrar {
 		shadowEndpointSlice(o),
 		admissionServer{options: o, quotas: quotas},
 		admissionCertificate{options: o},
-		lostProviders{},
+		lostProviders(),
 	}
 	if o.NamespaceBounds.Secrets > 0 {
 		all = append(all, secretCounts{o.NamespaceBounds})
 	}
 	if o.ReplaceLostPods {
-		all = append(all, lostPods{})
+		all = append(all, lostPods())
 	}
 	return all
 }

@@ -488,7 +488,7 @@ func (w *world) collectors() {
 	}
 	node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
 	switch owner := metav1.GetControllerOf(pod).UID; {
-	case plan.LostPod(pod, node), len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Reason == "DeletionByPodGC":
+	case len(plan.LostPod(plan.LostPodInput{Root: pod, Node: node}).Actions) > 0 && plan.Ending(pod), len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Reason == "DeletionByPodGC":
 		w.remote.set(nil)
 	case w.shadow.now == nil || w.shadow.now.UID != owner:
 		w.drain()

@@ -12,6 +12,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -57,6 +59,13 @@ type Controller[R client.Object, In any] struct {
 	Concerns func(before, after client.Object) bool
 	// Watches are further kinds Gather reads.
 	Watches []Watch
+	// Cache has the roots; nil = the manager's cache. It must be filled before the replica has its turn.
+	Cache cache.Cache
+	// Absent plans also for roots that do not exist, as for an empty object of their name: of such a plan only the
+	// actions are carried out. A change of a root means nothing then unless Watches lists its kind.
+	Absent bool
+	// Start names roots to look at when the controller starts.
+	Start []types.NamespacedName
 	// Only tells which objects of the root's kind are roots; nil means all that are not being deleted, or have
 	// the finalizer. The others are left alone, without finalizer, conditions or plan.
 	Only func(root R) bool
@@ -132,6 +141,10 @@ type Watch struct {
 	// Concerns tells whether an update may mean something to a root; nil means that every one may.
 	// It is for kinds that are written all the time.
 	Concerns func(before, after client.Object) bool
+	// Cache has the objects; nil = the manager's cache.
+	Cache cache.Cache
+	// Delay is how long after a change the roots are looked at, once for all changes until then.
+	Delay time.Duration
 }
 
 // MapFunc gives the roots to look at when obj has changed.
@@ -145,6 +158,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	l := &loop[R, In]{
 		Controller:   c,
 		client:       mgr.GetClient(),
+		roots:        mgr.GetClient(),
 		reader:       Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader(), Self: self(mgr.GetClient())},
 		recorder:     Recorder(mgr, "liqo-"+c.Name),
 		objects:      apply.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo/"+c.Name),
@@ -152,39 +166,77 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		verdicts:     map[types.NamespacedName]desired.Verdict{},
 		refusedSince: map[types.NamespacedName]time.Time{},
 	}
+	if c.Cache != nil {
+		l.roots = c.Cache
+	}
 	options := Options()
 	options.MaxConcurrentReconciles = max(c.Workers, 1)
-	b := builder.ControllerManagedBy(mgr).Named(c.Name).For(newRoot[R](), concerning(c.Heeds), c.onlyRoots()).
-		WithOptions(options)
+	b := builder.ControllerManagedBy(mgr).Named(c.Name).WithOptions(options)
+	if !c.Absent {
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(c.Cache, mgr.GetCache()), newRoot[R](), &handler.EnqueueRequestForObject{}, c.ofRoots()))
+	}
 	for _, kind := range c.Owns {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, concerning(c.Concerns))
+		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, builder.WithPredicates(concerning(c.Concerns)))
 	}
 	for _, w := range c.Watches {
-		b = b.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return w.Map(ctx, l.client, obj)
-		}), concerning(w.Concerns))
+		roots := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return w.Map(ctx, l.roots, obj)
+		})
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(w.Cache, mgr.GetCache()), w.Kind, delayed{roots, w.Delay}, concerning(w.Concerns)))
 	}
 	// Sources start before the first root is reconciled.
 	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		l.queue = q
+		for _, name := range c.Start {
+			q.Add(reconcile.Request{NamespacedName: name})
+		}
 		go l.refused.Probe(ctx, q.Add)
 		return nil
 	}))
 	return b.Complete(l)
 }
 
-// onlyRoots lets pass the events of roots. Objects that are gone are forgotten, whatever they were.
-func (c Controller[R, In]) onlyRoots() builder.Predicates {
+// ofRoots lets pass the events that mean something to a root. Objects that are gone are forgotten, whatever they were.
+func (c Controller[R, In]) ofRoots() predicate.Predicate {
 	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
-	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return is(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return is(e.ObjectNew) },
-		GenericFunc: func(e event.GenericEvent) bool { return is(e.Object) },
-	})
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return is(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return is(e.ObjectNew) && (c.Heeds == nil || c.Heeds(e.ObjectOld, e.ObjectNew))
+		},
+	}
 }
+
+// delayed hands requests on after some time; 0 = at once.
+type delayed struct {
+	handler.EventHandler
+	delay time.Duration
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (d delayed) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	d.EventHandler.Create(ctx, e, later{q, d.delay})
+}
+
+func (d delayed) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+	d.EventHandler.Update(ctx, e, later{q, d.delay})
+}
+
+func (d delayed) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	d.EventHandler.Delete(ctx, e, later{q, d.delay})
+}
+
+// later adds requests after some time.
+type later struct {
+	queue
+	delay time.Duration
+}
+
+func (l later) Add(r reconcile.Request) { l.AddAfter(r, l.delay) }
 
 // forgetting tells also of objects that are gone: most go with their root, not by a deletion of ours.
 type forgetting struct {
@@ -211,10 +263,10 @@ func Options() controller.Options {
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
 // concerning lets pass the updates that concern a root; nil lets all pass.
-func concerning(concerns func(before, after client.Object) bool) builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+func concerning(concerns func(before, after client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return concerns == nil || concerns(e.ObjectOld, e.ObjectNew)
-	}})
+	}}
 }
 
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.

@@ -40,6 +40,7 @@ import (
 type loop[R client.Object, In any] struct {
 	Controller[R, In]
 	client   client.Client
+	roots    client.Reader // the cache that has the roots
 	reader   Reader
 	recorder events.EventRecorder
 	// objects and conditions are two field managers, so that a plan without a status still
@@ -58,13 +59,17 @@ type loop[R client.Object, In any] struct {
 // Reconcile makes one root's plan true.
 func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	root := newRoot[R]()
-	if err := l.client.Get(ctx, req.NamespacedName, root); err != nil {
-		if apierrors.IsNotFound(err) {
-			l.forget(req.NamespacedName, root)
-			l.accepted(req)
-			return reconcile.Result{}, nil
-		}
+	err := l.roots.Get(ctx, req.NamespacedName, root)
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
 		return reconcile.Result{}, fmt.Errorf("get %s %s: %w", l.Name, req, err)
+	}
+	if absent {
+		l.forget(req.NamespacedName, root)
+	}
+	if absent && !l.Absent {
+		l.accepted(req)
+		return reconcile.Result{}, nil
 	}
 	if l.Only != nil && !l.Only(root) {
 		l.accepted(req)
@@ -75,7 +80,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
-	if err := l.hold(ctx, root, deleting); err != nil {
+	if err := l.hold(ctx, root, deleting || absent); err != nil {
 		return reconcile.Result{}, err
 	}
 	in, err := l.Gather(ctx, l.reader, root)
@@ -83,7 +88,12 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, fmt.Errorf("gather for %s %s: %w", l.Name, req, err)
 	}
 	plan := l.Plan(in)
-	done, err := l.act(ctx, root, plan)
+	var done bool
+	if absent {
+		err = l.carryOut(ctx, plan.Actions)
+	} else {
+		done, err = l.act(ctx, root, plan)
+	}
 	if err == nil && deleting && done {
 		err = l.release(ctx, root)
 	}
@@ -163,7 +173,15 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 			break
 		}
 	}
-	errs = append(errs, l.carryOut(ctx, plan.Actions, false))
+	var first, last []desired.Action
+	for _, a := range plan.Actions {
+		if a.Last {
+			last = append(last, a)
+		} else {
+			first = append(first, a)
+		}
+	}
+	errs = append(errs, l.carryOut(ctx, first))
 	left := 0
 	if plan.State == desired.Ready {
 		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Preserve))
@@ -184,7 +202,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		err = l.carryOut(ctx, plan.Actions, true)
+		err = l.carryOut(ctx, last)
 	}
 	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Reported(), err))
 }
@@ -229,13 +247,15 @@ func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, mes
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
-// carryOut carries out the actions that come last, or those that do not.
-func (l *loop[R, In]) carryOut(ctx context.Context, actions []desired.Action, last bool) error {
+// carryOut carries out actions. One that fails does not keep the others from being carried out.
+func (l *loop[R, In]) carryOut(ctx context.Context, actions []desired.Action) error {
 	var errs []error
 	for _, a := range actions {
-		if a.Last == last {
-			errs = append(errs, l.request(ctx, a))
+		err := l.request(ctx, a)
+		if e := a.Event; err == nil && e.Reason != "" {
+			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -250,9 +270,18 @@ func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
 		return l.delete(ctx, obj, a.Grace)
 	case desired.Evict:
 		return l.evict(ctx, obj)
+	case desired.Create:
+		what = "itself, new,"
+		if err = l.client.Create(ctx, obj, owner); apierrors.IsAlreadyExists(err) {
+			return nil
+		}
 	case desired.Update:
 		obj = obj.DeepCopyObject().(client.Object) // the answer is decoded into it
-		err = l.client.SubResource(a.Subresource).Update(ctx, obj, owner)
+		if a.Subresource == "" {
+			err = l.client.Update(ctx, obj, owner)
+		} else {
+			err = l.client.SubResource(a.Subresource).Update(ctx, obj, owner)
+		}
 	case desired.Merge, desired.Strategic:
 		if patch, failed := difference(a); patch == nil || failed != nil {
 			return failed

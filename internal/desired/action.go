@@ -16,9 +16,11 @@ const (
 	Merge
 	// Strategic is Merge by a strategic merge patch: lists with keys are changed by entry.
 	Strategic
-	// Update replaces a subresource of Object, only while its version is Object's: of several such actions, one
+	// Update replaces Object or a subresource of it, only while its version is Object's: of several such actions, one
 	// succeeds.
 	Update
+	// Create makes Object unless one of its name exists, whoever made it. It is not the root's, and never pruned.
+	Create
 )
 
 // Action is a request for what cannot be desired as an object. One whose object is gone is done.
@@ -34,6 +36,8 @@ type Action struct {
 	Locked bool
 	// Grace is how long a pod that is deleted may take to end, in seconds; nil = as long as it says itself.
 	Grace *int64
+	// Event is recorded on Object once the action is done; its zero value is none. The event's Object is nil.
+	Event Event
 	// Last actions are carried out after the plan's status is written, if all before succeeded.
 	Last bool
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // settling is how long a pod is left to itself: a pod just created may still be on its way
@@ -22,25 +23,9 @@ const settling = 5 * time.Second
 // left to do is to delete it.
 const AnnotationLetGo = "offloading.liqo.io/let-go"
 
-// Treatment is what becomes of a pod admission did not see.
-type Treatment int
-
-const (
-	// Leave: nothing is to be done.
-	Leave Treatment = iota
-	// Later: look again after the time given.
-	Later
-	// Tolerate: the toleration is added.
-	Tolerate
-	// Replace: the pod is deleted; its controller makes one that passes admission as it is now.
-	Replace
-	// Tell: only the user can help.
-	Tell
-)
-
 // EarlierPodInput is a pod and the request to extend its namespace, nil when there is none.
 type EarlierPodInput struct {
-	Pod          *corev1.Pod
+	Root         *corev1.Pod
 	Offloading   *offloadingv1beta1.NamespaceOffloading
 	RuntimeClass string
 	// Travels as for AdmitPod.
@@ -52,33 +37,30 @@ type EarlierPodInput struct {
 // is no longer extended to: it came before the namespace was extended as it is now, or while admission
 // was down. Tolerations of a pod can be added to; nothing else that admission does can be changed.
 //
-//	pod                                        has a controller   treatment
-//	was let go by it                           any                Replace
-//	was admitted, and would be otherwise now   yes                Replace
-//	was admitted to less than it would be now  no                 Tell
-//	differs in nothing                         any                Leave
-//	differs in tolerations                     any                Tolerate
-//	differs in affinity                        yes                Replace
-//	differs in affinity                        no                 Tell
-func EarlierPod(in EarlierPodInput) (Treatment, time.Duration) {
-	treatment := in.treatment()
-	if age := in.Now.Sub(in.Pod.CreationTimestamp.Time); treatment != Leave && age < settling {
-		return Later, settling - age
+//	pod                                        has a controller   plan
+//	was let go by it                           any                replaced
+//	was admitted, and would be otherwise now   yes                replaced
+//	was admitted to less than it would be now  no                 the user is told
+//	differs in nothing                         any                -
+//	differs in tolerations                     any                gets the toleration
+//	differs in affinity                        yes                replaced
+//	differs in affinity                        no                 the user is told
+func EarlierPod(in EarlierPodInput) desired.Plan {
+	p := in.plan()
+	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
+	if age < settling && (p.State != desired.Ready || len(p.Actions) > 0) {
+		return desired.Plan{RequeueAfter: settling - age}
 	}
-	return treatment, 0
+	return p
 }
 
-func (in EarlierPodInput) treatment() Treatment {
-	pod, waits := in.Pod, in.Pod.Spec.NodeName == ""
+func (in EarlierPodInput) plan() desired.Plan {
+	pod, waits := in.Root, in.Root.Spec.NodeName == ""
 	if pod.DeletionTimestamp != nil || !waits && pod.Status.Reason != api.ReasonBackOff {
-		return Leave
+		return desired.Plan{}
 	}
 	if _, letGo := pod.Annotations[AnnotationLetGo]; letGo {
-		return Replace
-	}
-	replaced := Tell
-	if metav1.GetControllerOf(pod) != nil {
-		replaced = Replace
+		return replaced(pod)
 	}
 	extended := in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
 	var now string
@@ -86,17 +68,40 @@ func (in EarlierPodInput) treatment() Treatment {
 		now = admitted(in.Offloading.Spec)
 	}
 	switch was := pod.Annotations[api.AnnotationAdmitted]; {
-	case was != "" && was != now && (was != anyNode || replaced == Replace):
-		return replaced
+	case was != "" && was != now && (was != anyNode || metav1.GetControllerOf(pod) != nil):
+		return replaced(pod)
 	case !extended || !waits:
-		return Leave
+		return desired.Plan{}
 	}
 	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
 	switch {
 	case equality.Semantic.DeepEqual(pod.Spec, wanted.Spec):
-		return Leave
+		return desired.Plan{}
 	case equality.Semantic.DeepEqual(pod.Spec.Affinity, wanted.Spec.Affinity):
-		return Tolerate
+		return desired.Plan{Actions: []desired.Action{{Verb: desired.Merge, Locked: true, Before: pod, Object: wanted}}}
 	}
-	return replaced
+	return replaced(pod)
+}
+
+// replaced deletes a pod whose controller makes another; of another pod the user is told. A Job would count the pod as
+// failed; without the labels the Job looks for it lets the pod go.
+func replaced(pod *corev1.Pod) desired.Plan {
+	owner := metav1.GetControllerOf(pod)
+	_, letGo := pod.Annotations[AnnotationLetGo]
+	if owner == nil && !letGo {
+		return desired.Block("CreatedBeforeOffloading",
+			"created before its namespace was offloaded as it is now, and its affinity cannot be changed; delete it and create it again")
+	}
+	var p desired.Plan
+	if owner != nil && owner.Kind == "Job" {
+		free := pod.DeepCopy()
+		free.Labels = nil
+		metav1.SetMetaDataAnnotation(&free.ObjectMeta, AnnotationLetGo, api.True)
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Locked: true, Before: pod, Object: free})
+	}
+	p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true, Event: desired.Event{
+		Reason:  "OffloadingReplaced",
+		Message: "deleted, so that its controller makes one that may run where its namespace is offloaded to now",
+	}})
+	return p
 }

@@ -43,12 +43,20 @@ func (b NamespaceBounds) objects(namespace string) []desired.Object {
 	return objects
 }
 
-// TooManySecrets reports whether a namespace must bear the label by which the API server refuses further Secrets
-// of its consumer, and whether that differs from what it bears.
-func (b NamespaceBounds) TooManySecrets(namespace *corev1.Namespace, secrets int) (full, differs bool) {
-	_, labelled := namespace.Labels[api.LabelTooManySecrets]
-	full = secrets >= b.Secrets
-	return full, full != labelled
+// SecretCountInput is a consumer's namespace, how many Secrets are in it, and how many there may be at most.
+type SecretCountInput struct {
+	Root          *corev1.Namespace
+	Secrets, Most int
+}
+
+// SecretCount labels a namespace that has as many Secrets as it may have: by that label the API server refuses
+// further ones of its consumer.
+func SecretCount(in SecretCountInput) desired.Plan {
+	labelled := in.Root.DeepCopy()
+	if !mark(labelled, api.LabelTooManySecrets, in.Secrets >= in.Most) {
+		return desired.Plan{}
+	}
+	return desired.Plan{Fill: labelled}
 }
 
 // MadeForConsumer reports whether a namespace was made for a consumer's map.

@@ -10,12 +10,14 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // NodeUser is the name kubelets of real and virtual nodes have in certificates.
@@ -26,22 +28,63 @@ const NodesGroup = "system:nodes"
 
 // ServingCertificateInput is a request for a kubelet's serving certificate.
 type ServingCertificateInput struct {
-	Request *certificatesv1.CertificateSigningRequest
+	Root *certificatesv1.CertificateSigningRequest
 	// VirtualNodes are all of the cluster.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	// KubeletPods are the pods of virtual kubelets.
 	KubeletPods []corev1.Pod
+	Now         time.Time
 }
 
-// ServingCertificateRefusal says why a request is none of a virtual kubelet's, or is empty. It is
+const (
+	// fetchTime is how long an issued request stays for its kubelet to read the certificate.
+	fetchTime = time.Minute
+	// unknownTime is how long a request waits for its kubelet's pod to show its address.
+	unknownTime = time.Second
+	// patience is how long a request that is none of ours, or not yet, is looked at.
+	patience = time.Minute
+)
+
+// ServingCertificate approves the request of a virtual kubelet for the serving certificate of its node, and deletes
+// it once its certificate could be read or nobody is left to. Requests of others are left to others.
+func ServingCertificate(in ServingCertificateInput) desired.Plan {
+	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
+	issued, decided := len(in.Root.Status.Certificate) > 0, len(in.Root.Status.Conditions) > 0
+	switch {
+	case in.orphaned(), issued && age >= fetchTime:
+		return desired.Plan{Actions: desired.Deletes(in.Root)}
+	case issued:
+		return desired.Plan{RequeueAfter: fetchTime - age}
+	case decided:
+		return desired.Plan{}
+	}
+	switch why := in.refusal(); {
+	case why == "":
+	case age < patience: // it may be ahead of the caches
+		return desired.Plan{RequeueAfter: unknownTime}
+	default:
+		return desired.Block("ServingCertificateNotApproved", "%s", why)
+	}
+	approved := in.Root.DeepCopy()
+	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
+		Reason: "LiqoVirtualNode", Message: "requested by the virtual kubelet of this node",
+	}}
+	return desired.Plan{
+		Actions:      []desired.Action{{Verb: desired.Update, Subresource: "approval", Object: approved}},
+		RequeueAfter: fetchTime,
+	}
+}
+
+// refusal says why a request is none of a virtual kubelet's, or is empty. It is
 // one when the service account of a virtual node asks for exactly its own node's name and for
 // addresses its kubelet's pods have.
-func ServingCertificateRefusal(in ServingCertificateInput) string {
+func (in ServingCertificateInput) refusal() string {
 	vn := requester(in)
 	if vn == nil {
 		return "the requester is not the service account of a virtual node"
 	}
-	csr, err := parseRequest(in.Request.Spec.Request)
+	csr, err := parseRequest(in.Root.Spec.Request)
 	if err != nil {
 		return err.Error()
 	}
@@ -60,17 +103,17 @@ func ServingCertificateRefusal(in ServingCertificateInput) string {
 	return ""
 }
 
-// ServingCertificateOrphaned tells that the virtual node whose kubelet made a request is gone. A request of
+// orphaned tells that the virtual node whose kubelet made a request is gone. A request of
 // anybody else is not, whatever its labels say.
-func ServingCertificateOrphaned(in ServingCertificateInput) bool {
-	kubelet := ":" + api.VirtualKubeletName(in.Request.Labels[api.LabelVirtualNode])
-	user := in.Request.Spec.Username
+func (in ServingCertificateInput) orphaned() bool {
+	kubelet := ":" + api.VirtualKubeletName(in.Root.Labels[api.LabelVirtualNode])
+	user := in.Root.Spec.Username
 	return strings.HasPrefix(user, "system:serviceaccount:") && strings.HasSuffix(user, kubelet) && requester(in) == nil
 }
 
 func requester(in ServingCertificateInput) *offloadingv1beta1.VirtualNode {
 	i := slices.IndexFunc(in.VirtualNodes, func(vn offloadingv1beta1.VirtualNode) bool {
-		return in.Request.Spec.Username == "system:serviceaccount:"+vn.Namespace+":"+api.VirtualKubeletName(vn.Name)
+		return in.Root.Spec.Username == "system:serviceaccount:"+vn.Namespace+":"+api.VirtualKubeletName(vn.Name)
 	})
 	if i < 0 {
 		return nil

@@ -174,12 +174,27 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
 	}
-	treatment, after := plan.EarlierPod(plan.EarlierPodInput{Pod: root, Offloading: offloading, RuntimeClass: runtimeClass, Travels: travels, Now: now})
-	out["had it come before"] = []string{"Leave", "Later", "Tolerate", "Replace", "Tell"}[treatment]
-	if after > 0 {
-		out["after"] = after.String()
+	p := plan.EarlierPod(plan.EarlierPodInput{Root: root, Offloading: offloading, RuntimeClass: runtimeClass, Travels: travels, Now: now})
+	out["had it come before"] = treatment(p)
+	if p.RequeueAfter > 0 {
+		out["after"] = p.RequeueAfter.String()
 	}
 	return text(t, out)
+}
+
+// treatment sums up what becomes of a pod that admission did not see.
+func treatment(p desired.Plan) string {
+	switch {
+	case p.State == desired.Blocked:
+		return "Tell"
+	case len(story.Deleted(p)) > 0:
+		return "Replace"
+	case len(p.Actions) > 0:
+		return "Tolerate"
+	case p.RequeueAfter > 0:
+		return "Later"
+	}
+	return "Leave"
 }
 
 // node shows the Node of a virtual node whose Node is root; one without an UID does not exist yet.
@@ -187,10 +202,14 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
 	if pods := story.Values[*corev1.Pod](rest); len(pods) > 0 {
-		p := plan.Unplaced(plan.UnplacedInput{Node: root, Pods: pods, Now: now})
-		out := map[string]any{"taints": p.Taints, "after": p.After.String()}
-		for _, pod := range p.Replace {
-			out["replaced"] = append(list(out["replaced"]), pod.Name)
+		p := plan.Unplaced(plan.UnplacedInput{Root: root, Pods: pods, Now: now})
+		out := map[string]any{"taints": root.Spec.Taints, "after": p.RequeueAfter.String()}
+		for _, a := range p.Actions {
+			if tainted, ok := a.Object.(*corev1.Node); ok {
+				out["taints"] = tainted.Spec.Taints
+			} else {
+				out["replaced"] = append(list(out["replaced"]), a.Object.GetName())
+			}
 		}
 		return text(t, out)
 	}

@@ -4,13 +4,16 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -26,19 +29,9 @@ const (
 
 // UnplacedInput is a virtual node and pods that have not started; those of other nodes do not count.
 type UnplacedInput struct {
-	Node *corev1.Node
+	Root *corev1.Node
 	Pods []corev1.Pod
 	Now  time.Time
-}
-
-// UnplacedPlan is what becomes of a virtual node and of its pods.
-type UnplacedPlan struct {
-	// Taints are those of the Node.
-	Taints []corev1.Taint
-	// Replace are the pods to delete, whose controllers make others.
-	Replace []*corev1.Pod
-	// After is when to look again; 0 waits for an event.
-	After time.Duration
 }
 
 // Unplaced decides about the pods of a virtual node for which its provider has no room. Their
@@ -49,52 +42,61 @@ type UnplacedPlan struct {
 //	├ pod waits ┼ taint, replaced
 //	                ├ one comes though ┼ replaced
 //	            ├ taint ── at least 5 min ─────────────── ┤
-func Unplaced(in UnplacedInput) UnplacedPlan {
-	out := UnplacedPlan{Taints: slices.Clone(in.Node.Spec.Taints)}
-	at := slices.IndexFunc(out.Taints, func(t corev1.Taint) bool { return t.Key == api.NoRoomTaintKey })
+func Unplaced(in UnplacedInput) desired.Plan {
+	var p desired.Plan
+	tainted := in.Root.DeepCopy()
+	taints := &tainted.Spec.Taints
+	at := slices.IndexFunc(*taints, func(t corev1.Taint) bool { return t.Key == api.NoRoomTaintKey })
 	waiting := false
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		if pod.Spec.NodeName != in.Node.Name || NoRoom(pod) == "" {
+		if pod.Spec.NodeName != in.Root.Name || NoRoom(pod) == "" {
 			continue
 		}
 		waiting = true
-		if !replaceable(pod) || !nodeReady(in.Node) {
+		if !replaceable(pod) || !nodeReady(in.Root) {
 			continue
 		}
 		left := roomTime
-		if at >= 0 && out.Taints[at].TimeAdded != nil && !pod.CreationTimestamp.Before(out.Taints[at].TimeAdded) {
+		if at >= 0 && (*taints)[at].TimeAdded != nil && !pod.CreationTimestamp.Before((*taints)[at].TimeAdded) {
 			left = roomTimeAgain
 		}
 		if left -= in.waited(pod); left > 0 {
-			out.again(left)
+			again(&p, left)
 			continue
 		}
-		out.Replace = append(out.Replace, pod)
+		// Last: others come at once, and are to find the taint.
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true, Event: desired.Event{
+			Type: corev1.EventTypeWarning, Reason: "ProviderHasNoRoom",
+			Message: fmt.Sprintf("deleted, so that its controller makes one that may run elsewhere; the provider says: %.500s", NoRoom(pod)), // an event holds 1 kB
+		}})
 	}
 	switch {
-	case at < 0 && len(out.Replace) > 0:
-		out.Taints = append(out.Taints, corev1.Taint{
+	case at < 0 && len(p.Actions) > 0:
+		*taints = append(*taints, corev1.Taint{
 			Key: api.NoRoomTaintKey, Effect: corev1.TaintEffectPreferNoSchedule, TimeAdded: new(metav1.NewTime(in.Now).Rfc3339Copy()),
 		})
-		out.again(noRoomTime)
+		again(&p, noRoomTime)
 	case at >= 0 && !waiting:
 		left := time.Duration(0)
-		if added := out.Taints[at].TimeAdded; added != nil {
+		if added := (*taints)[at].TimeAdded; added != nil {
 			left = noRoomTime - in.Now.Sub(added.Time)
 		}
 		if left > 0 {
-			out.again(left)
+			again(&p, left)
 		} else {
-			out.Taints = slices.Delete(out.Taints, at, at+1)
+			*taints = slices.Delete(*taints, at, at+1)
 		}
 	}
-	return out
+	if !equality.Semantic.DeepEqual(tainted.Spec.Taints, in.Root.Spec.Taints) {
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Locked: true, Before: in.Root, Object: tainted})
+	}
+	return p
 }
 
-func (p *UnplacedPlan) again(after time.Duration) {
-	if p.After == 0 || after < p.After {
-		p.After = after
+func again(p *desired.Plan, after time.Duration) {
+	if p.RequeueAfter == 0 || after < p.RequeueAfter {
+		p.RequeueAfter = after
 	}
 }
 
