@@ -42,7 +42,7 @@ func (o Options) tenants() ctl.Registrar {
 			{Kind: &rbacv1.ClusterRoleBinding{}, Map: boundTenants},
 			{Kind: &authv1beta1.ResourceSlice{}, Map: labelled(api.LabelReplicated, sameNamespace)},
 			{Kind: &offv1beta1.NamespaceMap{}, Map: labelled(api.LabelReplicated, sameNamespace)},
-			{Kind: &authv1beta1.Renew{}, Map: labelled(api.LabelReplicated, sameNamespace), Concerns: never},
+			{Kind: &authv1beta1.Renew{}, Map: labelled(api.LabelReplicated, sameNamespace), Relevant: ctl.Comings},
 			{Kind: &corev1.Node{}, Map: ifControlPlane(ctl.All(&authv1beta1.TenantList{}))},
 			{Kind: &corev1.ConfigMap{}, Map: ifClientCAs(ctl.All(&authv1beta1.TenantList{}))},
 		},
@@ -63,9 +63,6 @@ func (o Options) tenants() ctl.Registrar {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
 // +kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
-
-// never: only that an object is there matters.
-func never(_, _ client.Object) bool { return false }
 
 func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1beta1.Tenant) (plan.TenantInput, error) {
 	in := plan.TenantInput{Root: root, Lifetime: o.CertificateLifetime, Now: time.Now()}

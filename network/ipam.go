@@ -40,8 +40,8 @@ func (o Options) network() ctl.Registrar {
 		Name: "network",
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}, withoutGrant)},
-			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherAddresses},
-			{Kind: &netv1beta1.InternalNode{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Concerns: otherLocalAddresses},
+			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(otherAddresses)},
+			{Kind: &netv1beta1.InternalNode{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(otherLocalAddresses)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
 			in = plan.NetworkInput{Root: root, Pools: o.Pools}
@@ -125,15 +125,13 @@ func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, gra
 }
 
 // otherAddresses tells whether a node has other addresses than before.
-func otherAddresses(before, after client.Object) bool {
-	a, b := before.(*corev1.Node), after.(*corev1.Node)
-	return !slices.Equal(a.Status.Addresses, b.Status.Addresses)
+func otherAddresses(before, after *corev1.Node) bool {
+	return !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }
 
 // otherLocalAddresses tells whether a node depends on other addresses than before.
-func otherLocalAddresses(before, after client.Object) bool {
-	a, b := before.(*netv1beta1.InternalNode), after.(*netv1beta1.InternalNode)
-	return !slices.Equal(a.Status.LocalAddresses, b.Status.LocalAddresses)
+func otherLocalAddresses(before, after *netv1beta1.InternalNode) bool {
+	return !slices.Equal(before.Status.LocalAddresses, after.Status.LocalAddresses)
 }
 
 // apiServerSlices are the EndpointSlices of the cluster's API server.
@@ -253,7 +251,7 @@ func (o Options) ip() ctl.Registrar {
 		Creates:  []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}, // users' have the names they like
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: waiting},
-			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Concerns: never}, // one that goes makes room
+			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Relevant: ctl.Comings}, // one that goes makes room
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
@@ -280,9 +278,6 @@ func (o Options) ip() ctl.Registrar {
 	}
 }
 
-// never: no update concerns anybody.
-func never(client.Object, client.Object) bool { return false }
-
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
@@ -296,8 +291,8 @@ func (o Options) apiServerIP() ctl.Registrar {
 		Owns: []client.Object{&ipamv1alpha1.IP{}},
 		Watches: []ctl.Watch{
 			o.onUninstall(ctl.All(&corev1.ServiceList{})),
-			{Kind: &offv1beta1.VirtualNode{}, Map: o.apiServices, Concerns: otherSpec},
-			{Kind: &authv1beta1.Tenant{}, Map: o.apiServices, Concerns: otherSpec},
+			{Kind: &offv1beta1.VirtualNode{}, Map: o.apiServices, Relevant: ctl.Differs(otherSpec)},
+			{Kind: &authv1beta1.Tenant{}, Map: o.apiServices, Relevant: ctl.Differs(otherSpec)},
 			{Kind: &discoveryv1.EndpointSlice{}, Map: ofAPIServer},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Service) (plan.APIServerInput, error) {

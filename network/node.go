@@ -26,12 +26,12 @@ import (
 func (o Options) internalNode() ctl.Registrar {
 	nodes := ctl.All(&corev1.NodeList{})
 	return ctl.Controller[*corev1.Node, plan.NodeInput]{
-		Name:  "internal-node",
-		Owns:  []client.Object{&netv1beta1.InternalNode{}},
-		Heeds: otherNode,
+		Name: "internal-node",
+		Owns: []client.Object{&netv1beta1.InternalNode{}},
 		Watches: []ctl.Watch{
+			{Kind: &corev1.Node{}, Relevant: ctl.Differs(otherNode)},
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(nodes)},
-			{Kind: &corev1.Pod{}, Map: o.nodesOfPod, Concerns: podMoved},
+			{Kind: &corev1.Pod{}, Map: o.nodesOfPod, Relevant: ctl.Differs(plan.Moved)},
 			o.onUninstall(nodes),
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.NodeInput, error) {
@@ -81,14 +81,9 @@ func podsByNode() ctl.Registrar {
 	}}
 }
 
-func podMoved(before, after client.Object) bool {
-	return plan.Moved(before.(*corev1.Pod), after.(*corev1.Pod))
-}
-
 // otherNode tells whether a node has become another one to its plan: kubelets say every now and then that
 // theirs is well, and each look may read all pods.
-func otherNode(before, after client.Object) bool {
-	a, b := before.(*corev1.Node), after.(*corev1.Node)
+func otherNode(a, b *corev1.Node) bool {
 	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) || a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
 		a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
 }

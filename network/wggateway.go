@@ -164,7 +164,7 @@ func newKey() ([]byte, error) {
 func (o Options) replica() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.ReplicaInput]{
 		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
-		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Concerns: moved}, {Kind: &corev1.Pod{}, Map: replicasBeside}},
+		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(moved)}, {Kind: &corev1.Pod{}, Map: replicasBeside}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
 			in := plan.ReplicaInput{Root: root}
 			var pods corev1.PodList
@@ -184,8 +184,8 @@ func (o Options) replica() ctl.Registrar {
 }
 
 // moved tells whether a lease has another holder: one is renewed twice a second.
-func moved(before, after client.Object) bool {
-	return !equality.Semantic.DeepEqual(before.(*coordinationv1.Lease).Spec.HolderIdentity, after.(*coordinationv1.Lease).Spec.HolderIdentity)
+func moved(before, after *coordinationv1.Lease) bool {
+	return !equality.Semantic.DeepEqual(before.Spec.HolderIdentity, after.Spec.HolderIdentity)
 }
 
 // holderOf leads from a gateway's lease to the pod that holds it; the others follow when that is

@@ -4,7 +4,6 @@
 package offloading
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,132 +13,57 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch
 
-const (
-	// caKey is the key of the authority's certificate in the Secret.
-	caKey = "ca"
-	// certificateLife is how long a pair is used; renewBefore its end the next one is made.
-	certificateLife = 365 * 24 * time.Hour
-	renewBefore     = certificateLife / 3
-)
-
 // admissionCertificate keeps a serving certificate of the admission server in a Secret, and its
-// authority in the webhook configuration. While one follows the other, both authorities are trusted.
-type admissionCertificate struct{ options Options }
-
-// Register adds the reconciler to mgr; the leader runs it.
-func (a admissionCertificate) Register(mgr manager.Manager) error {
-	key := types.NamespacedName{Namespace: a.options.Kubelet.LiqoNamespace, Name: a.options.WebhookSecret}
-	r := &certificateReconciler{client: mgr.GetClient(), secret: key}
-	named := func(name string) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == name }))
+// authority in the webhook configuration. The leader does that for all replicas.
+func admissionCertificate(o Options) ctl.Registrar {
+	key := types.NamespacedName{Namespace: o.Kubelet.LiqoNamespace, Name: o.WebhookSecret}
+	ofName := func(kind client.Object, name string) ctl.Watch {
+		return ctl.Watch{Kind: kind, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+			if obj.GetName() != name || obj.GetNamespace() != "" && obj.GetNamespace() != key.Namespace {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: key}}
+		}}
 	}
-	toSecret := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: key}}
-	})
-	return builder.ControllerManagedBy(mgr).Named("admission-certificate").WithOptions(ctl.Options()).
-		For(&corev1.Secret{}, named(key.Name)).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret, named(api.WebhookName)).
-		Complete(r)
+	return ctl.Controller[*corev1.Secret, plan.AdmissionCertificateInput]{
+		Name: "admission-certificate", Quiet: true, Absent: true, Start: []types.NamespacedName{key},
+		Watches: []ctl.Watch{
+			ofName(&corev1.Secret{}, key.Name), ofName(&admissionregistrationv1.MutatingWebhookConfiguration{}, api.WebhookName),
+		},
+		Gather: gatherAdmissionCertificate,
+		Plan:   plan.AdmissionCertificate,
+	}
 }
 
-type certificateReconciler struct {
-	client client.Client
-	secret types.NamespacedName
-}
-
-// Reconcile makes Secret and webhook configuration agree.
-func (r *certificateReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if req.NamespacedName != r.secret {
-		return reconcile.Result{}, nil
-	}
-	secret, err := ctl.Optional(ctx, r.client, r.secret, &corev1.Secret{})
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	expiry, ok := expiryOf(secret)
-	if !ok || time.Until(expiry) < renewBefore {
-		if secret, err = r.renew(ctx, secret); err != nil {
-			return reconcile.Result{}, err
+func gatherAdmissionCertificate(ctx context.Context, r ctl.Reader, root *corev1.Secret) (plan.AdmissionCertificateInput, error) {
+	in := plan.AdmissionCertificateInput{Root: root, Now: time.Now()}
+	var err error
+	if in.Due() {
+		var hosts []string
+		for _, name := range []string{api.ControllerManagerName, api.WebhookName} {
+			hosts = append(hosts, name+"."+root.Namespace+".svc", name+"."+root.Namespace)
 		}
-		expiry, _ = expiryOf(secret)
+		in.Pair, err = newPair(hosts, in.Now)
+		return in, err
 	}
-	if err := r.trust(ctx, secret.Data[caKey]); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: time.Until(expiry) - renewBefore + time.Second}, nil
-}
-
-// expiryOf is the end of the serving certificate's life, if there is a usable one.
-func expiryOf(secret *corev1.Secret) (time.Time, bool) {
-	if secret == nil || len(secret.Data[caKey]) == 0 {
-		return time.Time{}, false
-	}
-	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
-	if block == nil {
-		return time.Time{}, false
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}, false
-	}
-	return cert.NotAfter, true
-}
-
-// renew makes a new pair. A Secret that somebody changed meanwhile makes it fail and try again.
-func (r *certificateReconciler) renew(ctx context.Context, before *corev1.Secret) (*corev1.Secret, error) {
-	names := []string{api.ControllerManagerName, api.WebhookName}
-	var hosts []string
-	for _, name := range names {
-		hosts = append(hosts, name+"."+r.secret.Namespace+".svc", name+"."+r.secret.Namespace)
-	}
-	data, err := newPair(hosts, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	if before == nil {
-		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: r.secret.Name, Namespace: r.secret.Namespace, Labels: map[string]string{api.LabelManaged: api.True},
-			},
-			Data: data,
-		}
-		return secret, r.client.Create(ctx, secret)
-	}
-	after := before.DeepCopy()
-	metav1.SetMetaDataLabel(&after.ObjectMeta, api.LabelManaged, api.True)
-	data[caKey] = slices.Concat(data[caKey], firstBlock(before.Data[caKey]))
-	after.Data = data
-	return after, r.client.Update(ctx, after)
-}
-
-// firstBlock is the newest authority of a bundle.
-func firstBlock(bundle []byte) []byte {
-	block, _ := pem.Decode(bundle)
-	if block == nil {
-		return nil
-	}
-	return pem.EncodeToMemory(block)
+	in.Webhooks, err = ctl.Optional(ctx, r, types.NamespacedName{Name: api.WebhookName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	return in, err
 }
 
 // newPair makes an authority, whose key is thrown away, and a serving certificate for hosts.
@@ -154,7 +78,7 @@ func newPair(hosts []string, now time.Time) (map[string][]byte, error) {
 	}
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "liqo-admission-ca"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(plan.CertificateLife),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
@@ -175,30 +99,8 @@ func newPair(hosts []string, now time.Time) (map[string][]byte, error) {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
 	return map[string][]byte{
-		caKey:                   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+		plan.AuthorityKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
 		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	}, nil
-}
-
-// trust writes the authority into the webhook configuration, where it differs. It fails when the object changed
-// meanwhile.
-func (r *certificateReconciler) trust(ctx context.Context, bundle []byte) error {
-	webhooks, err := ctl.Optional(ctx, r.client, types.NamespacedName{Name: api.WebhookName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	if err != nil || webhooks == nil {
-		return err
-	}
-	before := webhooks.DeepCopy()
-	for i := range webhooks.Webhooks {
-		webhooks.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	if !slices.ContainsFunc(before.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
-		return !bytes.Equal(w.ClientConfig.CABundle, bundle)
-	}) {
-		return nil
-	}
-	if err := r.client.Patch(ctx, webhooks, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch webhook configuration %s: %w", webhooks.Name, err)
-	}
-	return nil
 }

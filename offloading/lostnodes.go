@@ -23,7 +23,8 @@ import (
 // lostProviders marks the pods of a virtual node whose provider is lost, as consumer.
 func lostProviders() ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.LostProviderInput]{
-		Name: "lost-providers", Quiet: true, Only: isVirtualNode, Heeds: readyChanges,
+		Name: "lost-providers", Quiet: true, Only: isVirtualNode,
+		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges)}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.LostProviderInput, error) {
 			in := plan.LostProviderInput{Root: root}
 			var pods metav1.PartialObjectMetadataList
@@ -46,17 +47,12 @@ func isVirtualNode(node *corev1.Node) bool {
 	return node.Labels[api.LabelType] == api.TypeVirtualNode && node.DeletionTimestamp == nil
 }
 
-// readyChanges leaves of the updates of nodes those after which a pod may be lost.
-func readyChanges(before, after client.Object) bool {
-	return plan.ReadyChanges(before.(*corev1.Node), after.(*corev1.Node))
-}
-
 // lostPods ends, as provider, the pods of consumers that terminate on a node that is not ready:
 // nothing else starts others while they are there.
 func lostPods() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.LostPodInput]{
 		Name: "lost-pods", Quiet: true, Only: plan.Ending,
-		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Concerns: readyChanges, Map: ctl.Where(&corev1.PodList{},
+		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges), Map: ctl.Where(&corev1.PodList{},
 			func(node client.Object, root *corev1.Pod) bool {
 				return root.Spec.NodeName == node.GetName() && plan.Ending(root)
 			})}},

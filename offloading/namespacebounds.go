@@ -51,7 +51,7 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 		Only: func(root *corev1.Namespace) bool { return root.DeletionTimestamp == nil && plan.MadeForConsumer(root) },
 		Watches: []ctl.Watch{{
 			Kind: secret, Cache: names.GetCache(), Delay: countDelay,
-			Concerns: func(client.Object, client.Object) bool { return false },
+			Relevant: ctl.Comings,
 			Map: func(_ context.Context, _ client.Reader, secret client.Object) []reconcile.Request {
 				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: secret.GetNamespace()}}}
 			},

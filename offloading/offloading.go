@@ -73,7 +73,7 @@ func Controllers(o Options) []ctl.Registrar {
 		slicesByProviderAddress(),
 		shadowEndpointSlice(o),
 		admissionServer{options: o, quotas: quotas},
-		admissionCertificate{options: o},
+		admissionCertificate(o),
 		lostProviders(),
 	}
 	if o.NamespaceBounds.Secrets > 0 {

@@ -36,7 +36,7 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Creates:   []client.Object{&corev1.Namespace{}},
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Namespace{}, Map: mapsWishing},
-			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(&offloadingv1beta1.NamespaceMapList{}), Concerns: func(_, _ client.Object) bool { return false }},
+			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(&offloadingv1beta1.NamespaceMapList{}), Relevant: ctl.Comings},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
 			in := plan.RemoteNamespacesInput{

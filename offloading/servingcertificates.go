@@ -28,11 +28,11 @@ func servingCertificates() ctl.Registrar {
 	ofNode := func(vn client.Object, root *certificatesv1.CertificateSigningRequest) bool {
 		return root.Labels[api.LabelVirtualNode] == vn.GetName() && looksOurs(root)
 	}
-	never := func(client.Object, client.Object) bool { return false }
+	gone := func(_, after client.Object) bool { return after == nil }
 	return ctl.Controller[*certificatesv1.CertificateSigningRequest, plan.ServingCertificateInput]{
 		Name: "serving-certificates", Quiet: true, Only: looksOurs,
 		Watches: []ctl.Watch{{
-			Kind: &offloadingv1beta1.VirtualNode{}, Concerns: never,
+			Kind: &offloadingv1beta1.VirtualNode{}, Relevant: gone,
 			Map: ctl.Where(&certificatesv1.CertificateSigningRequestList{}, ofNode),
 		}},
 		Gather: gatherServingCertificate,

@@ -42,8 +42,8 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
-			{Kind: &corev1.Pod{}, Map: slicesNaming, Concerns: movedPod},
-			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Concerns: otherAddresses},
+			{Kind: &corev1.Pod{}, Map: slicesNaming, Relevant: ctl.Differs(movedPod)},
+			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Relevant: ctl.Differs(otherAddresses)},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
@@ -170,13 +170,13 @@ func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 }
 
 // movedPod reports whether an update changes the addresses of a pod.
-func movedPod(before, after client.Object) bool {
-	return !slices.Equal(addressesOf(before.(*corev1.Pod)), addressesOf(after.(*corev1.Pod)))
+func movedPod(before, after *corev1.Pod) bool {
+	return !slices.Equal(addressesOf(before), addressesOf(after))
 }
 
 // otherAddresses reports whether a Node has other addresses after an update.
-func otherAddresses(before, after client.Object) bool {
-	return !slices.Equal(before.(*corev1.Node).Status.Addresses, after.(*corev1.Node).Status.Addresses)
+func otherAddresses(before, after *corev1.Node) bool {
+	return !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }
 
 // ownAddresses are those of this cluster's nodes, and the range of its Services.

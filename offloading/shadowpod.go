@@ -35,12 +35,10 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 		Name:    "shadowpod",
 		Owns:    []client.Object{&corev1.Pod{}},
 		Creates: []client.Object{&corev1.Pod{}},
-		Concerns: func(before, after client.Object) bool {
-			from, ok := before.(*corev1.Pod)
-			to, same := after.(*corev1.Pod)
-			return !ok || !same || plan.PodConcerns(from, to, time.Now())
+		Watches: []ctl.Watch{
+			{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods},
+			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool { return plan.PodConcerns(before, after, time.Now()) })},
 		},
-		Watches:  []ctl.Watch{{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods}},
 		Numerous: func(*offloadingv1beta1.ShadowPod) bool { return true },
 		Workers:  workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {

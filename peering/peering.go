@@ -47,7 +47,7 @@ type Options struct {
 func Controllers(o Options) []ctl.Registrar {
 	s := &summary{Options: o, prober: newProber(o.ProbeInterval, o.ProbeTimeout)}
 	return []ctl.Registrar{
-		creator{namespace: o.LiqoNamespace},
+		o.creation(),
 		ctl.Controller[*corev1beta1.ForeignCluster, plan.Input]{
 			Name: "foreigncluster", Watches: watches(), Gather: s.gather, Plan: plan.ForeignCluster, Workers: o.Workers,
 			Stands: func(*corev1beta1.ForeignCluster) bool { return true },

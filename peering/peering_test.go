@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -28,6 +26,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/peering/plan"
 )
 
@@ -81,16 +80,27 @@ func TestForeignClusterFollows(t *testing.T) {
 	// Deleted by the uninstaller, it does not come back; nor does one appear for what is no ID.
 	create(t, c, uninstalling())
 	remove(t, c, peer)
-	creator := creator{namespace: "default", client: c, live: c}
-	for _, id := range []string{"rome", "not_an_id"} {
-		request := reconcile.Request{NamespacedName: client.ObjectKey{Name: id}}
-		if _, err := creator.Reconcile(t.Context(), request); err != nil {
-			t.Error(err)
-		}
-		if err := c.Get(t.Context(), request.NamespacedName, peer); !apierrors.IsNotFound(err) {
-			t.Errorf("a foreign cluster %s appeared (%v)", id, err)
-		}
+	if p := planned(t, c, "default", "rome"); len(p.Actions) > 0 {
+		t.Errorf("a foreign cluster appears during an uninstallation: %v", p.Actions)
 	}
+	if p := planned(t, c, "elsewhere", "not_an_id"); len(p.Actions) > 0 {
+		t.Errorf("a foreign cluster appears for what is no ID: %v", p.Actions)
+	}
+	if p := planned(t, c, "elsewhere", "rome"); len(p.Actions) != 1 {
+		t.Errorf("no foreign cluster appears: %v", p.Actions)
+	}
+}
+
+// planned is what is done for a peer without ForeignCluster, where Liqo is in a namespace.
+func planned(t *testing.T, c client.Client, namespace, id string) desired.Plan {
+	t.Helper()
+	row := Options{LiqoNamespace: namespace}.creation()
+	root := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}
+	in, err := row.Gather(t.Context(), ctl.Reader{Reader: c, Live: c}, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row.Plan(in)
 }
 
 func start(t *testing.T, server *apitest.Server) client.Client {

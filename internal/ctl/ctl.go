@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -55,9 +56,7 @@ type Controller[R client.Object, In any] struct {
 	// exists: one of that name which is not the root's blocks it. Use it for objects that come in
 	// numbers, and for such as somebody else may have made for something else.
 	Creates []client.Object
-	// Concerns tells whether an update of an owned object may mean something to its root, as in a Watch.
-	Concerns func(before, after client.Object) bool
-	// Watches are further kinds Gather reads.
+	// Watches are further kinds Gather reads, and limits on what of the kinds of roots and owned objects matters.
 	Watches []Watch
 	// Cache has the roots; nil = the manager's cache. It must be filled before the replica has its turn.
 	Cache cache.Cache
@@ -69,9 +68,6 @@ type Controller[R client.Object, In any] struct {
 	// Only tells which objects of the root's kind are roots; nil means all that are not being deleted, or have
 	// the finalizer. The others are left alone, without finalizer, conditions or plan.
 	Only func(root R) bool
-	// Heeds tells whether an update of a root may mean something to its plan; nil means that every one
-	// may. It is for kinds that are written all the time.
-	Heeds func(before, after client.Object) bool
 	// Finalizer holds the root until its effects are pruned. Needed only where effects leave
 	// the root's namespace or the cluster; empty means none.
 	Finalizer string
@@ -137,15 +133,29 @@ func self(c client.Client) func(context.Context) (string, error) {
 // Watch names a kind a controller reads and which roots an object of it concerns.
 type Watch struct {
 	Kind client.Object
-	Map  MapFunc
-	// Concerns tells whether an update may mean something to a root; nil means that every one may.
-	// It is for kinds that are written all the time.
-	Concerns func(before, after client.Object) bool
+	// Map is nil for the kind of the roots, and for owned kinds.
+	Map MapFunc
+	// Relevant tells whether a change may mean something to a root; nil means that every one may. It is for kinds
+	// that are written all the time.
+	Relevant Relevant
 	// Cache has the objects; nil = the manager's cache.
 	Cache cache.Cache
 	// Delay is how long after a change the roots are looked at, once for all changes until then.
 	Delay time.Duration
 }
+
+// Relevant tells whether a change of an object matters. before is nil for one that is new, after for one that is gone.
+type Relevant func(before, after client.Object) bool
+
+// Differs finds those updates relevant that differ, and whatever comes or goes.
+func Differs[T client.Object](differ func(before, after T) bool) Relevant {
+	return func(before, after client.Object) bool {
+		return before == nil || after == nil || differ(before.(T), after.(T))
+	}
+}
+
+// Comings finds relevant what comes or goes, and no update.
+func Comings(before, after client.Object) bool { return before == nil || after == nil }
 
 // MapFunc gives the roots to look at when obj has changed.
 type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request
@@ -179,13 +189,16 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, builder.WithPredicates(concerning(c.Concerns)))
+		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, builder.WithPredicates(relevant(c.limit(kind))))
 	}
 	for _, w := range c.Watches {
+		if w.Map == nil {
+			continue
+		}
 		roots := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return w.Map(ctx, l.roots, obj)
 		})
-		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(w.Cache, mgr.GetCache()), w.Kind, delayed{roots, w.Delay}, concerning(w.Concerns)))
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(w.Cache, mgr.GetCache()), w.Kind, delayed{roots, w.Delay}, relevant(w.Relevant)))
 	}
 	// Sources start before the first root is reconciled.
 	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -202,12 +215,20 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 // ofRoots lets pass the events that mean something to a root. Objects that are gone are forgotten, whatever they were.
 func (c Controller[R, In]) ofRoots() predicate.Predicate {
 	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return is(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return is(e.ObjectNew) && (c.Heeds == nil || c.Heeds(e.ObjectOld, e.ObjectNew))
-		},
+	limit := c.limit(newRoot[R]())
+	return relevant(func(before, after client.Object) bool {
+		return after == nil || is(after) && (limit == nil || limit(before, after))
+	})
+}
+
+// limit is what of a kind of roots or owned objects matters.
+func (c Controller[R, In]) limit(kind client.Object) Relevant {
+	for _, w := range c.Watches {
+		if w.Map == nil && reflect.TypeOf(w.Kind) == reflect.TypeOf(kind) {
+			return w.Relevant
+		}
 	}
+	return nil
 }
 
 // delayed hands requests on after some time; 0 = at once.
@@ -262,11 +283,16 @@ func Options() controller.Options {
 // requestNamespace says who waits for a request: of a provider's tenants each has namespaces of its own.
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
-// concerning lets pass the updates that concern a root; nil lets all pass.
-func concerning(concerns func(before, after client.Object) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return concerns == nil || concerns(e.ObjectOld, e.ObjectNew)
-	}}
+// relevant lets pass the changes that matter; nil lets all pass.
+func relevant(matters Relevant) predicate.Predicate {
+	if matters == nil {
+		return predicate.Funcs{}
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return matters(nil, e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return matters(e.Object, nil) },
+	}
 }
 
 // ownerIndex names the index of objects by the UID of their root: there may be thousands.
