@@ -35,6 +35,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network"
 )
 
@@ -367,7 +368,8 @@ func startWith(t *testing.T, o network.Options) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range network.Controllers(o) {
+	o.Links = &remote.Fleet{}
+	for _, c := range append(network.Controllers(o), o.Links) {
 		if err := c.Register(mgr); err != nil {
 			t.Fatal(err)
 		}

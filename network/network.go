@@ -34,6 +34,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/remote"
 )
 
 // Options are what the network's controllers must know of the installation.
@@ -51,6 +52,8 @@ type Options struct {
 	// GatewayImage replaces the images of templates written for gateways of three containers;
 	// empty keeps the template's.
 	GatewayImage string
+	// Links lead to the providers whose parameters are followed.
+	Links *remote.Fleet
 }
 
 // Controllers lists everything of the network that runs in the controller.

@@ -44,6 +44,7 @@ import (
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/packed"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network"
 	"github.com/liqo-go/liqo/offloading"
 	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
@@ -352,10 +353,10 @@ func lasting(check healthz.Checker) healthz.Checker {
 	}
 }
 
-func (f *controllerFlags) network(pools []netip.Prefix) network.Options {
+func (f *controllerFlags) network(pools []netip.Prefix, links *remote.Fleet) network.Options {
 	return network.Options{
 		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints, GatewayImage: f.gatewayImage,
-		ProtectedNamespaces: f.protectedNamespaces,
+		ProtectedNamespaces: f.protectedNamespaces, Links: links,
 	}
 }
 
@@ -385,18 +386,19 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	if err != nil {
 		return nil, err
 	}
-	all := peering.Controllers(peering.Options{
+	links := &remote.Fleet{}
+	all := append([]ctl.Registrar{links}, peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
 		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
 		ProbeInterval: f.pingInterval,
 		ProbeTimeout:  f.pingTimeout,
-	})
+	})...)
 	if f.authentication {
 		all = append(all, identity.Controllers(identities)...)
-		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID})...)
+		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID, Links: links})...)
 	}
 	if f.networking {
-		all = append(all, network.Controllers(f.network(pools))...)
+		all = append(all, network.Controllers(f.network(pools, links))...)
 	}
 	if f.offloading {
 		all = append(all, offloading.Controllers(offloading.Options{

@@ -81,6 +81,8 @@ type Controller[R client.Object, In any] struct {
 	Stands func(root R) bool
 	// Gather reads everything Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
+	// Peer gives the client for actions at the peer that a root is about; nil = there are none.
+	Peer func(root R) (client.Client, error)
 	// Plan is pure: the same input gives the same plan in the same order.
 	Plan func(In) desired.Plan
 	// Note is told of a root's status before it is written; nil means nobody is. It is for what the next Gather
@@ -133,6 +135,8 @@ func self(c client.Client) func(context.Context) (string, error) {
 // Watch names a kind a controller reads and which roots an object of it concerns.
 type Watch struct {
 	Kind client.Object
+	// Source wakes roots instead of Kind.
+	Source *Source
 	// Map is nil for the kind of the roots, and for owned kinds.
 	Map MapFunc
 	// Relevant tells whether a change may mean something to a root; nil means that every one may. It is for kinds
@@ -192,6 +196,9 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, builder.WithPredicates(relevant(c.limit(kind))))
 	}
 	for _, w := range c.Watches {
+		if w.Source != nil {
+			b = b.WatchesRawSource(w.Source)
+		}
 		if w.Map == nil {
 			continue
 		}

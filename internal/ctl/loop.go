@@ -90,7 +90,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	plan := l.Plan(in)
 	var done bool
 	if absent {
-		err = l.carryOut(ctx, plan.Actions)
+		err = l.carryOut(ctx, root, plan.Actions)
 	} else {
 		done, err = l.act(ctx, root, plan)
 	}
@@ -164,7 +164,7 @@ func refusal(err error) bool {
 func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
-		errs = append(errs, l.request(ctx, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill}))
+		errs = append(errs, l.request(ctx, root, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill}))
 	}
 	for _, obj := range plan.Objects {
 		err := l.apply(ctx, root, obj, plan.Events)
@@ -181,7 +181,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 			first = append(first, a)
 		}
 	}
-	errs = append(errs, l.carryOut(ctx, first))
+	errs = append(errs, l.carryOut(ctx, root, first))
 	left := 0
 	if plan.State == desired.Ready {
 		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Preserve))
@@ -202,7 +202,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		err = l.carryOut(ctx, last)
+		err = l.carryOut(ctx, root, last)
 	}
 	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Reported(), err))
 }
@@ -248,10 +248,10 @@ func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, mes
 }
 
 // carryOut carries out actions. One that fails does not keep the others from being carried out.
-func (l *loop[R, In]) carryOut(ctx context.Context, actions []desired.Action) error {
+func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
 	var errs []error
 	for _, a := range actions {
-		err := l.request(ctx, a)
+		err := l.request(ctx, root, a)
 		if e := a.Event; err == nil && e.Reason != "" {
 			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
 		}
@@ -261,59 +261,66 @@ func (l *loop[R, In]) carryOut(ctx context.Context, actions []desired.Action) er
 }
 
 // request carries out one action. A missing object is no error: its event starts another reconciliation.
-func (l *loop[R, In]) request(ctx context.Context, a desired.Action) error {
-	owner := client.FieldOwner("liqo/" + l.Name)
-	obj, what := client.Object(a.Object), cmp.Or(a.Subresource, "itself")
-	var err error
-	switch a.Verb {
-	case desired.Delete:
-		return l.delete(ctx, obj, a.Grace)
-	case desired.Evict:
-		return l.evict(ctx, obj)
-	case desired.Create:
-		what = "itself, new,"
-		if err = l.client.Create(ctx, obj, owner); apierrors.IsAlreadyExists(err) {
-			return nil
+func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) error {
+	c, at := l.client, "here"
+	if a.Peer {
+		there, err := l.Peer(root)
+		if err != nil {
+			return err
 		}
-	case desired.Update:
-		obj = obj.DeepCopyObject().(client.Object) // the answer is decoded into it
-		if a.Subresource == "" {
-			err = l.client.Update(ctx, obj, owner)
-		} else {
-			err = l.client.SubResource(a.Subresource).Update(ctx, obj, owner)
-		}
-	case desired.Merge, desired.Strategic:
-		if patch, failed := difference(a); patch == nil || failed != nil {
-			return failed
-		} else {
-			obj = obj.DeepCopyObject().(client.Object)
-			err = l.patch(ctx, obj, a.Subresource, patch, owner)
-		}
+		c, at = there, "the peer"
 	}
-	if apierrors.IsNotFound(err) {
+	obj := a.Object.DeepCopyObject().(client.Object) // the answer is decoded into it
+	logger := log.FromContext(ctx).WithValues("kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj), "part", a.Subresource, "at", at)
+	changed, err := l.send(ctx, c, a, obj)
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case err != nil && a.Peer && apierrors.IsForbidden(err):
+		logger.Error(err, "the peer refuses a change")
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
+	case changed && a.Verb != desired.Delete: // which logs itself
+		logger.Info("changed", "verb", a.Verb.String())
 	}
-	if err != nil {
-		return fmt.Errorf("update %s of %s %s: %w", what, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
-	}
-	log.FromContext(ctx).Info("updated", "kind", l.kind(obj).Kind, "part", what, "object", client.ObjectKeyFromObject(obj))
 	return nil
 }
 
-func (l *loop[R, In]) patch(ctx context.Context, obj client.Object, subresource string, patch client.Patch, owner client.FieldOwner) error {
-	if subresource != "" {
-		return l.client.SubResource(subresource).Patch(ctx, obj, patch, owner)
+// send makes the request of an action, and reports whether there was anything to change.
+func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Action, obj client.Object) (changed bool, err error) {
+	owner := client.FieldOwner("liqo/" + l.Name)
+	switch a.Verb {
+	case desired.Delete:
+		return true, l.delete(ctx, obj, a.Grace)
+	case desired.Evict:
+		return true, evict(ctx, c, obj)
+	case desired.Create:
+		err = c.Create(ctx, obj, owner)
+		return err == nil, client.IgnoreAlreadyExists(err)
+	case desired.Update:
+		if a.Subresource == "" {
+			return true, c.Update(ctx, obj, owner)
+		}
+		return true, c.SubResource(a.Subresource).Update(ctx, obj, owner)
 	}
-	return l.client.Patch(ctx, obj, patch, owner)
+	patch, err := difference(a)
+	switch {
+	case patch == nil || err != nil:
+		return false, err
+	case a.Subresource == "":
+		return true, c.Patch(ctx, obj, patch, owner)
+	}
+	return true, c.SubResource(a.Subresource).Patch(ctx, obj, patch, owner)
 }
 
 // evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
-func (l *loop[R, In]) evict(ctx context.Context, pod client.Object) error {
+func evict(ctx context.Context, c client.Client, pod client.Object) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
 	}
-	err := l.client.SubResource("eviction").Create(ctx, pod, eviction)
+	err := c.SubResource("eviction").Create(ctx, pod, eviction)
 	if err == nil || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -23,6 +23,11 @@ const (
 	Create
 )
 
+// String is the verb as a log says it.
+func (v Verb) String() string {
+	return [...]string{"delete", "evict", "patch", "patch", "update", "create"}[v]
+}
+
 // Action is a request for what cannot be desired as an object. One whose object is gone is done.
 type Action struct {
 	Verb Verb
@@ -36,6 +41,8 @@ type Action struct {
 	Locked bool
 	// Grace is how long a pod that is deleted may take to end, in seconds; nil = as long as it says itself.
 	Grace *int64
+	// Peer says that Object is at the peer the root is about. What that refuses is logged, and the action is done.
+	Peer bool
 	// Event is recorded on Object once the action is done; its zero value is none. The event's Object is nil.
 	Event Event
 	// Last actions are carried out after the plan's status is written, if all before succeeded.

@@ -12,6 +12,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
+// Usable says what is wrong with a kubeconfig; nil is nothing.
+func Usable(kubeconfig []byte) error {
+	_, err := parse(kubeconfig)
+	return err
+}
+
 // parse turns a kubeconfig into a configuration. Whoever may write the Secret must not be able
 // to make this process run programs or read its files, so a kubeconfig that names any is
 // refused; the error says which field to replace.

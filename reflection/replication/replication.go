@@ -17,6 +17,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,8 @@ import (
 type Options struct {
 	// ClusterID is the ID of this cluster.
 	ClusterID string
+	// Links lead to the providers.
+	Links *remote.Fleet
 }
 
 // Controllers lists what replication runs in the controller.
@@ -69,9 +72,9 @@ type replicator struct {
 
 // peer is one running engine.
 type peer struct {
-	id, remoteNamespace string
-	server              *remote.Peer
-	stop                func() // returns when the engine has ended
+	link       *remote.Link
+	kubeconfig []byte // in use
+	stop       func() // returns when the engine has ended
 }
 
 // Register adds the replication to the manager.
@@ -85,6 +88,7 @@ func (r *replicator) Register(mgr manager.Manager) error {
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.secretsInside)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
+		WatchesRawSource(r.Links.Source()).
 		WithOptions(ctl.Options())
 	for _, kind := range r.kinds("", "") {
 		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
@@ -95,7 +99,7 @@ func (r *replicator) Register(mgr manager.Manager) error {
 // secretsOf leads from a ForeignCluster, which may have been declared dead, to the Secrets that
 // wait for it.
 func (r *replicator) secretsOf(_ context.Context, fc client.Object) []reconcile.Request {
-	return r.running(func(_ types.NamespacedName, p *peer) bool { return p.id == fc.GetName() })
+	return r.running(func(_ types.NamespacedName, p *peer) bool { return p.link.ID == fc.GetName() })
 }
 
 // secretsIn leads from a replicated object to the Secrets that may wait for its end.
@@ -156,50 +160,51 @@ func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 	if namespace == "" {
 		return reconcile.TerminalError(fmt.Errorf("secret %s: annotation %s is missing; set it to the tenant namespace at %s", key, api.AnnotationRemoteTenantNamespace, id))
 	}
+	kubeconfig := secret.Data[api.KubeconfigField]
+	if err := remote.Usable(kubeconfig); err != nil {
+		return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
+	}
+	link := r.Links.Get(key)
 	r.mu.Lock()
 	p := r.peers[key]
 	r.mu.Unlock()
-	if p != nil && p.id == id && p.remoteNamespace == namespace {
-		changed, err := p.server.Update(secret.Data[api.KubeconfigField])
-		if err != nil {
-			return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
-		}
-		if changed {
-			log.FromContext(ctx).Info(fmt.Sprintf("Processing Secret %q", key))
-		}
+	if link == nil || link.ID != id || link.Namespace != namespace {
+		return nil // the link comes, and wakes the Secret
+	}
+	if p != nil && p.link == link && bytes.Equal(p.kubeconfig, kubeconfig) {
+		return nil
+	}
+	log.FromContext(ctx).Info(fmt.Sprintf("Processing Secret %q", key))
+	if p != nil && p.link == link {
+		p.kubeconfig = kubeconfig
 		return nil
 	}
 	r.halt(key)
-	log.FromContext(ctx).Info(fmt.Sprintf("Processing Secret %q", key))
-	server, err := remote.New(secret.Data[api.KubeconfigField])
-	if err != nil {
-		return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
-	}
 	if err := r.patchFinalizer(ctx, secret, controllerutil.AddFinalizer); err != nil {
 		return err
 	}
-	return r.start(ctx, key, &peer{id: id, remoteNamespace: namespace, server: server})
+	return r.start(ctx, key, &peer{link: link, kubeconfig: kubeconfig})
 }
 
 // start runs an engine; ctx is that of the controller's run and outlives the reconciliation.
 func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *peer) error {
 	logger := log.FromContext(ctx)
-	there, err := reflection.NewCluster(p.server.Config(), r.mgr.GetScheme())
+	there, err := reflection.NewCluster(p.link.Config(), r.mgr.GetScheme())
 	if err != nil {
 		return err
 	}
-	kinds := r.kinds(p.id, key.Namespace)
+	kinds := r.kinds(p.link.ID, key.Namespace)
 	names := map[string]string{}
-	logger.Info(fmt.Sprintf("[%s] Starting reflection towards remote cluster", p.id))
+	logger.Info(fmt.Sprintf("[%s] Starting reflection towards remote cluster", p.link.ID))
 	for _, kind := range kinds {
 		names[kind.Name] = resource(kind)
-		logger.Info(fmt.Sprintf("[%s] Starting reflection of %s", p.id, names[kind.Name]))
+		logger.Info(fmt.Sprintf("[%s] Starting reflection of %s", p.link.ID, names[kind.Name]))
 	}
 	engine, err := reflection.New(reflection.Config{
-		Peer: p.id, Home: r.home, Remote: there, Kinds: kinds, Events: r.events,
-		Released: func(ctx context.Context) bool { return r.dead(ctx, p.id) },
+		Peer: p.link.ID, Home: r.home, Remote: there, Kinds: kinds, Events: r.events,
+		Released: func(ctx context.Context) bool { return r.dead(ctx, p.link.ID) },
 		Synced: func(kind string) {
-			logger.Info(fmt.Sprintf("[%s] Reflection of %s correctly started", p.id, names[kind]))
+			logger.Info(fmt.Sprintf("[%s] Reflection of %s correctly started", p.link.ID, names[kind]))
 		},
 	})
 	if err != nil {
@@ -210,7 +215,7 @@ func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *pee
 	go func() {
 		defer close(ended)
 		if err := engine.Run(ctx); err != nil {
-			logger.Error(err, "replicate", "peer", p.id)
+			logger.Error(err, "replicate", "peer", p.link.ID)
 		}
 	}()
 	p.stop = func() { cancel(); <-ended }
@@ -218,7 +223,7 @@ func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *pee
 	r.peers[key] = p
 	r.mu.Unlock()
 	return engine.See(ctx, translate.View{
-		Consumer: r.ClusterID, Provider: p.id, Namespaces: map[string]string{key.Namespace: p.remoteNamespace},
+		Consumer: r.ClusterID, Provider: p.link.ID, Namespaces: map[string]string{key.Namespace: p.link.Namespace},
 	})
 }
 

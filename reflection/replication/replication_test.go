@@ -35,6 +35,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/replication"
 )
 
@@ -400,7 +401,8 @@ func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged))),
 	})
 	must(t, err)
-	for _, c := range replication.Controllers(replication.Options{ClusterID: "rome"}) {
+	links := &remote.Fleet{}
+	for _, c := range append(replication.Controllers(replication.Options{ClusterID: "rome", Links: links}), links) {
 		must(t, c.Register(mgr))
 	}
 	ctx, cancel := context.WithCancel(t.Context())

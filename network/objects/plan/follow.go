@@ -6,6 +6,7 @@ package plan
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,8 +27,41 @@ type Side struct {
 	PublicKeys     []netv1beta1.PublicKey
 }
 
-// Change is an object as it is and as it should be.
-type Change struct{ Before, After desired.Object }
+// Versions tell one state of a side from another.
+func (s Side) Versions() map[string]string {
+	all := map[string]string{}
+	for i := range s.Servers {
+		all["server "+s.Servers[i].Name] = s.Servers[i].ResourceVersion
+	}
+	for i := range s.Clients {
+		all["client "+s.Clients[i].Name] = s.Clients[i].ResourceVersion
+	}
+	for i := range s.Configurations {
+		all["configuration "+s.Configurations[i].Name] = s.Configurations[i].ResourceVersion
+	}
+	for i := range s.PublicKeys {
+		all["key "+s.PublicKeys[i].Name] = s.PublicKeys[i].ResourceVersion
+	}
+	return all
+}
+
+// FollowInput is both sides of a peering; their zero values while the peer has not been heard.
+type FollowInput struct{ Own, Peer Side }
+
+// refusedPeriod is how often a change is tried again at a provider that refuses it: one of another version, whose
+// role for us changes when it is upgraded.
+const refusedPeriod = 10 * time.Minute
+
+// Following makes each side say what the other announces. What somebody changes meanwhile stays, and is looked at anew.
+func Following(in FollowInput) desired.Plan {
+	p := desired.Plan{Actions: Follow(in.Own, in.Peer)}
+	for _, a := range Follow(in.Peer, in.Own) {
+		a.Peer = true
+		p.Actions = append(p.Actions, a)
+		p.RequeueAfter = refusedPeriod
+	}
+	return p
+}
 
 // Follow changes the objects of own that do not say what the other side announces:
 //
@@ -38,15 +72,18 @@ type Change struct{ Before, After desired.Object }
 //
 // What a user's tool wrote stays. So does an endpoint that the server never announced, for somebody has
 // chosen it: an address in front of a NAT, for example. What was announced is noted there all the same. Of what is announced twice nothing is followed.
-func Follow(own, of Side) []Change {
-	var out []Change
+func Follow(own, of Side) []desired.Action {
+	var out []desired.Action
+	change := func(before, after desired.Object) {
+		out = append(out, desired.Action{Verb: desired.Merge, Locked: true, Before: before, Object: after})
+	}
 	if endpoint := of.endpoint(); endpoint != nil {
 		for i := range own.Clients {
 			c := own.Clients[i].DeepCopy()
 			chosen, noted := Chosen(c, endpoint), Note(c, endpoint)
 			followed := !chosen && follow(c, endpoint, &c.Spec.Endpoint, "endpoint")
 			if (followed || noted) && c.DeletionTimestamp == nil {
-				out = append(out, Change{&own.Clients[i], c})
+				change(&own.Clients[i], c)
 			}
 		}
 	}
@@ -54,7 +91,7 @@ func Follow(own, of Side) []Change {
 		for i := range own.PublicKeys {
 			k := own.PublicKeys[i].DeepCopy()
 			if follow(k, key, &k.Spec.PublicKey, "publicKey") {
-				out = append(out, Change{&own.PublicKeys[i], k})
+				change(&own.PublicKeys[i], k)
 			}
 		}
 	}
@@ -62,7 +99,7 @@ func Follow(own, of Side) []Change {
 		for i := range own.Configurations {
 			c := own.Configurations[i].DeepCopy()
 			if follow(c, cidrs, &c.Spec.Remote, "remote") {
-				out = append(out, Change{&own.Configurations[i], c})
+				change(&own.Configurations[i], c)
 			}
 		}
 	}

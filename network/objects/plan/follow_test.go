@@ -51,7 +51,7 @@ func TestFollow(t *testing.T) {
 		for _, of := range []Side{serving("a"), c.after, c.after} {
 			changes := Follow(own, of)
 			for _, change := range changes {
-				own.Clients[0] = *change.After.(*netv1beta1.GatewayClient)
+				own.Clients[0] = *change.Object.(*netv1beta1.GatewayClient)
 			}
 			if again := Follow(own, of); len(again) != 0 {
 				t.Errorf("%s: the second time differs: %v", name, again)
@@ -75,7 +75,7 @@ func TestUnfollowedEndpoint(t *testing.T) {
 	for _, address := range []string{"a", "b"} {
 		of := Side{Servers: []netv1beta1.GatewayServer{{Status: netv1beta1.GatewayServerStatus{Endpoint: at(address)}}}}
 		for _, change := range Follow(own, of) {
-			own.Clients[0] = *change.After.(*netv1beta1.GatewayClient)
+			own.Clients[0] = *change.Object.(*netv1beta1.GatewayClient)
 		}
 		if diff := cmp.Diff(at(address), UnfollowedEndpoint(&own.Clients[0])); diff != "" {
 			t.Errorf("announced (-want +got):\n%s", diff)
@@ -105,11 +105,11 @@ func TestFollowKeysAndCIDRs(t *testing.T) {
 	if len(changes) != 2 {
 		t.Fatalf("%d changes, want 2", len(changes))
 	}
-	if key := changes[0].After.(*netv1beta1.PublicKey).Spec.PublicKey; string(key) != "new" {
+	if key := changes[0].Object.(*netv1beta1.PublicKey).Spec.PublicKey; string(key) != "new" {
 		t.Errorf("key %q", key)
 	}
 	want := of.Configurations[0].Spec.Local
-	spec := changes[1].After.(*netv1beta1.Configuration).Spec
+	spec := changes[1].Object.(*netv1beta1.Configuration).Spec
 	if diff := cmp.Diff(want, spec.Remote); diff != "" {
 		t.Error(diff)
 	}
@@ -150,7 +150,7 @@ func FuzzFollow(f *testing.F) {
 				t.Fatalf("what %q wrote is changed: %v", manager, changes)
 			}
 			for _, change := range changes {
-				switch o := change.After.(type) {
+				switch o := change.Object.(type) {
 				case *netv1beta1.GatewayClient:
 					if len(of.Servers) != 1 || o.Spec.MTU != 1340 {
 						t.Fatalf("%v follows %d servers", o.Spec, len(of.Servers))
