@@ -15,12 +15,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -31,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/apply"
 	"github.com/liqo-go/liqo/internal/desired"
 )
@@ -67,53 +63,56 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if absent {
 		l.forget(req.NamespacedName, root)
 	}
-	if absent && !l.Absent {
+	if !l.plansFor(root, absent) {
 		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
-	if l.Only != nil && !l.Only(root) {
-		l.accepted(req)
-		return reconcile.Result{}, nil
-	}
-	deleting := root.GetDeletionTimestamp() != nil
-	if deleting && !controllerutil.ContainsFinalizer(root, l.Finalizer) && (l.Finalizer != "" || l.Only == nil) {
-		l.accepted(req)
-		return reconcile.Result{}, nil
-	}
-	if err := l.hold(ctx, root, deleting || absent); err != nil {
-		return reconcile.Result{}, err
-	}
-	in, err := l.Gather(ctx, l.reader, root)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gather for %s %s: %w", l.Name, req, err)
-	}
-	plan := l.Plan(in)
-	var done bool
-	if absent {
-		err = l.carryOut(ctx, root, plan.Actions)
-	} else {
-		done, err = l.act(ctx, root, plan)
-	}
-	if err == nil && deleting && done {
-		err = l.release(ctx, root)
-	}
-	if errors.As(err, new(errForeign)) {
+	after, err := l.pass(ctx, root, absent)
+	switch {
+	case errors.As(err, new(errForeign)):
 		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
 		return reconcile.Result{RequeueAfter: foreignInterval}, nil
-	}
-	if err == nil {
-		l.accepted(req)
-	}
-	if refusal(err) {
+	case refusal(err):
 		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
 		l.refused.Add(req)
 		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
 		return reconcile.Result{RequeueAfter: after}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
+	l.accepted(req)
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// plansFor reports whether an object is a root to be planned for.
+func (l *loop[R, In]) plansFor(root R, absent bool) bool {
+	if absent && !l.Absent || l.Only != nil && !l.Only(root) {
+		return false
+	}
+	return root.GetDeletionTimestamp() == nil || l.Finalizer == "" && l.Only != nil || controllerutil.ContainsFinalizer(root, l.Finalizer)
+}
+
+// pass observes, decides and acts once for a root, and says when to look again without an event.
+func (l *loop[R, In]) pass(ctx context.Context, root R, absent bool) (time.Duration, error) {
+	deleting := root.GetDeletionTimestamp() != nil
+	if !deleting && !absent {
+		if err := l.hold(ctx, root); err != nil {
+			return 0, err
+		}
+	}
+	in, err := l.Gather(ctx, l.reader, root)
+	if err != nil {
+		return 0, fmt.Errorf("gather for %s %s: %w", l.Name, client.ObjectKeyFromObject(root), err)
+	}
+	plan := l.Plan(in)
+	if absent {
+		return plan.RequeueAfter, l.carryOut(ctx, root, plan.Actions)
+	}
+	done, err := l.act(ctx, root, plan)
+	if err == nil && deleting && done {
+		err = l.release(ctx, root)
+	}
+	return plan.RequeueAfter, err
 }
 
 const (
@@ -204,7 +203,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	if err == nil {
 		err = l.carryOut(ctx, root, last)
 	}
-	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.tell(ctx, root, plan.Reported(), err))
+	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.report(ctx, root, plan.Reported(), err))
 }
 
 // apply applies one desired object after marking it as the root's, and records the events about one that it creates.
@@ -245,104 +244,6 @@ func (l *loop[R, In]) recordOf(root R, obj client.Object, events []desired.Event
 // repetitions of the first, unless they are about different objects.
 func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, message string) {
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
-}
-
-// carryOut carries out actions. One that fails does not keep the others from being carried out.
-func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
-	var errs []error
-	for _, a := range actions {
-		err := l.request(ctx, root, a)
-		if e := a.Event; err == nil && e.Reason != "" {
-			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// request carries out one action. A missing object is no error: its event starts another reconciliation.
-func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) error {
-	c, at := l.client, "here"
-	if a.Peer {
-		there, err := l.Peer(root)
-		if err != nil {
-			return err
-		}
-		c, at = there, "the peer"
-	}
-	obj := a.Object.DeepCopyObject().(client.Object) // the answer is decoded into it
-	logger := log.FromContext(ctx).WithValues("kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj), "part", a.Subresource, "at", at)
-	changed, err := l.send(ctx, c, a, obj)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil && a.Peer && apierrors.IsForbidden(err):
-		logger.Error(err, "the peer refuses a change")
-		return nil
-	case err != nil:
-		return fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
-	case changed && a.Verb != desired.Delete: // which logs itself
-		logger.Info("changed", "verb", a.Verb.String())
-	}
-	return nil
-}
-
-// send makes the request of an action, and reports whether there was anything to change.
-func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Action, obj client.Object) (changed bool, err error) {
-	owner := client.FieldOwner("liqo/" + l.Name)
-	switch a.Verb {
-	case desired.Delete:
-		return true, l.delete(ctx, obj, a.Grace)
-	case desired.Evict:
-		return true, evict(ctx, c, obj)
-	case desired.Create:
-		err = c.Create(ctx, obj, owner)
-		return err == nil, client.IgnoreAlreadyExists(err)
-	case desired.Update:
-		if a.Subresource == "" {
-			return true, c.Update(ctx, obj, owner)
-		}
-		return true, c.SubResource(a.Subresource).Update(ctx, obj, owner)
-	}
-	patch, err := difference(a)
-	switch {
-	case patch == nil || err != nil:
-		return false, err
-	case a.Subresource == "":
-		return true, c.Patch(ctx, obj, patch, owner)
-	}
-	return true, c.SubResource(a.Subresource).Patch(ctx, obj, patch, owner)
-}
-
-// evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
-func evict(ctx context.Context, c client.Client, pod client.Object) error {
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
-	}
-	err := c.SubResource("eviction").Create(ctx, pod, eviction)
-	if err == nil || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return fmt.Errorf("evict pod %s: %w", client.ObjectKeyFromObject(pod), err)
-}
-
-// difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
-func difference(a desired.Action) (client.Patch, error) {
-	from := client.MergeFrom
-	if a.Verb == desired.Strategic {
-		from = func(obj client.Object) client.Patch { return client.StrategicMergeFrom(obj) }
-	}
-	if data, err := from(a.Before).Data(a.Object); err != nil || string(data) == "{}" {
-		return nil, err
-	}
-	before := a.Before.DeepCopyObject().(client.Object)
-	before.SetUID("") // so that the patch names it
-	if a.Locked {
-		before.SetResourceVersion("")
-	}
-	data, err := from(before).Data(a.Object)
-	return client.RawPatch(from(before).Type(), data), err
 }
 
 // errForeign: the object exists and is somebody else's.
@@ -474,33 +375,9 @@ func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
 	})
 }
 
-// delete deletes an object, only while it has the UID it was seen with.
-func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) error {
-	if obj.GetDeletionTimestamp() != nil && grace == nil {
-		return nil
-	}
-	var opts []client.DeleteOption
-	if grace != nil {
-		opts = append(opts, client.GracePeriodSeconds(*grace))
-	}
-	if uid := obj.GetUID(); uid != "" {
-		opts = append(opts, client.Preconditions{UID: &uid})
-	}
-	l.objects.Forget(obj)
-	err := l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
-	}
-	log.FromContext(ctx).Info("deleted", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
-	return nil
-}
-
 // hold sets the finalizer before the first effect.
-func (l *loop[R, In]) hold(ctx context.Context, root R, deleting bool) error {
-	if l.Finalizer == "" || deleting {
+func (l *loop[R, In]) hold(ctx context.Context, root R) error {
+	if l.Finalizer == "" {
 		return nil
 	}
 	return l.patchFinalizer(ctx, root, controllerutil.AddFinalizer)
@@ -522,73 +399,6 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 		return fmt.Errorf("patch finalizer of %s %s: %w", l.kind(root).Kind, client.ObjectKeyFromObject(root), err)
 	}
 	return nil
-}
-
-// tell writes the verdict where the user looks: into the conditions, and as an event when the
-// root gets stuck or recovers; of a root without conditions also when it waits.
-func (l *loop[R, In]) tell(ctx context.Context, root R, v desired.Verdict, failure error) error {
-	key := client.ObjectKeyFromObject(root)
-	var foreign errForeign
-	switch {
-	case errors.As(failure, &foreign):
-		v = desired.Verdict{State: desired.Blocked, Reason: foreign.kind + "Exists", Message: foreign.Error()}
-	case l.refusedFor(key, failure) > refusalTold:
-		v = desired.Verdict{State: desired.Blocked, Reason: "ApplyRefused", Message: Steady(failure)}
-	case failure != nil && !apierrors.IsConflict(failure):
-		v = desired.Verdict{State: desired.Waiting, Reason: "ApplyFailed", Message: Steady(failure)}
-	}
-	v.Message = api.Printable(v.Message) // a peer's condition or an error of its API server may be in it
-	l.mu.Lock()
-	last, known := l.verdicts[key]
-	if failed := v.State == desired.Waiting && failure != nil; !failed || last.State != desired.Blocked {
-		l.verdicts[key] = v // a write that failed on the way does not unblock
-	}
-	l.mu.Unlock()
-	if known && last.State == desired.Blocked && v.State == desired.Ready {
-		l.record(root, nil, corev1.EventTypeNormal, "Ready", "resolved: "+last.Reason)
-	}
-	before, conditioned := l.standing(root)
-	switch {
-	case last == v:
-	case v.State == desired.Blocked:
-		l.record(root, nil, corev1.EventTypeWarning, v.Reason, v.Message)
-	case v.State == desired.Waiting && failure == nil && !conditioned && !l.Quiet:
-		l.record(root, nil, corev1.EventTypeNormal, v.Reason, v.Message)
-	}
-	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == desired.Ready {
-		return nil
-	}
-	fine := v.State == desired.Ready || v.State == desired.Waiting && failure != nil
-	if fine && len(before) == 0 && l.Numerous != nil && l.Numerous(root) {
-		return nil
-	}
-	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))
-	if err != nil {
-		return err
-	}
-	content.SetGroupVersionKind(l.kind(root))
-	_, err = l.conditions.Status(ctx, root, content)
-	return ignoreGone(root, err)
-}
-
-// standing gives the conditions of a root that has standard ones, perhaps among others.
-func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool) {
-	if conditioned, ok := any(root).(Conditioned); ok {
-		return *conditioned.GetConditions(), true
-	}
-	if l.Stands == nil || !l.Stands(root) {
-		return nil, false
-	}
-	var as struct {
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(root)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &as)
-	}
-	return as.Status.Conditions, err == nil
 }
 
 // forget drops what is remembered of a root that is gone.
@@ -638,20 +448,4 @@ func with(m, more map[string]string) map[string]string {
 func parseKey(s string) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(s, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
-}
-
-// statusOnly is an object with the identity of obj and these conditions, so that applying it claims
-// nothing else.
-func statusOnly(obj client.Object, list []metav1.Condition) (*unstructured.Unstructured, error) {
-	items := make([]any, len(list))
-	for i, c := range list {
-		items[i] = map[string]any{
-			"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
-			"observedGeneration": c.ObservedGeneration, "lastTransitionTime": c.LastTransitionTime.UTC().Format(metav1TimeFormat),
-		}
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetName(obj.GetName())
-	u.SetNamespace(obj.GetNamespace())
-	return u, unstructured.SetNestedSlice(u.Object, items, "status", "conditions")
 }

@@ -1,0 +1,142 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/internal/desired"
+)
+
+// carryOut carries out actions. One that fails does not keep the others from being carried out.
+func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
+	var errs []error
+	for _, a := range actions {
+		err := l.request(ctx, root, a)
+		if e := a.Event; err == nil && e.Reason != "" {
+			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// request carries out one action. A missing object is no error: its event starts another reconciliation.
+func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) error {
+	c, at := l.client, "here"
+	if a.Peer {
+		there, err := l.Peer(root)
+		if err != nil {
+			return err
+		}
+		c, at = there, "the peer"
+	}
+	obj := a.Object.DeepCopyObject().(client.Object) // the answer is decoded into it
+	logger := log.FromContext(ctx).WithValues("kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj), "part", a.Subresource, "at", at)
+	changed, err := l.send(ctx, c, a, obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil && a.Peer && apierrors.IsForbidden(err):
+		logger.Error(err, "the peer refuses a change")
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
+	case changed && a.Verb != desired.Delete: // which logs itself
+		logger.Info("changed", "verb", a.Verb.String())
+	}
+	return nil
+}
+
+// send makes the request of an action, and reports whether there was anything to change.
+func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Action, obj client.Object) (changed bool, err error) {
+	owner := client.FieldOwner("liqo/" + l.Name)
+	switch a.Verb {
+	case desired.Delete:
+		return true, l.delete(ctx, obj, a.Grace)
+	case desired.Evict:
+		return true, evict(ctx, c, obj)
+	case desired.Create:
+		err = c.Create(ctx, obj, owner)
+		return err == nil, client.IgnoreAlreadyExists(err)
+	case desired.Update:
+		if a.Subresource == "" {
+			return true, c.Update(ctx, obj, owner)
+		}
+		return true, c.SubResource(a.Subresource).Update(ctx, obj, owner)
+	}
+	patch, err := difference(a)
+	switch {
+	case patch == nil || err != nil:
+		return false, err
+	case a.Subresource == "":
+		return true, c.Patch(ctx, obj, patch, owner)
+	}
+	return true, c.SubResource(a.Subresource).Patch(ctx, obj, patch, owner)
+}
+
+// evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
+func evict(ctx context.Context, c client.Client, pod client.Object) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
+	}
+	err := c.SubResource("eviction").Create(ctx, pod, eviction)
+	if err == nil || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("evict pod %s: %w", client.ObjectKeyFromObject(pod), err)
+}
+
+// difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
+func difference(a desired.Action) (client.Patch, error) {
+	from := client.MergeFrom
+	if a.Verb == desired.Strategic {
+		from = func(obj client.Object) client.Patch { return client.StrategicMergeFrom(obj) }
+	}
+	if data, err := from(a.Before).Data(a.Object); err != nil || string(data) == "{}" {
+		return nil, err
+	}
+	before := a.Before.DeepCopyObject().(client.Object)
+	before.SetUID("") // so that the patch names it
+	if a.Locked {
+		before.SetResourceVersion("")
+	}
+	data, err := from(before).Data(a.Object)
+	return client.RawPatch(from(before).Type(), data), err
+}
+
+// delete deletes an object, only while it has the UID it was seen with.
+func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) error {
+	if obj.GetDeletionTimestamp() != nil && grace == nil {
+		return nil
+	}
+	var opts []client.DeleteOption
+	if grace != nil {
+		opts = append(opts, client.GracePeriodSeconds(*grace))
+	}
+	if uid := obj.GetUID(); uid != "" {
+		opts = append(opts, client.Preconditions{UID: &uid})
+	}
+	l.objects.Forget(obj)
+	err := l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	log.FromContext(ctx).Info("deleted", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
+	return nil
+}

@@ -1,0 +1,151 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/desired"
+)
+
+// Conditioned is a kind with a standard condition list in its status.
+type Conditioned interface {
+	GetConditions() *[]metav1.Condition
+}
+
+// metav1TimeFormat is the whole-second form in which the API stores times.
+const metav1TimeFormat = time.RFC3339
+
+// conditions tells a verdict in the words kubectl wait and GitOps tools understand. Times of
+// conditions that keep their status are kept.
+func conditions(before []metav1.Condition, v desired.Verdict, generation int64) []metav1.Condition {
+	reason, message := v.Reason, v.Message
+	if reason == "" {
+		reason = "Ready"
+	}
+	status := metav1.ConditionTrue
+	if v.State != desired.Ready {
+		status = metav1.ConditionFalse
+	}
+	list := []metav1.Condition{{Type: desired.ConditionReady, Status: status}}
+	switch v.State {
+	case desired.Waiting:
+		list = append(list, metav1.Condition{Type: desired.ConditionReconciling, Status: metav1.ConditionTrue})
+	case desired.Blocked:
+		list = append(list, metav1.Condition{Type: desired.ConditionStalled, Status: metav1.ConditionTrue})
+	}
+	for i := range list {
+		c := &list[i]
+		c.Reason, c.Message, c.ObservedGeneration = reason, message, generation
+		c.LastTransitionTime = metav1.Now()
+		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return list
+}
+
+// report writes the verdict where the user looks: into the conditions, and as an event when the
+// root gets stuck or recovers; of a root without conditions also when it waits.
+func (l *loop[R, In]) report(ctx context.Context, root R, v desired.Verdict, failure error) error {
+	key := client.ObjectKeyFromObject(root)
+	v = l.failed(key, v, failure)
+	l.mu.Lock()
+	last := l.verdicts[key]
+	switch {
+	case v.State == desired.Waiting && failure != nil && last.State == desired.Blocked: // what failed on the way does not unblock
+	case v == desired.Verdict{}:
+		delete(l.verdicts, key)
+	default:
+		l.verdicts[key] = v
+	}
+	l.mu.Unlock()
+	before, conditioned := l.standing(root)
+	switch {
+	case last == v:
+	case v.State == desired.Blocked:
+		l.record(root, nil, corev1.EventTypeWarning, v.Reason, v.Message)
+	case v.State == desired.Ready && last.State == desired.Blocked:
+		l.record(root, nil, corev1.EventTypeNormal, "Ready", "resolved: "+last.Reason)
+	case v.State == desired.Waiting && failure == nil && !conditioned && !l.Quiet:
+		l.record(root, nil, corev1.EventTypeNormal, v.Reason, v.Message)
+	}
+	if l.Quiet || !conditioned || root.GetDeletionTimestamp() != nil && v.State == desired.Ready {
+		return nil
+	}
+	fine := v.State == desired.Ready || v.State == desired.Waiting && failure != nil
+	if fine && len(before) == 0 && l.Numerous != nil && l.Numerous(root) {
+		return nil
+	}
+	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))
+	if err != nil {
+		return err
+	}
+	content.SetGroupVersionKind(l.kind(root))
+	_, err = l.conditions.Status(ctx, root, content)
+	return ignoreGone(root, err)
+}
+
+// failed is the verdict on a plan whose writes ended with an error; nil = they did not.
+func (l *loop[R, In]) failed(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
+	var foreign errForeign
+	switch {
+	case errors.As(failure, &foreign):
+		v = desired.Verdict{State: desired.Blocked, Reason: foreign.kind + "Exists", Message: foreign.Error()}
+	case l.refusedFor(key, failure) > refusalTold:
+		v = desired.Verdict{State: desired.Blocked, Reason: "ApplyRefused", Message: Steady(failure)}
+	case failure != nil && !apierrors.IsConflict(failure):
+		v = desired.Verdict{State: desired.Waiting, Reason: "ApplyFailed", Message: Steady(failure)}
+	}
+	v.Message = api.Printable(v.Message) // a peer's condition or an error of its API server may be in it
+	return v
+}
+
+// standing gives the conditions of a root that has standard ones, perhaps among others.
+func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool) {
+	if conditioned, ok := any(root).(Conditioned); ok {
+		return *conditioned.GetConditions(), true
+	}
+	if l.Stands == nil || !l.Stands(root) {
+		return nil, false
+	}
+	var as struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(root)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &as)
+	}
+	return as.Status.Conditions, err == nil
+}
+
+// statusOnly is an object with the identity of obj and these conditions, so that applying it claims
+// nothing else.
+func statusOnly(obj client.Object, list []metav1.Condition) (*unstructured.Unstructured, error) {
+	items := make([]any, len(list))
+	for i, c := range list {
+		items[i] = map[string]any{
+			"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+			"observedGeneration": c.ObservedGeneration, "lastTransitionTime": c.LastTransitionTime.UTC().Format(metav1TimeFormat),
+		}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetName(obj.GetName())
+	u.SetNamespace(obj.GetNamespace())
+	return u, unstructured.SetNestedSlice(u.Object, items, "status", "conditions")
+}
