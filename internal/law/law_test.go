@@ -6,6 +6,7 @@ package law
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,31 @@ func TestPlansReachNoWorld(t *testing.T) {
 				t.Errorf("%s/%s calls %s): a plan gets time as input", from, file, call)
 			}
 		}
+	}
+}
+
+// TestOneEngine: whatever is reconciled is a row of internal/ctl, except replication, whose effect is a running engine
+// with queues and caches of its own.
+func TestOneEngine(t *testing.T) {
+	reconciler := regexp.MustCompile(`\) Reconcile\(ctx context\.Context, \w+ reconcile\.Request\)|reconcile\.Func\(`)
+	found := map[string]bool{}
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		if top(from) == "testbed" || from == "internal/ctl" {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reconciler.Match(text) {
+				found[from] = true
+			}
+		}
+	}
+	if want := map[string]bool{"reflection/replication": true}; !maps.Equal(found, want) {
+		t.Errorf("reconcilers beside internal/ctl are in %v", slices.Sorted(maps.Keys(found)))
 	}
 }
 
