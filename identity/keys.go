@@ -112,9 +112,7 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 func (o Options) peerKeys() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
 		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},
-		Only: func(root *corev1.Namespace) bool {
-			return root.Labels[api.LabelTenantNamespace] == api.True && root.DeletionTimestamp == nil
-		},
+		Only: func(root *corev1.Namespace) bool { return root.Labels[api.LabelTenantNamespace] == api.True },
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (in plan.PeerKeysInput, err error) {
 			name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.PeerKeysSecretName(root.Name)}
 			in = plan.PeerKeysInput{Root: root, Name: name}

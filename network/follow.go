@@ -58,7 +58,7 @@ func (f *follower) Register(mgr manager.Manager) error {
 	}
 	row := ctl.Controller[*corev1.Secret, plan.FollowInput]{
 		Name: "follow", Quiet: true,
-		Only:    func(root *corev1.Secret) bool { return remote.Labelled(root) && root.DeletionTimestamp == nil },
+		Only:    func(root *corev1.Secret) bool { return remote.Labelled(root) },
 		Watches: []ctl.Watch{{Source: f.links.Source()}, {Source: &f.changes}},
 		Peer:    f.peer,
 		Gather:  f.gather,
@@ -72,7 +72,11 @@ func (f *follower) Register(mgr manager.Manager) error {
 
 // peer writes at the provider of a Secret.
 func (f *follower) peer(secret *corev1.Secret) (client.Client, error) {
-	there, err := f.copied(secret, f.links.Get(client.ObjectKeyFromObject(secret)))
+	link := f.links.Get(client.ObjectKeyFromObject(secret))
+	if link == nil {
+		return nil, fmt.Errorf("secret %s/%s no longer leads to a provider", secret.Namespace, secret.Name)
+	}
+	there, err := f.copied(secret, link)
 	if err != nil {
 		return nil, err
 	}

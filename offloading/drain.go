@@ -24,7 +24,7 @@ import (
 // waited for, and what happens if they do not go is decided, by the virtual node's own controller.
 func drain() ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.VirtualNode, []corev1.Pod]{
-		Name: "drain", Quiet: true,
+		Name: "drain", Quiet: true, Deleting: true,
 		Only:   func(root *offloadingv1beta1.VirtualNode) bool { return !plan.HasNode(root) },
 		Gather: gatherDrained,
 		Plan:   plan.Drain,

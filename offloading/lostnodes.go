@@ -44,14 +44,14 @@ func lostProviders() ctl.Registrar {
 }
 
 func isVirtualNode(node *corev1.Node) bool {
-	return node.Labels[api.LabelType] == api.TypeVirtualNode && node.DeletionTimestamp == nil
+	return node.Labels[api.LabelType] == api.TypeVirtualNode
 }
 
 // lostPods ends, as provider, the pods of consumers that terminate on a node that is not ready:
 // nothing else starts others while they are there.
 func lostPods() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.LostPodInput]{
-		Name: "lost-pods", Quiet: true, Only: plan.Ending,
+		Name: "lost-pods", Quiet: true, Only: plan.Ending, Deleting: true,
 		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges), Map: ctl.Where(&corev1.PodList{},
 			func(node client.Object, root *corev1.Pod) bool {
 				return root.Spec.NodeName == node.GetName() && plan.Ending(root)

@@ -48,7 +48,7 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	return ctl.Controller[*corev1.Namespace, plan.SecretCountInput]{
 		Name: "secret-counts", Quiet: true,
-		Only: func(root *corev1.Namespace) bool { return root.DeletionTimestamp == nil && plan.MadeForConsumer(root) },
+		Only: func(root *corev1.Namespace) bool { return plan.MadeForConsumer(root) },
 		Watches: []ctl.Watch{{
 			Kind: secret, Cache: names.GetCache(), Delay: countDelay,
 			Relevant: ctl.Comings,

@@ -41,7 +41,7 @@ func servingCertificates() ctl.Registrar {
 }
 
 func looksOurs(csr *certificatesv1.CertificateSigningRequest) bool {
-	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != "" && csr.DeletionTimestamp == nil
+	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
 }
 
 func gatherServingCertificate(ctx context.Context, r ctl.Reader, root *certificatesv1.CertificateSigningRequest) (plan.ServingCertificateInput, error) {

@@ -23,7 +23,7 @@ import (
 // would hold the namespace for as long as the consumer lets them end.
 func takenBack(now func() time.Time) ctl.Controller[*corev1.Namespace, plan.TakenBackInput] {
 	return ctl.Controller[*corev1.Namespace, plan.TakenBackInput]{
-		Name: "taken-back", Quiet: true,
+		Name: "taken-back", Quiet: true, Deleting: true,
 		Only: func(root *corev1.Namespace) bool { return root.DeletionTimestamp != nil && plan.MadeForConsumer(root) },
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (plan.TakenBackInput, error) {
 			var pods corev1.PodList

@@ -51,17 +51,9 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	if err != nil {
 		return 0, err
 	}
-	if o.Home == nil {
-		w.forget(key)
-	}
 	switch {
-	case o.Home == nil && o.Remote == nil:
-		return 0, errNotOurs
 	case o.Home == nil:
-		if w.Keeps && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(o.Remote)) {
-			return 0, errNotOurs // whoever made it may be another virtual node
-		}
-		return 0, w.removeRemote(ctx, key, o.Remote)
+		return 0, w.withoutHome(ctx, key, o.Remote)
 	case o.Home.GetDeletionTimestamp() != nil && ns == nil && translate.MayRun(o.Home, v):
 		return 0, errNotOurs // a view in which the namespace is known looks again
 	case o.Home.GetDeletionTimestamp() != nil:
@@ -79,6 +71,16 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	}
 	wait, failed := w.pull(ctx, key, o, v)
 	return cmp.Or(wait, after), cmp.Or(err, failed) // what is looked at after wait finds after anew
+}
+
+// withoutHome deletes a remote object whose home object does not exist.
+func (w *worker) withoutHome(ctx context.Context, key types.NamespacedName, remote client.Object) error {
+	w.forget(key)
+	// Whoever made one that is kept may be another virtual node.
+	if remote == nil || w.Keeps && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(remote)) {
+		return errNotOurs
+	}
+	return w.removeRemote(ctx, key, remote)
 }
 
 // observe reads the objects of a key from the caches. ns is nil if the namespace is not mapped.

@@ -22,7 +22,7 @@ import (
 func abandoned() ctl.Registrar {
 	all := ctl.Where(&corev1.PersistentVolumeClaimList{}, func(_ client.Object, root *corev1.PersistentVolumeClaim) bool { return plan.Held(root) })
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.AbandonedInput]{
-		Name: "abandoned-claims", Quiet: true, Only: plan.Held,
+		Name: "abandoned-claims", Quiet: true, Only: plan.Held, Deleting: true,
 		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.NamespaceMap{}, Map: all}, {Kind: &offloadingv1beta1.VirtualNode{}, Map: all}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.AbandonedInput, error) {
 			in, err := gatherAbandoned(ctx, r, root)

@@ -67,7 +67,7 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput]{
 		Name: "unused-claim",
 		Only: func(root *corev1.PersistentVolumeClaim) bool {
-			return root.Namespace == o.Namespace && root.DeletionTimestamp == nil && plan.BackedBy(root).Name != ""
+			return root.Namespace == o.Namespace && plan.BackedBy(root).Name != ""
 		},
 		Quiet:   true,
 		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}, {Kind: &corev1.PersistentVolume{}, Map: o.behind}},

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,7 +22,6 @@ import (
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +35,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/liqo-go/liqo/api"
-	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
@@ -353,13 +350,6 @@ func lasting(check healthz.Checker) healthz.Checker {
 	}
 }
 
-func (f *controllerFlags) network(pools []netip.Prefix, links *remote.Fleet) network.Options {
-	return network.Options{
-		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints, GatewayImage: f.gatewayImage,
-		ProtectedNamespaces: f.protectedNamespaces, Links: links,
-	}
-}
-
 // registrars lists everything that runs in the controller role.
 func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, error) {
 	identities, err := f.identity(config)
@@ -401,80 +391,14 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, network.Controllers(f.network(pools, links))...)
 	}
 	if f.offloading {
-		all = append(all, offloading.Controllers(offloading.Options{
-			Kubelet: offloadingplan.KubeletSettings{
-				ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
-				RuntimeClass: f.runtimeClass,
-			},
-			DefaultOptions:        defaultOptions,
-			EnforceResources:      f.enforceResources,
-			PodSecurity:           f.podSecurity,
-			NamespaceBounds:       namespaceBounds,
-			GuestPods:             guestPods,
-			Namespaces:            names,
-			StorageNamespace:      f.storageNamespace,
-			DenyDirectConnections: f.denyDirectConnections,
-			ReplaceLostPods:       f.nodeFailure,
-			WebhookPort:           f.webhookPort,
-			WebhookSecret:         f.webhookSecret,
-
-			ShadowPodWorkers:           f.shadowPodWorkers,
-			ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
-		})...)
+		o := f.offload(defaultOptions)
+		o.NamespaceBounds, o.GuestPods, o.Namespaces = namespaceBounds, guestPods, names
+		all = append(all, offloading.Controllers(o)...)
 	}
 	if f.storage {
 		all = append(all, storage.Controllers(storage.Options{Namespace: f.storageNamespace, RealClass: f.realStorageClass})...)
 	}
 	return all, nil
-}
-
-// shortestLifetime is the least that may be asked of a signer (CertificateSigningRequestSpec.expirationSeconds).
-const shortestLifetime = 10 * time.Minute
-
-// identity translates flags into the options of the identity room.
-func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error) {
-	o := identity.Options{
-		ClusterID:                        f.clusterID,
-		LiqoNamespace:                    f.liqoNamespace,
-		ClusterLabels:                    f.clusterLabels,
-		DefaultNodeResources:             corev1.ResourceList{},
-		DefaultResourceSliceClassEnabled: f.defaultClass,
-		StorageEnabled:                   f.storage,
-		RealStorageClass:                 f.realStorageClass,
-		TLSCompatibility:                 f.tlsCompatibility,
-		APIServerAddress:                 f.apiServerAddress,
-		TrustedCA:                        f.trustedCA,
-		CertificateLifetime:              f.certificateLifetime,
-	}
-	if f.certificateLifetime < shortestLifetime || f.certificateLifetime.Seconds() > math.MaxInt32 {
-		return o, fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years", f.certificateLifetime, shortestLifetime)
-	}
-	for name, amount := range f.defaultResources {
-		q, err := resource.ParseQuantity(amount)
-		if err != nil {
-			return o, fmt.Errorf("flag --default-node-resources: %s=%s: %w", name, amount, err)
-		}
-		o.DefaultNodeResources[corev1.ResourceName(name)] = q
-	}
-	for _, entry := range f.ingressClasses {
-		name, isDefault := class(entry)
-		o.IngressClasses = append(o.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: isDefault})
-	}
-	for _, entry := range f.lbClasses {
-		name, isDefault := class(entry)
-		o.LoadBalancerClasses = append(o.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: isDefault})
-	}
-	switch e := strings.ToLower(f.limitsEnforcement); e {
-	case "none", "soft", "hard":
-		o.DefaultLimitsEnforcement = offv1beta1.LimitsEnforcement(strings.ToUpper(e[:1]) + e[1:])
-	default:
-		return o, fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
-	}
-	var err error
-	if o.Ceilings, err = decode[identityplan.Ceilings]("--ceilings", f.ceilings); err != nil {
-		return o, err
-	}
-	return o, f.loadCA(config, &o)
 }
 
 // loadCA takes the bundle of the flag, else the one this process trusts its API server with.

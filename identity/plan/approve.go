@@ -19,7 +19,7 @@ type ApproveInput struct {
 
 // Undecided reports whether a signing request with our label waits to be approved.
 func Undecided(request *certificatesv1.CertificateSigningRequest) bool {
-	return request.Labels[api.LabelRemoteTenantCSR] == api.True && request.DeletionTimestamp == nil && len(request.Status.Conditions) == 0
+	return request.Labels[api.LabelRemoteTenantCSR] == api.True && len(request.Status.Conditions) == 0
 }
 
 // Approve approves a request that this process has made. Anybody may put our label on one; who has created it, the

@@ -23,8 +23,8 @@ import (
 func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
 	var errs []error
 	for _, a := range actions {
-		err := l.request(ctx, root, a)
-		if e := a.Event; err == nil && e.Reason != "" {
+		changed, err := l.request(ctx, root, a)
+		if e := a.Event; changed && e.Reason != "" {
 			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
 		}
 		errs = append(errs, err)
@@ -32,31 +32,32 @@ func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Ac
 	return errors.Join(errs...)
 }
 
-// request carries out one action. A missing object is no error: its event starts another reconciliation.
-func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) error {
+// request carries out one action, and reports whether that changed anything. A missing object is no error: its event
+// starts another reconciliation.
+func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (changed bool, err error) {
 	c, at := l.client, "here"
 	if a.Peer {
 		there, err := l.Peer(root)
 		if err != nil {
-			return err
+			return false, err
 		}
 		c, at = there, "the peer"
 	}
 	obj := a.Object.DeepCopyObject().(client.Object) // the answer is decoded into it
 	logger := log.FromContext(ctx).WithValues("kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj), "part", a.Subresource, "at", at)
-	changed, err := l.send(ctx, c, a, obj)
+	changed, err = l.send(ctx, c, a, obj)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return false, nil
 	case err != nil && a.Peer && apierrors.IsForbidden(err):
 		logger.Error(err, "the peer refuses a change")
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
+		return false, fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
 	case changed && a.Verb != desired.Delete: // which logs itself
 		logger.Info("changed", "verb", a.Verb.String())
 	}
-	return nil
+	return changed, nil
 }
 
 // send makes the request of an action, and reports whether there was anything to change.
@@ -64,9 +65,9 @@ func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Actio
 	owner := client.FieldOwner("liqo/" + l.Name)
 	switch a.Verb {
 	case desired.Delete:
-		return true, l.delete(ctx, obj, a.Grace)
+		return l.delete(ctx, obj, a.Grace)
 	case desired.Evict:
-		return true, evict(ctx, c, obj)
+		return evict(ctx, c, obj)
 	case desired.Create:
 		err = c.Create(ctx, obj, owner)
 		return err == nil, client.IgnoreAlreadyExists(err)
@@ -87,16 +88,16 @@ func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Actio
 }
 
 // evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
-func evict(ctx context.Context, c client.Client, pod client.Object) error {
+func evict(ctx context.Context, c client.Client, pod client.Object) (done bool, err error) {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
 	}
-	err := c.SubResource("eviction").Create(ctx, pod, eviction)
-	if err == nil || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+	err = c.SubResource("eviction").Create(ctx, pod, eviction)
+	if apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
+		return false, nil
 	}
-	return fmt.Errorf("evict pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	return err == nil, err
 }
 
 // difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
@@ -117,10 +118,10 @@ func difference(a desired.Action) (client.Patch, error) {
 	return client.RawPatch(from(before).Type(), data), err
 }
 
-// delete deletes an object, only while it has the UID it was seen with.
-func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) error {
+// delete deletes an object, only while it has the UID it was seen with, and reports whether it was there.
+func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) (deleted bool, err error) {
 	if obj.GetDeletionTimestamp() != nil && grace == nil {
-		return nil
+		return false, nil
 	}
 	var opts []client.DeleteOption
 	if grace != nil {
@@ -130,13 +131,13 @@ func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int6
 		opts = append(opts, client.Preconditions{UID: &uid})
 	}
 	l.objects.Forget(obj)
-	err := l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
+	err = l.client.Delete(ctx, obj, append(opts, client.PropagationPolicy(metav1.DeletePropagationBackground))...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("delete %s %s: %w", l.kind(obj).Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	log.FromContext(ctx).Info("deleted", "kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj))
-	return nil
+	return true, nil
 }

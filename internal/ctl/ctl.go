@@ -65,9 +65,11 @@ type Controller[R client.Object, In any] struct {
 	Absent bool
 	// Start names roots to look at when the controller starts.
 	Start []types.NamespacedName
-	// Only tells which objects of the root's kind are roots; nil means all that are not being deleted, or have
-	// the finalizer. The others are left alone, without finalizer, conditions or plan.
+	// Only tells which objects of the root's kind are roots; nil means all. The others are left
+	// alone, without finalizer, conditions or plan.
 	Only func(root R) bool
+	// Deleting plans also for roots that are being deleted and have not the finalizer.
+	Deleting bool
 	// Finalizer holds the root until its effects are pruned. Needed only where effects leave
 	// the root's namespace or the cluster; empty means none.
 	Finalizer string

@@ -89,7 +89,7 @@ func (l *loop[R, In]) plansFor(root R, absent bool) bool {
 	if absent && !l.Absent || l.Only != nil && !l.Only(root) {
 		return false
 	}
-	return root.GetDeletionTimestamp() == nil || l.Finalizer == "" && l.Only != nil || controllerutil.ContainsFinalizer(root, l.Finalizer)
+	return root.GetDeletionTimestamp() == nil || l.Deleting || controllerutil.ContainsFinalizer(root, l.Finalizer)
 }
 
 // pass observes, decides and acts once for a root, and says when to look again without an event.
@@ -163,7 +163,8 @@ func refusal(err error) bool {
 func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
-		errs = append(errs, l.request(ctx, root, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill}))
+		_, err := l.request(ctx, root, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill})
+		errs = append(errs, err)
 	}
 	for _, obj := range plan.Objects {
 		err := l.apply(ctx, root, obj, plan.Events)
@@ -339,7 +340,8 @@ func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) 
 				continue
 			}
 			left++
-			errs = append(errs, l.delete(ctx, obj, nil))
+			_, err := l.delete(ctx, obj, nil)
+			errs = append(errs, err)
 		}
 	}
 	return left, errors.Join(errs...)

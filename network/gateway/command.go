@@ -91,14 +91,15 @@ func (f *flags) add(cmd *cobra.Command) {
 func (f *flags) options() (Options, error) {
 	o := f.Options
 	o.UID, o.Server, o.Userspace = types.UID(f.uid), f.mode == "server", f.implementation == "userspace"
-	if f.mode != "server" && f.mode != "client" {
-		return o, fmt.Errorf("flag --mode: %q is none of server, client", f.mode)
-	}
-	if f.implementation != "kernel" && f.implementation != "userspace" {
-		return o, fmt.Errorf("flag --implementation: %q is none of kernel, userspace", f.implementation)
-	}
-	if o.TCP = f.protocol == "TCP"; !o.TCP && f.protocol != "UDP" {
-		return o, fmt.Errorf("flag --protocol: %q is none of TCP, UDP", f.protocol)
+	o.TCP = f.protocol == "TCP"
+	for _, choice := range []struct{ flag, value, a, b string }{
+		{"mode", f.mode, "server", "client"},
+		{"implementation", f.implementation, "kernel", "userspace"},
+		{"protocol", f.protocol, "TCP", "UDP"},
+	} {
+		if choice.value != choice.a && choice.value != choice.b {
+			return o, fmt.Errorf("flag --%s: %q is none of %s, %s", choice.flag, choice.value, choice.a, choice.b)
+		}
 	}
 	if o.Name == "" || o.Namespace == "" || o.RemoteClusterID == "" {
 		return o, errors.New("flags --name, --namespace and --remote-cluster-id are needed")
@@ -120,6 +121,11 @@ func (f *flags) options() (Options, error) {
 			return o, fmt.Errorf("environment POD_IP: %w", err)
 		}
 	}
+	return o, f.endpoints(&o)
+}
+
+// endpoints sets where a gateway listens, or which server it dials.
+func (f *flags) endpoints(o *Options) error {
 	if o.Server && len(f.listenPorts) == 0 {
 		f.listenPorts = []int{api.WireGuardPort}
 	}
@@ -128,14 +134,14 @@ func (f *flags) options() (Options, error) {
 	}
 	if o.Server {
 		o.EndpointAddresses, o.MoreListenPorts = nil, f.listenPorts[1:]
-		return o, nil
+		return nil
 	}
 	if len(o.EndpointAddresses) == 0 || slices.Contains(o.EndpointAddresses, "") || len(f.endpointPorts) == 0 {
-		return o, errors.New("flags --endpoint-address and --endpoint-ports are needed by a client")
+		return errors.New("flags --endpoint-address and --endpoint-ports are needed by a client")
 	}
 	o.EndpointPort, o.MoreEndpointPorts = f.endpointPorts[0], f.endpointPorts[1:]
 	if o.TCP {
 		o.ListenPort = 0 // only servers listen
 	}
-	return o, nil
+	return nil
 }

@@ -64,25 +64,11 @@ type ShadowPodInput struct {
 //	present   any                –                 its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
 func ShadowPod(in ShadowPodInput) desired.Plan {
-	before := in.Root.Status.Phase
 	switch {
-	case in.Pod != nil && in.ofAnother():
+	case in.Pod == nil:
+		return in.withoutPod()
+	case in.ofAnother():
 		return desired.Wait("FormerPodTerminating", "waiting for the pod of a former ShadowPod of this name to end")
-	case in.Pod == nil && Finished(before):
-		return desired.Plan{}
-	case in.Pod == nil && in.Mapping():
-		return desired.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), RequeueAfter: mappingInterval}
-	case in.Pod == nil && RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
-		return desired.Plan{Status: phaseStatus(corev1.PodFailed)}
-	case in.Pod == nil && in.Guests.refuses(in.Root) != "":
-		return desired.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
-	case in.Pod == nil && in.Refusal != "":
-		p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
-		p.RequeueAfter = quotaInterval
-		return p
-	}
-	if in.Pod == nil {
-		return made(in)
 	}
 	p := desired.Plan{Preserve: []desired.Object{in.Pod}}
 	if gated(in.Pod) {
@@ -104,11 +90,30 @@ func ShadowPod(in ShadowPodInput) desired.Plan {
 			p.RequeueAfter = rest
 		}
 		return p
-	case phase == "" || phase == before:
+	case phase == "" || phase == in.Root.Status.Phase:
 		return p
 	}
 	p.Status = phaseStatus(phase)
 	return p
+}
+
+// withoutPod plans for a ShadowPod whose pod does not exist: it is made unless something stands against it, or it ran.
+func (in ShadowPodInput) withoutPod() desired.Plan {
+	switch before := in.Root.Status.Phase; {
+	case Finished(before):
+		return desired.Plan{}
+	case in.Mapping():
+		return desired.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), RequeueAfter: mappingInterval}
+	case RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
+		return desired.Plan{Status: phaseStatus(corev1.PodFailed)}
+	case in.Guests.refuses(in.Root) != "":
+		return desired.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
+	case in.Refusal != "":
+		p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
+		p.RequeueAfter = quotaInterval
+		return p
+	}
+	return made(in)
 }
 
 // reasonForbidden says that a pod asks for what pods of consumers may not have here. Make it without, or have the

@@ -66,28 +66,21 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	}
 	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
+	nothing := shadow == nil && remote == nil
 	switch {
 	case MayRun(home, v):
-	case v.rejection(home) != "" && shadow == nil && remote == nil && home.Status.StartTime == nil:
-		out.Status.Phase, out.Status.Reason = corev1.PodFailed, v.rejection(home)
-		out.Status.Message = "the operating system of the pod is not that of the virtual node"
-		if v.TakenPort != "" {
-			out.Status.Message = "another pod of the virtual node has host port " + v.TakenPort
-		}
-	case home.DeletionTimestamp != nil && shadow == nil && remote == nil:
+	case nothing && v.rejection(home) != "" && home.Status.StartTime == nil:
+		rejected(&out.Status, v.rejection(home), v)
+	case nothing && home.DeletionTimestamp != nil:
 		terminated(&out.Status, corev1.PodFailed)
 	case v.Namespaces[home.Namespace] == "":
 		notOffloaded(&out.Status)
-	case remote != nil && replaced(home, shadow, remote):
+	case remote == nil:
+		statusWithoutRemote(out, shadow, v)
+	case replaced(home, shadow, remote):
 		negateReady(out.Status.Conditions, reasonReplaced, "the provider removes the pod and makes it anew")
-	case remote != nil && told(home, remote):
+	case told(home, remote):
 		pullStatus(out, shadow, remote, v)
-	case remote == nil && shadow != nil && ended(shadow.Status.Phase):
-		terminated(&out.Status, shadow.Status.Phase)
-	case remote == nil && shadow == nil && ranOnce(home):
-		terminated(&out.Status, corev1.PodFailed)
-	case remote == nil && refusal(shadow, v) != nil:
-		refused(&out.Status, refusal(shadow, v))
 	case out.Status.Reason == api.ReasonBackOff:
 		out.Status.Reason = ""
 	}
@@ -96,6 +89,29 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	}
 	out.Status.Conditions = withForeign(out, v)
 	return out
+}
+
+// statusWithoutRemote shows of a pod that does not exist at the provider how it ended there, or why it is not made.
+func statusWithoutRemote(out *corev1.Pod, shadow *offv1beta1.ShadowPod, v View) {
+	switch {
+	case shadow != nil && ended(shadow.Status.Phase):
+		terminated(&out.Status, shadow.Status.Phase)
+	case shadow == nil && ranOnce(out):
+		terminated(&out.Status, corev1.PodFailed)
+	case refusal(shadow, v) != nil:
+		refused(&out.Status, refusal(shadow, v))
+	case out.Status.Reason == api.ReasonBackOff:
+		out.Status.Reason = ""
+	}
+}
+
+// rejected fails a pod that the virtual node does not take.
+func rejected(status *corev1.PodStatus, reason string, v View) {
+	status.Phase, status.Reason = corev1.PodFailed, reason
+	status.Message = "the operating system of the pod is not that of the virtual node"
+	if reason == reasonNodePorts {
+		status.Message = "another pod of the virtual node has host port " + v.TakenPort
+	}
 }
 
 // MayRun reports whether home is a pod that was started while nobody says whether its namespace exists at the

@@ -18,7 +18,7 @@ import (
 // nobody wants what is on it.
 func Removable(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner && volume.Status.Phase == corev1.VolumeReleased &&
-		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil && volume.DeletionTimestamp == nil
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil
 }
 
 // ReleasedInput is a removable volume and the claim that backs it; nil when there is none (any more).

@@ -254,40 +254,11 @@ func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteCluste
 // plan returns the plan but its status, and what the rendered object says; nil when nothing is
 // rendered.
 func (g gateway) plan() (desired.Plan, *seen) {
-	if g.peer() == "" {
-		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID), nil
+	if refused := g.refused(); refused.State != desired.Ready {
+		return refused, nil
 	}
-	if length, longest := len(g.root.GetName()), validation.LabelValueMaxLength; length > longest {
-		return desired.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
-			"delete this one and create a gateway with a shorter name", length, longest), nil
-	}
-	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
-		return desired.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival), nil
-	} else if rival != "" {
-		return desired.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival), nil
-	}
-	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
-	if g.Template != nil {
-		apiVersion, kind := RenderedKind(g.Template)
-		kinds = append(kinds, [2]string{apiVersion, kind})
-	}
-	for _, k := range kinds {
-		if !OfGateways(k[0], k[1]) {
-			plan := desired.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
-				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
-			plan.RequeueAfter = g.period(g.template.GroupVersionKind())
-			return g.goesOn(plan)
-		}
-	}
-	if g.Refused != "" {
-		plan := desired.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
-		plan.RequeueAfter = foreignPeriod
-		return g.goesOn(plan)
-	}
-	if g.Template == nil {
-		plan := desired.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
-		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
-		return g.goesOn(plan)
+	if lacks := g.templateProblem(); lacks.State != desired.Ready {
+		return g.goesOn(lacks)
 	}
 	rendered, err := g.render()
 	if err != nil {
@@ -316,6 +287,51 @@ func (g gateway) plan() (desired.Plan, *seen) {
 		plan.RequeueAfter = foreignPeriod
 	}
 	return plan, status
+}
+
+// refused is why there can be no such gateway; the zero value if there can.
+func (g gateway) refused() desired.Plan {
+	if g.peer() == "" {
+		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
+	}
+	if length, longest := len(g.root.GetName()), validation.LabelValueMaxLength; length > longest {
+		return desired.Block("NameTooLong", "the name has %d characters, and %d have room in labels; "+
+			"delete this one and create a gateway with a shorter name", length, longest)
+	}
+	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
+		return desired.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival)
+	} else if rival != "" {
+		return desired.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival)
+	}
+	return desired.Plan{}
+}
+
+// templateProblem is what is wrong with the template; the zero value is nothing.
+func (g gateway) templateProblem() desired.Plan {
+	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
+	if g.Template != nil {
+		apiVersion, kind := RenderedKind(g.Template)
+		kinds = append(kinds, [2]string{apiVersion, kind})
+	}
+	for _, k := range kinds {
+		if !OfGateways(k[0], k[1]) {
+			plan := desired.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
+				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
+			plan.RequeueAfter = g.period(g.template.GroupVersionKind())
+			return plan
+		}
+	}
+	if g.Refused != "" {
+		plan := desired.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
+		plan.RequeueAfter = foreignPeriod
+		return plan
+	}
+	if g.Template == nil {
+		plan := desired.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
+		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
+		return plan
+	}
+	return desired.Plan{}
 }
 
 // goesOn adds to the plan of a gateway whose template says nothing what leads to the object it made last: that
