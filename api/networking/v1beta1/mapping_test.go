@@ -1,0 +1,95 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/quick"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// Remapping there and back is the identity, for every prefix length, inside the prefix; outside
+// nothing is mapped.
+func TestRemapIsABijection(t *testing.T) {
+	back := func(addr, from, to uint32, length uint8) bool {
+		bits := int(length % 33)
+		m := v1beta1.Mappings{{Remote: prefix(from, bits), Local: prefix(to, bits)}}
+		in := ip(addr)
+		local, ok := m.ToLocal(in)
+		if !m[0].Remote.Contains(in) {
+			return !ok
+		}
+		remote, back := m.ToRemote(local)
+		return ok && back && m[0].Local.Contains(local) && remote == in
+	}
+	inside := func(host, from, to uint32, length uint8) bool {
+		bits := int(length % 33)
+		mask := ^uint32(0) >> bits // bits of the host part; a shift by 32 gives 0
+		base := binary.BigEndian.Uint32(prefix(from, bits).Addr().AsSlice())
+		return back(base|host&mask, from, to, length)
+	}
+	for _, property := range []any{back, inside} {
+		if err := quick.Check(property, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRemapIPv6(t *testing.T) {
+	m := v1beta1.Mappings{{Remote: netip.MustParsePrefix("fd00:1::/61"), Local: netip.MustParsePrefix("fd00:2:0:8::/61")}}
+	got, _ := m.ToLocal(netip.MustParseAddr("fd00:1:0:3::9"))
+	if want := netip.MustParseAddr("fd00:2:0:b::9"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestMappings: what was mapped by a former version is read by position, what cannot be a mapping is left out, and
+// ranges of pods are told from others.
+func TestMappings(t *testing.T) {
+	views := func(list ...v1beta1.CIDRView) v1beta1.Configuration {
+		return v1beta1.Configuration{
+			Spec: v1beta1.ConfigurationSpec{Remote: &v1beta1.ClusterConfig{}},
+			Status: v1beta1.ConfigurationStatus{Views: list, Remote: &v1beta1.ClusterConfig{CIDR: v1beta1.ClusterCIDR{
+				Pod: []string{"10.71.0.0/16", "fd00:71::/64"}, External: []string{"10.72.0.0/16"},
+			}}},
+		}
+	}
+	former := views()
+	former.Spec.Remote.CIDR = v1beta1.ClusterCIDR{Pod: []string{"10.10.0.5/16", "fd00:10::/64", "10.20.0.0/16"}, External: []string{"10.30.0.0/16"}}
+	other := *former.DeepCopy()
+	other.Generation = 2
+	other.Status.Conditions = []metav1.Condition{{Type: v1beta1.NetworkCIDRsConfigured, ObservedGeneration: 1}}
+	for claim, c := range map[string]struct {
+		of        v1beta1.Configuration
+		all, pods string
+	}{
+		"mapped": {
+			views(v1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: "10.71.0.0/16"}, v1beta1.CIDRView{CIDR: "10.30.0.0/16", SeenAs: "10.72.0.0/16"}),
+			"[{10.10.0.0/16 10.71.0.0/16} {10.30.0.0/16 10.72.0.0/16}]", "[{10.10.0.0/16 10.71.0.0/16}]",
+		},
+		"mapped by a former version": {
+			former,
+			"[{10.10.0.0/16 10.71.0.0/16} {fd00:10::/64 fd00:71::/64} {10.30.0.0/16 10.72.0.0/16}]",
+			"[{10.10.0.0/16 10.71.0.0/16} {fd00:10::/64 fd00:71::/64}]",
+		},
+		"mapped by a former version, of another spec": {other, "[]", "[]"},
+		"not of one length":                           {views(v1beta1.CIDRView{CIDR: "10.10.0.0/17", SeenAs: "10.71.0.0/16"}), "[]", "[]"},
+		"not of one family":                           {views(v1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: "fd00::/16"}), "[]", "[]"},
+		"not mapped yet":                              {v1beta1.Configuration{Spec: former.Spec}, "[]", "[]"},
+	} {
+		if all, pods := fmt.Sprint(c.of.Mappings()), fmt.Sprint(c.of.PodMappings()); all != c.all || pods != c.pods {
+			t.Errorf("%s: %s and of pods %s, want %s and %s", claim, all, pods, c.all, c.pods)
+		}
+	}
+}
+
+func ip(n uint32) netip.Addr { return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n))) }
+
+func prefix(n uint32, bits int) netip.Prefix { return netip.PrefixFrom(ip(n), bits).Masked() }
