@@ -253,16 +253,25 @@ func (a *authentication) findProxy(ctx context.Context) error {
 	if err := a.consumer.listOf(ctx, everywhere, a.provider.id, configurations); err != nil {
 		return err
 	}
-	for _, c := range configurations.Items {
-		if c.Status.Remote == nil || len(c.Status.Remote.CIDR.External) == 0 {
-			continue
-		}
-		address, err := plan.Remapped(proxy.Status.IP, c.Status.Remote.CIDR.External[0])
-		if err != nil {
-			return err
-		}
-		a.proxyURL = "http://" + netip.AddrPortFrom(address, api.ProxyPort).String()
-		return nil
+	address, ok := toLocal(configurations.Items, proxy.Status.IP)
+	if !ok {
+		return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first", a.consumer.id, a.provider.id, a.consumer.env.name)
 	}
-	return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first", a.consumer.id, a.provider.id, a.consumer.env.name)
+	a.proxyURL = "http://" + netip.AddrPortFrom(address, api.ProxyPort).String()
+	return nil
+}
+
+// toLocal returns the address by which the cluster of these Configurations reaches an address of the peer. It returns
+// false while none of them maps the address.
+func toLocal(configurations []netv1beta1.Configuration, remote string) (netip.Addr, bool) {
+	address, err := netip.ParseAddr(remote)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	for i := range configurations {
+		if local, ok := configurations[i].Mappings().ToLocal(address); ok {
+			return local, true
+		}
+	}
+	return netip.Addr{}, false
 }

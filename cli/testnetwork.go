@@ -28,7 +28,6 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
@@ -496,14 +495,7 @@ func (t *trial) addRemapped(sites []site) error {
 			if err := c.listOf(t.ctx, everywhere, by.id, configurations); err != nil {
 				return err
 			}
-			for _, k := range configurations.Items {
-				if k.Status.Remote == nil || len(k.Status.Remote.CIDR.External) == 0 {
-					continue
-				}
-				address, err := plan.Remapped(ip.Status.IP, k.Status.Remote.CIDR.External[0])
-				if err != nil {
-					return err
-				}
+			if address, ok := toLocal(configurations.Items, ip.Status.IP); ok {
 				sites[i].remapped[by.id] = address.String()
 			}
 		}
@@ -620,8 +612,8 @@ func (t *trial) showRanges() error {
 				content.text(1, "not known yet")
 				continue
 			}
-			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Views()))
-			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Views()))
+			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Mappings()))
+			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Mappings()))
 		}
 		fmt.Fprint(c.env.Out, box("Peers as "+c.id+" sees them", content))
 	}
@@ -629,16 +621,16 @@ func (t *trial) showRanges() error {
 }
 
 // seenAs tells of ranges by which others they are seen, or that they are not yet.
-func seenAs(there []string, views []netv1beta1.CIDRView) string {
+func seenAs(there []string, mappings netv1beta1.Mappings) string {
 	var out []string
 	for _, r := range there {
 		p, _ := netip.ParsePrefix(r)
-		i := slices.IndexFunc(views, func(v netv1beta1.CIDRView) bool { return v.CIDR == p.Masked().String() })
+		i := slices.IndexFunc(mappings, func(m netv1beta1.Mapping) bool { return m.Remote == p.Masked() })
 		switch {
 		case i < 0:
 			r += " not yet"
-		case views[i].SeenAs != r:
-			r += " as " + views[i].SeenAs
+		case mappings[i].Local.String() != r:
+			r += " as " + mappings[i].Local.String()
 		}
 		out = append(out, r)
 	}

@@ -4,21 +4,22 @@
 package plan
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // proxy is where the kubeconfig's requests go through. In band it is an address of the provider's
 // external range, which this cluster may come to see elsewhere: its host part stays, its prefix is
 // that of the range now.
 //
-//	spec.authParams.proxyURL   external range seen now   proxy
-//	http://10.71.0.2:8118      10.81.0.0/16              http://10.81.0.2:8118
-//	http://10.71.0.2:8118      not known                 http://10.71.0.2:8118
+//	spec.authParams.proxyURL   external ranges seen now       proxy
+//	http://10.71.0.2:8118      10.81.0.0/16                   http://10.81.0.2:8118
+//	http://10.71.0.2:8118      10.81.0.0/16, 10.71.0.0/16     http://10.71.0.2:8118
+//	http://10.71.0.2:8118      not known                      http://10.71.0.2:8118
 func (in IdentityInput) proxy(given string) string {
 	if !inBand(in.Root) && !inBand(in.ControlPlane) {
 		return given
@@ -31,16 +32,20 @@ func (in IdentityInput) proxy(given string) string {
 	if err != nil {
 		return given
 	}
+	var ranges netv1beta1.Ranges
 	for i := range in.Configurations {
-		seen := in.Configurations[i].Status.Remote
-		if seen == nil {
-			continue
+		if seen := in.Configurations[i].Status.Remote; seen != nil {
+			ranges = append(ranges, netv1beta1.ParseRanges(seen.CIDR.External)...)
 		}
-		for _, external := range seen.CIDR.External {
-			if now, err := Remapped(to.Addr().String(), external); err == nil {
-				at.Host = netip.AddrPortFrom(now, to.Port()).String()
-				return at.String()
-			}
+	}
+	if ranges.Contain(to.Addr()) {
+		return given
+	}
+	for _, now := range ranges {
+		if moved, err := netv1beta1.NewMapping(netip.PrefixFrom(to.Addr(), now.Bits()), now); err == nil {
+			address, _ := netv1beta1.Mappings{moved}.ToLocal(to.Addr())
+			at.Host = netip.AddrPortFrom(address, to.Port()).String()
+			return at.String()
 		}
 	}
 	return given
@@ -48,27 +53,4 @@ func (in IdentityInput) proxy(given string) string {
 
 func inBand(i *authv1beta1.Identity) bool {
 	return i != nil && i.Annotations[api.AnnotationInBand] == api.True
-}
-
-// Remapped is an address of the peer's external range as seen in another one: the prefix of that
-// one, the host bits of the address.
-func Remapped(address, prefix string) (netip.Addr, error) {
-	a, err := netip.ParseAddr(address)
-	if err != nil {
-		return a, fmt.Errorf("read address: %w", err)
-	}
-	p, err := netip.ParsePrefix(prefix)
-	if err != nil {
-		return a, fmt.Errorf("read address range: %w", err)
-	}
-	if a.BitLen() != p.Addr().BitLen() {
-		return a, fmt.Errorf("address %s does not fit the range %s", a, p)
-	}
-	host, network := a.AsSlice(), p.Masked().Addr().AsSlice()
-	for i := range host {
-		mask := byte(0xff << (8 - min(max(p.Bits()-8*i, 0), 8)))
-		host[i] = network[i] | host[i]&^mask
-	}
-	out, _ := netip.AddrFromSlice(host)
-	return out, nil
 }
