@@ -32,7 +32,7 @@ type ShadowEndpointSliceInput struct {
 	// Networked says that the network module is enabled towards the consumer.
 	Networked bool
 	// Own are the addresses of this cluster's nodes and Services.
-	Own []netip.Prefix
+	Own networkingv1beta1.Ranges
 	// Pods holds the addresses of the consumer's pods here, at least those of ProviderAddresses.
 	Pods map[netip.Addr]bool
 }
@@ -45,16 +45,15 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	if in.Networked && !in.configured() {
 		return desired.Plan{Verdict: mappingVerdict(in.Origin)}
 	}
-	views := map[string]view{}
+	mappings := map[string]networkingv1beta1.Mappings{}
 	for id, c := range in.Configurations {
 		if id != in.Origin && c.Annotations[api.AnnotationDenyDirectConnections] == api.True {
 			continue
 		}
-		v := viewOf(c)
-		if id == in.Origin && len(v.from) == 0 {
+		mappings[id] = c.Mappings()
+		if id == in.Origin && len(mappings[id]) == 0 {
 			return desired.Plan{Verdict: mappingVerdict(in.Origin)}
 		}
-		views[id] = v
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -90,7 +89,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 		if in.DenyDirect {
 			e.Addresses = consumers
 		}
-		e.Addresses = remap(e.Addresses, in.Origin, direct, views)
+		e.Addresses = remap(e.Addresses, in.Origin, direct, mappings)
 		if i := slices.IndexFunc(e.Addresses, in.refuses); !in.configured() && i >= 0 {
 			out.Degraded = desired.Block("AddressRefused", "address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left out; "+
 				"enable the network module for %s if the address is of a pod there", e.Addresses[i], in.Origin).Verdict
@@ -158,7 +157,7 @@ func (in ShadowEndpointSliceInput) refuses(text string) bool {
 		return false // a host name
 	}
 	address = address.Unmap()
-	return !address.IsGlobalUnicast() || slices.ContainsFunc(in.Own, func(own netip.Prefix) bool { return own.Contains(address) })
+	return !address.IsGlobalUnicast() || in.Own.Contain(address)
 }
 
 // mappingVerdict says that addresses of the consumer are not seen from here yet.
@@ -168,10 +167,14 @@ func mappingVerdict(origin string) desired.Verdict {
 
 // announced reports whether some of the addresses are the consumer's.
 func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
-	c, ok := in.Configurations[in.Origin]
-	return ok && slices.ContainsFunc(addresses, func(text string) bool {
+	remote := in.Configurations[in.Origin].Spec.Remote
+	if remote == nil {
+		return false
+	}
+	ranges := networkingv1beta1.ParseRanges(slices.Concat(remote.CIDR.Pod, remote.CIDR.External))
+	return slices.ContainsFunc(addresses, func(text string) bool {
 		address, err := netip.ParseAddr(text)
-		return err == nil && announced(&c, address)
+		return err == nil && ranges.Contain(address)
 	})
 }
 
@@ -189,14 +192,14 @@ func owners(data map[string][]string) map[string]string {
 
 // remap translates addresses into this cluster's view. An address outside the networks of the
 // cluster it belongs to is left out: a consumer must not lead Services to places of its choice.
-func remap(addresses []string, origin string, direct map[string]string, views map[string]view) []string {
+func remap(addresses []string, origin string, direct map[string]string, mappings map[string]networkingv1beta1.Mappings) []string {
 	var out []string
 	for _, text := range addresses {
 		owner := origin
 		if id, ok := direct[text]; ok {
 			owner = id
 		}
-		v, networked := views[owner]
+		ranges, networked := mappings[owner]
 		if !networked {
 			if owner == origin {
 				out = append(out, text)
@@ -207,44 +210,9 @@ func remap(addresses []string, origin string, direct map[string]string, views ma
 		if err != nil {
 			continue
 		}
-		if seen, ok := v.see(address); ok {
-			out = append(out, seen.String())
+		if local, ok := ranges.ToLocal(address.Unmap()); ok {
+			out = append(out, local.String())
 		}
 	}
 	return out
-}
-
-// view is how this cluster sees a peer's networks: prefix from[i] as prefix to[i].
-type view struct{ from, to []netip.Prefix }
-
-// viewOf reads how a peer's networks are seen, as far as they have been mapped.
-func viewOf(c networkingv1beta1.Configuration) view {
-	v := view{}
-	for _, of := range c.Views() {
-		from, err1 := netip.ParsePrefix(of.CIDR)
-		to, err2 := netip.ParsePrefix(of.SeenAs)
-		if err1 != nil || err2 != nil || from.Addr().BitLen() != to.Addr().BitLen() || from.Bits() != to.Bits() {
-			continue
-		}
-		v.from, v.to = append(v.from, from.Masked()), append(v.to, to.Masked())
-	}
-	return v
-}
-
-// see swaps the prefix of an address and keeps its host bits.
-func (v view) see(address netip.Addr) (netip.Addr, bool) {
-	address = address.Unmap()
-	for i, from := range v.from {
-		if !from.Contains(address) {
-			continue
-		}
-		host, network := address.AsSlice(), v.to[i].Addr().AsSlice()
-		for bit := range from.Bits() {
-			mask := byte(0x80 >> (bit % 8))
-			host[bit/8] = host[bit/8]&^mask | network[bit/8]&mask
-		}
-		seen, ok := netip.AddrFromSlice(host)
-		return seen, ok
-	}
-	return netip.Addr{}, false
 }

@@ -385,16 +385,16 @@ func homeAPIServer(
 	if c == nil || c.Spec.Remote == nil {
 		return aliases, true
 	}
-	v := viewOf(*c)
+	mappings, external := c.Mappings(), networkingv1beta1.ParseRanges(c.Spec.Remote.CIDR.External)
 	out, mapped = slices.Clone(aliases), true
 	for i := range out {
 		remote, err := netip.ParseAddr(out[i].IP)
 		// The virtual kubelet takes the address from an IP object, whose address is in the external
 		// range.
-		if err != nil || !namesAPIServer(out[i].Hostnames) || !contain(c.Spec.Remote.CIDR.External, remote) {
+		if err != nil || !namesAPIServer(out[i].Hostnames) || !external.Contain(remote) {
 			continue
 		}
-		local, ok := v.see(remote)
+		local, ok := mappings.ToLocal(remote)
 		if !ok {
 			mapped = false
 			continue
@@ -402,19 +402,6 @@ func homeAPIServer(
 		out[i].IP = local.String()
 	}
 	return out, mapped
-}
-
-// announced reports whether an address is one of the peer's.
-func announced(c *networkingv1beta1.Configuration, address netip.Addr) bool {
-	return c.Spec.Remote != nil && contain(slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External), address)
-}
-
-// contain reports whether one of the CIDRs contains an address.
-func contain(cidrs []string, address netip.Addr) bool {
-	return slices.ContainsFunc(cidrs, func(cidr string) bool {
-		p, err := netip.ParsePrefix(cidr)
-		return err == nil && p.Contains(address)
-	})
 }
 
 // namesAPIServer reports whether an alias has only names that virtual kubelets give the API server
