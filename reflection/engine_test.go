@@ -1115,7 +1115,7 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	}
 	stop()
 	told := *w
-	told.options.PeerPods = []translate.Remap{{From: netip.MustParsePrefix("10.20.0.0/16"), To: netip.MustParsePrefix("10.73.0.0/16")}}
+	told.options.PeerPods = netv1beta1.Mappings{{Remote: netip.MustParsePrefix("10.20.0.0/16"), Local: netip.MustParsePrefix("10.73.0.0/16")}}
 	stop = told.reflect()
 	seen("told", "10.20.3.6", "10.73.3.6")
 	stop()

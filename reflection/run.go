@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/packed"
@@ -42,8 +43,8 @@ type Options struct {
 	PodIP netip.Addr
 	// LocalPodCIDRs of the home cluster; empty = as the Configuration of the provider says.
 	LocalPodCIDRs []netip.Prefix
-	// PeerPods lead from the provider's pod addresses to those seen here; empty = likewise.
-	PeerPods []translate.Remap
+	// PeerPods are the ranges of the provider's pods; empty = likewise.
+	PeerPods netv1beta1.Mappings
 	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
 	DisableIPReflection bool
 	// RuntimeClass is the class that sends pods to virtual nodes.

@@ -149,7 +149,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		LoadBalancerClass:  v.LoadBalancerClass,
 		ProviderNodes:      map[string]bool{v.Node: true},
 		OtherNodes:         map[string]string{},
-		OtherPods:          map[string][]translate.Remap{},
+		OtherPods:          map[string]netv1beta1.Mappings{},
 		Namespaces:         map[string]string{},
 		Unanswered:         map[string]bool{},
 	}
@@ -240,8 +240,7 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// addresses reads how the pod CIDRs of the provider, and of further ones, are seen from here,
-// pair by pair.
+// addresses reads how the pod CIDRs of the provider, and of further ones, are mapped here.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
@@ -257,32 +256,17 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		}
 		out.Networked = out.Networked || id == v.Provider
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
-			out.HomePods = prefixes(c.Spec.Local.CIDR.Pod)
+			out.HomePods = netv1beta1.ParseRanges(c.Spec.Local.CIDR.Pod)
 		}
-		for _, pair := range pairs(&c) {
-			switch {
-			case id != v.Provider:
-				out.OtherPods[id] = append(out.OtherPods[id], translate.Remap{From: pair.To, To: pair.From})
-			case len(v.Options.PeerPods) == 0:
-				out.PeerPods = append(out.PeerPods, pair)
-			}
+		switch mappings := c.PodMappings(); {
+		case len(mappings) == 0:
+		case id != v.Provider:
+			out.OtherPods[id] = append(out.OtherPods[id], mappings...)
+		case len(v.Options.PeerPods) == 0:
+			out.PeerPods = append(out.PeerPods, mappings...)
 		}
 	}
 	return nil
-}
-
-// pairs are the pod CIDRs of a peer and those they are seen as.
-func pairs(c *netv1beta1.Configuration) []translate.Remap {
-	var out []translate.Remap
-	for _, view := range c.Views() {
-		if c.Status.Remote == nil || !slices.Contains(c.Status.Remote.CIDR.Pod, view.SeenAs) {
-			continue
-		}
-		if pair := prefixes([]string{view.CIDR, view.SeenAs}); len(pair) == 2 {
-			out = append(out, translate.Remap{From: pair[0], To: pair[1]})
-		}
-	}
-	return out
 }
 
 // apiServer reads the addresses by which peers reach our API server: that of its Service, or those of its
@@ -351,7 +335,7 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 		}
 	}
 	for _, n := range services.Items {
-		out.Own = append(out.Own, prefixes([]string{string(n.Spec.CIDR)})...)
+		out.Own = append(out.Own, netv1beta1.ParseRanges([]string{string(n.Spec.CIDR)})...)
 	}
 	slices.SortFunc(out.Own, netip.Prefix.Compare)
 	out.Own = slices.Compact(out.Own)
@@ -364,7 +348,7 @@ func nodeAddresses(n *corev1.Node) (out []string) {
 	for _, address := range n.Status.Addresses {
 		out = append(out, address.Address)
 	}
-	for _, pods := range prefixes(n.Spec.PodCIDRs) {
+	for _, pods := range netv1beta1.ParseRanges(n.Spec.PodCIDRs) {
 		out = append(out, pods.Addr().Next().String())
 	}
 	return out
@@ -382,17 +366,6 @@ func onlyAddresses(obj any) (any, error) {
 		Spec:       corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}, nil
-}
-
-// prefixes parses CIDRs; the schema lets nothing else in.
-func prefixes(cidrs []string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range cidrs {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
 }
 
 func set(keys []string) map[string]bool {

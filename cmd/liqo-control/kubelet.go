@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/remote"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
@@ -119,7 +120,7 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 	if err != nil {
 		return reflection.Options{}, fmt.Errorf("flag --local-podcidr: %w", err)
 	}
-	peerPods, err := remaps(f.RemotePodCIDRs, f.RemotePodCIDRRemaps)
+	peerPods, err := netv1beta1.ParseMappings(f.RemotePodCIDRs, f.RemotePodCIDRRemaps)
 	if err != nil {
 		return reflection.Options{}, fmt.Errorf("flags --remote-pod-cidr and --remote-pod-cidr-remap: %w", err)
 	}
@@ -172,26 +173,6 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 		Lease:                   leaseTimes(f),
 		Metrics:                 registry,
 	}, nil
-}
-
-// remaps pairs prefixes with those they are seen as.
-func remaps(real, seen []string) ([]translate.Remap, error) {
-	from, err := prefixes(real)
-	if err != nil {
-		return nil, err
-	}
-	to, err := prefixes(seen)
-	if err != nil {
-		return nil, err
-	}
-	if len(from) != len(to) {
-		return nil, fmt.Errorf("%d prefixes and %d they are seen as; give one for each", len(from), len(to))
-	}
-	var out []translate.Remap
-	for i := range from {
-		out = append(out, translate.Remap{From: from[i], To: to[i]})
-	}
-	return out, nil
 }
 
 // serveMetrics serves /metrics until ctx ends, when asked for.

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -35,7 +36,6 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 	"github.com/liqo-go/liqo/reflection"
-	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 const tenant, virtualNode = "liqo-tenant-rome", "rome"
@@ -217,7 +217,7 @@ func TestFlagsReachTheReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := reflection.Options{
-		PeerPods: []translate.Remap{{From: netip.MustParsePrefix("10.2.0.0/16"), To: netip.MustParsePrefix("10.3.0.0/16")}},
+		PeerPods: netv1beta1.Mappings{{Remote: netip.MustParsePrefix("10.2.0.0/16"), Local: netip.MustParsePrefix("10.3.0.0/16")}},
 		NoLease:  true,
 		Lease:    elect.Times{Duration: 30 * time.Second, Renewal: 20 * time.Second, Retry: 2 * time.Second},
 	}

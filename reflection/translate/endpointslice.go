@@ -125,11 +125,11 @@ func (v View) providerAddresses(in discoveryv1.Endpoint) (out []string) {
 	}
 	for _, text := range in.Addresses {
 		addr, err := netip.ParseAddr(text)
-		i := slices.IndexFunc(v.PeerPods, func(r Remap) bool { return r.To.Contains(addr) })
-		if err != nil || i < 0 {
+		remote, ok := v.PeerPods.ToRemote(addr)
+		if err != nil || !ok {
 			return nil
 		}
-		out = append(out, move(addr, v.PeerPods[i].To.Bits(), v.PeerPods[i].From).String())
+		out = append(out, remote.String())
 	}
 	return out
 }
@@ -140,10 +140,11 @@ func (v View) providerOf(in discoveryv1.Endpoint) string {
 	if in.NodeName != nil {
 		return v.OtherNodes[*in.NodeName]
 	}
-	for id, remaps := range v.OtherPods {
+	for id, mappings := range v.OtherPods {
 		here := func(text string) bool {
 			addr, err := netip.ParseAddr(text)
-			return err == nil && slices.ContainsFunc(remaps, func(r Remap) bool { return r.From.Contains(addr) })
+			_, ok := mappings.ToRemote(addr)
+			return err == nil && ok
 		}
 		if slices.ContainsFunc(in.Addresses, here) {
 			return id
@@ -181,7 +182,9 @@ func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]stri
 		if err != nil {
 			return nil, ""
 		}
-		addr = Addr(v.OtherPods[at], addr)
+		if remote, ok := v.OtherPods[at].ToRemote(addr); ok {
+			addr = remote
+		}
 		if owner := owners[addr]; v.external(addr) || owner != "" && owner != at {
 			return nil, ""
 		}
@@ -206,7 +209,7 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 	for i, text := range addresses {
 		out[i] = text
 		addr, err := netip.ParseAddr(text)
-		if err != nil || atHome(v.HomePods, addr) {
+		if err != nil || v.atHome(addr) {
 			continue // a host name (FQDN slices) or a home pod
 		}
 		external, ok := v.External[addr]
@@ -231,11 +234,4 @@ func (v View) external(addr netip.Addr) bool {
 	return false
 }
 
-func atHome(pods []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range pods {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return len(pods) == 0
-}
+func (v View) atHome(addr netip.Addr) bool { return len(v.HomePods) == 0 || v.HomePods.Contain(addr) }

@@ -393,12 +393,14 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	for _, ip := range in.PodIPs {
 		addr, err := netip.ParseAddr(ip.IP)
 		addr = addr.Unmap().WithZone("")
-		ofPeer := slices.ContainsFunc(v.PeerPods, func(r Remap) bool { return r.From.Contains(addr) })
-		own := slices.ContainsFunc(v.Own, func(p netip.Prefix) bool { return p.Contains(addr) })
-		if err != nil || !addr.IsGlobalUnicast() || len(v.PeerPods) > 0 && !ofPeer || own {
+		local, ofPeer := v.PeerPods.ToLocal(addr)
+		if len(v.PeerPods) == 0 {
+			local, ofPeer = addr, true
+		}
+		if err != nil || !addr.IsGlobalUnicast() || !ofPeer || v.Own.Contain(addr) {
 			continue
 		}
-		all = append(all, corev1.PodIP{IP: Addr(v.PeerPods, addr).String()})
+		all = append(all, corev1.PodIP{IP: local.String()})
 	}
 	if len(all) == 0 {
 		return "", nil

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -46,22 +47,22 @@ type View struct {
 	Unanswered map[string]bool
 	// ProviderNodes are all virtual nodes that stand for the provider.
 	ProviderNodes map[string]bool
-	// OtherNodes leads from virtual nodes that stand for further providers to their cluster IDs,
-	// OtherPods from the addresses by which pods there are reached from home to their own ones.
+	// OtherNodes maps virtual nodes that stand for further providers to their cluster IDs, OtherPods
+	// cluster IDs to the ranges of the pods there.
 	OtherNodes map[string]string
-	OtherPods  map[string][]Remap
-	// PeerPods leads from the provider's pod addresses to the addresses by which they are
-	// reached from home; empty = they are the same, or not known yet if Networked.
-	PeerPods []Remap
+	OtherPods  map[string]netv1beta1.Mappings
+	// PeerPods are the ranges of the provider's pods; empty = pods are reached from home by the
+	// addresses they have there, or the ranges are not known yet if Networked.
+	PeerPods netv1beta1.Mappings
 	// Networked: there is a Configuration of the provider, so its pods are reached by what PeerPods says
 	// and by nothing else.
 	Networked bool
 	// Own are the addresses of the consumer's nodes, API server and Services, sorted, as far as Nodes, EndpointSlices
 	// and Networks name them. No remote pod shows one of them. Empty if Networked or PeerPods decide which addresses
 	// are shown.
-	Own []netip.Prefix
+	Own netv1beta1.Ranges
 	// HomePods are the pod CIDRs of the home cluster; empty = every address is a home pod's.
-	HomePods []netip.Prefix
+	HomePods netv1beta1.Ranges
 	// HideIPs leaves pods at the provider without addresses at home, and home endpoints
 	// without reflection.
 	HideIPs bool
@@ -135,39 +136,6 @@ type Token struct {
 	Expires time.Time
 	// Seconds it was made for, which may be less than were asked for.
 	Seconds int64
-}
-
-// Remap leads the addresses of one prefix to another of the same length, bit by bit.
-type Remap struct{ From, To netip.Prefix }
-
-// Addr leads addr through the first Remap that contains it; others stay as they are.
-func Addr(remaps []Remap, addr netip.Addr) netip.Addr {
-	for _, r := range remaps {
-		if r.From.Contains(addr) {
-			return move(addr, r.From.Bits(), r.To)
-		}
-	}
-	return addr
-}
-
-// move puts the bits of addr behind the first n after those of to. Of different families or
-// lengths nothing can be made, and addr stays.
-func move(addr netip.Addr, n int, to netip.Prefix) netip.Addr {
-	host, net := addr.AsSlice(), to.Addr().AsSlice()
-	if len(host) != len(net) || to.Bits() != n {
-		return addr
-	}
-	for i := range host {
-		keep := byte(0xff) // bits of this byte that belong to the prefix
-		if fixed := n - 8*i; fixed <= 0 {
-			keep = 0
-		} else if fixed < 8 {
-			keep <<= 8 - fixed
-		}
-		host[i] = net[i]&keep | host[i]&^keep
-	}
-	moved, _ := netip.AddrFromSlice(host)
-	return moved
 }
 
 // reflects says whether an object with these annotations is reflected.

@@ -90,6 +90,27 @@ func TestMappings(t *testing.T) {
 	}
 }
 
+// TestParseMappings: ranges given one by one must be pairs of one length.
+func TestParseMappings(t *testing.T) {
+	for _, c := range []struct {
+		remote, local []string
+		want          string
+	}{
+		{nil, nil, "[] <nil>"},
+		{[]string{"10.2.0.9/16", "fd00:2::/64"}, []string{"10.3.0.0/16", "fd00:3::/64"}, "[{10.2.0.0/16 10.3.0.0/16} {fd00:2::/64 fd00:3::/64}] <nil>"},
+		{[]string{"10.2.0.0/16"}, nil, "[] 1 prefixes and 0 they are seen as; give one for each"},
+		{[]string{"10.2.0.0/16"}, []string{"10.3.0.0/17"}, "[] 10.2.0.0/16 and 10.3.0.0/17 are not of one family and length"},
+		{[]string{"10.2.0.0/16"}, []string{"fd00::/16"}, "[] 10.2.0.0/16 and fd00::/16 are not of one family and length"},
+		{[]string{"10.2.0.0"}, []string{"10.3.0.0/16"}, `[] netip.ParsePrefix("10.2.0.0"): no '/'`},
+		{[]string{"10.2.0.0/16"}, []string{"all"}, `[] netip.ParsePrefix("all"): no '/'`},
+	} {
+		got, err := v1beta1.ParseMappings(c.remote, c.local)
+		if text := fmt.Sprint(got, " ", err); text != c.want {
+			t.Errorf("%s and %s: %s, want %s", c.remote, c.local, text, c.want)
+		}
+	}
+}
+
 func ip(n uint32) netip.Addr { return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n))) }
 
 func prefix(n uint32, bits int) netip.Prefix { return netip.PrefixFrom(ip(n), bits).Masked() }
