@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
@@ -118,7 +119,7 @@ func TestDataPath(t *testing.T) {
 func TestErrorsAreUnderstood(t *testing.T) {
 	_, a, b := peered(t)
 	// The view of B's pods is also a CIDR of B, with a view of its own.
-	twice := plan.Remap{Real: netip.MustParsePrefix("10.71.0.0/16"), View: netip.MustParsePrefix("10.75.0.0/16")}
+	twice := netv1beta1.Mapping{Remote: netip.MustParsePrefix("10.71.0.0/16"), Local: netip.MustParsePrefix("10.75.0.0/16")}
 	a.gateways[0].in.Remote = append(a.gateways[0].in.Remote, twice)
 	a.announce()
 	a.settle(t)
@@ -160,7 +161,7 @@ func TestNodesAmongThePods(t *testing.T) {
 	for c, peer := range map[*cluster]*cluster{a: b, b: a} {
 		g := c.gateways[0]
 		g.in.Pods = append(g.in.Pods, nodes[c])
-		g.in.Remote = append(g.in.Remote, plan.Remap{Real: nodes[peer], View: nodes[peer]})
+		g.in.Remote = append(g.in.Remote, netv1beta1.Mapping{Remote: nodes[peer], Local: nodes[peer]})
 		c.announce()
 		c.settle(t)
 	}
@@ -653,8 +654,8 @@ func TestBothAddressFamilies(t *testing.T) {
 		c.node.in.Self.CIDRs = append(c.node.in.Self.CIDRs, prefixes("fd00:10::1:0/112")...)
 		g.in.Nodes = []plan.Member{c.node.in.Self}
 		g.in.Pods, g.in.External = append(g.in.Pods, prefixes("fd00:10::/64")...), append(g.in.External, prefixes("fd00:70::/112")...)
-		g.in.Remote = append(g.in.Remote, plan.Remap{Real: prefixes("fd00:10::/64")[0], View: prefixes(view[0])[0]},
-			plan.Remap{Real: prefixes("fd00:70::/112")[0], View: prefixes(view[1])[0]})
+		g.in.Remote = append(g.in.Remote, netv1beta1.Mapping{Remote: prefixes("fd00:10::/64")[0], Local: prefixes(view[0])[0]},
+			netv1beta1.Mapping{Remote: prefixes("fd00:70::/112")[0], Local: prefixes(view[1])[0]})
 		c.announce()
 		c.settle(t)
 		if changes := g.settle(t); !changes.Empty() {

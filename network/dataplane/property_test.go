@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
 )
@@ -133,7 +134,7 @@ func randomGateway(r *rand.Rand, self plan.Member, members []plan.Member, key st
 		if r.IntN(2) == 0 {
 			view = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(200 + len(in.Remote)), 0, 0}), 16)
 		}
-		in.Remote = append(in.Remote, plan.Remap{Real: p, View: view})
+		in.Remote = append(in.Remote, netv1beta1.Mapping{Remote: p, Local: view})
 	}
 	for _, e := range []plan.Exposed{exposed("10.70.0.2", "10.10.1.9", false), exposed("10.70.0.3", "192.0.2.9", false), exposed("10.70.0.4", "192.0.2.9", true)} {
 		if r.IntN(2) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 	"github.com/liqo-go/liqo/network/space"
@@ -129,7 +130,7 @@ func (c *cluster) announce() {
 	for _, g := range c.gateways {
 		g.in.Self.CIDRs = nil
 		for _, r := range g.in.Remote {
-			g.in.Self.CIDRs = append(g.in.Self.CIDRs, r.View)
+			g.in.Self.CIDRs = append(g.in.Self.CIDRs, r.Local)
 		}
 		c.node.in.Gateways = append(c.node.in.Gateways, g.in.Self)
 	}
@@ -153,10 +154,10 @@ func (c *cluster) expose(list ...plan.Exposed) {
 	}
 }
 
-func remaps(views [2]string) []plan.Remap {
-	return []plan.Remap{
-		{Real: netip.MustParsePrefix("10.10.0.0/16"), View: netip.MustParsePrefix(views[0])},
-		{Real: netip.MustParsePrefix("10.70.0.0/16"), View: netip.MustParsePrefix(views[1])},
+func remaps(views [2]string) netv1beta1.Mappings {
+	return netv1beta1.Mappings{
+		{Remote: netip.MustParsePrefix("10.10.0.0/16"), Local: netip.MustParsePrefix(views[0])},
+		{Remote: netip.MustParsePrefix("10.70.0.0/16"), Local: netip.MustParsePrefix(views[1])},
 	}
 }
 

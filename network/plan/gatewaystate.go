@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // GatewayStateInput is what decides the network of a gateway.
@@ -28,8 +29,8 @@ type GatewayStateInput struct {
 	Sources []netip.Prefix
 	// Pods and External are what this cluster announces to the peer.
 	Pods, External []netip.Prefix
-	// Remote is what the peer announced and how it is seen here.
-	Remote []Remap
+	// Remote maps what the peer announced to how it is seen here.
+	Remote netv1beta1.Mappings
 	// Exposed are the IP objects of this cluster.
 	Exposed []Exposed
 	// Protected are pods of this cluster to which the peer opens no connection. They open connections to its pods, and
@@ -46,9 +47,6 @@ type GatewayStateInput struct {
 
 // Relay leads what comes new for a port of a tunnel to another port of this pod.
 type Relay struct{ Port, To int }
-
-// Remap is one CIDR of the peer: as the peer uses it and as this cluster sees it, equally long.
-type Remap struct{ Real, View netip.Prefix }
 
 // Exposed is an IP object: peers reach Target under External.
 type Exposed struct {
@@ -120,7 +118,7 @@ func GatewayState(in GatewayStateInput) State {
 			dev = api.TunnelInterface(in.answering())
 		}
 		for _, r := range in.Remote {
-			s.Routes = append(s.Routes, Route{Device: dev, To: r.View, Table: spreadTable(n), MTU: narrow})
+			s.Routes = append(s.Routes, Route{Device: dev, To: r.Local, Table: spreadTable(n), MTU: narrow})
 		}
 	}
 	if node, ok := in.way(); ok {
@@ -185,7 +183,7 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 	}
 	p := Peer{Device: dev, PublicKey: t.PeerKey, Endpoint: t.Endpoint, AllowedIPs: []netip.Prefix{host(peer)}}
 	for _, r := range in.Remote {
-		p.AllowedIPs = append(p.AllowedIPs, r.Real)
+		p.AllowedIPs = append(p.AllowedIPs, r.Remote)
 	}
 	slices.SortFunc(p.AllowedIPs, netip.Prefix.Compare)
 	p.AllowedIPs = slices.Compact(p.AllowedIPs)
@@ -290,7 +288,7 @@ func (in GatewayStateInput) targets() []netip.Addr {
 func (in GatewayStateInput) views() []netip.Prefix {
 	out := make([]netip.Prefix, len(in.Remote))
 	for i, r := range in.Remote {
-		out[i] = r.View
+		out[i] = r.Local
 	}
 	return out
 }
@@ -351,11 +349,11 @@ func (in GatewayStateInput) fromPeer() chain {
 	for _, f := range families() {
 		same := in.peers()
 		for _, r := range in.remote(f) {
-			if r.Real == r.View {
-				same = append(same, r.View)
+			if r.Remote == r.Local {
+				same = append(same, r.Local)
 				continue
 			}
-			c.add(fmt.Sprintf("%s saddr %s %s accept", f.name, r.Real, f.rewrite("saddr", r.View)))
+			c.add(fmt.Sprintf("%s saddr %s %s accept", f.name, r.Remote, f.rewrite("saddr", r.Local)))
 		}
 		if sources, ok := f.match("saddr", same); ok {
 			c.add(sources + " accept")
@@ -377,8 +375,8 @@ func (in GatewayStateInput) toPeer() chain {
 	}
 	for _, f := range families() {
 		for _, r := range in.remote(f) {
-			if r.Real != r.View {
-				c.add(fmt.Sprintf("%s daddr %s %s accept", f.name, r.View, f.rewrite("daddr", r.Real)))
+			if r.Remote != r.Local {
+				c.add(fmt.Sprintf("%s daddr %s %s accept", f.name, r.Local, f.rewrite("daddr", r.Remote)))
 			}
 		}
 	}
@@ -412,17 +410,17 @@ func (in GatewayStateInput) peers() (out []netip.Prefix) {
 func (in GatewayStateInput) quotes() []Quote {
 	var out []Quote
 	for _, r := range in.remote(families()[0]) {
-		if r.Real != r.View {
+		if r.Remote != r.Local {
 			dev := in.device()
-			out = append(out, Quote{Device: dev, Inbound: true, From: r.Real, To: r.View}, Quote{Device: dev, From: r.View, To: r.Real})
+			out = append(out, Quote{Device: dev, Inbound: true, From: r.Remote, To: r.Local}, Quote{Device: dev, From: r.Local, To: r.Remote})
 		}
 	}
 	return out
 }
 
 // remote picks the peer's CIDRs of a family.
-func (in GatewayStateInput) remote(f family) []Remap {
-	return slices.DeleteFunc(slices.Clone(in.Remote), func(r Remap) bool { return is6(r.Real) != f.six })
+func (in GatewayStateInput) remote(f family) netv1beta1.Mappings {
+	return slices.DeleteFunc(slices.Clone(in.Remote), func(r netv1beta1.Mapping) bool { return is6(r.Remote) != f.six })
 }
 
 // exposed leads the external addresses of IP objects to their targets.

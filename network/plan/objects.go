@@ -56,7 +56,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 			outer = n.Status.NodeIP.Local
 		}
 		in.Nodes = append(in.Nodes, Member{
-			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs),
+			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs),
 		})
 		for _, text := range n.Spec.ProtectedIPs {
 			if a := parseAddr(text); a.IsValid() {
@@ -70,9 +70,9 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	}))
 	if c := o.configuration(); c != nil {
 		if own := c.Spec.Local; own != nil {
-			in.Pods, in.External = parsePrefixes(own.CIDR.Pod), parsePrefixes(own.CIDR.External)
+			in.Pods, in.External = netv1beta1.ParseRanges(own.CIDR.Pod), netv1beta1.ParseRanges(own.CIDR.External)
 		}
-		in.Remote = remaps(c.Views())
+		in.Remote = c.Mappings()
 	}
 	if k := oldest(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
@@ -86,22 +86,10 @@ func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 	return cmp.Or(oldest(granted), oldest(o.Configurations))
 }
 
-// remaps are the views that can be: of one length and family.
-func remaps(views []netv1beta1.CIDRView) []Remap {
-	var out []Remap
-	for _, v := range views {
-		pair := parsePrefixes([]string{v.CIDR, v.SeenAs})
-		if len(pair) == 2 && pair[0].Bits() == pair[1].Bits() && is6(pair[0]) == is6(pair[1]) {
-			out = append(out, Remap{Real: pair[0], View: pair[1]})
-		}
-	}
-	return out
-}
-
 func gatewayMember(f netv1beta1.InternalFabric) Member {
 	return Member{
 		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP), Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
-		CIDRs: parsePrefixes(f.Spec.RemoteCIDRs), MTU: f.Spec.MTU,
+		CIDRs: netv1beta1.ParseRanges(f.Spec.RemoteCIDRs), MTU: f.Spec.MTU,
 	}
 }
 
@@ -184,7 +172,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		if !local.IsValid() {
 			local = remote
 		}
-		in.Self = Member{Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: parsePrefixes(n.Spec.PodCIDRs)}
+		in.Self = Member{Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs)}
 	}
 	for _, e := range exposedBy(o.IPs) {
 		if !e.Masquerade {
@@ -220,16 +208,6 @@ func oldest[T any, P interface {
 func parseAddr(text string) netip.Addr {
 	a, _ := netip.ParseAddr(text)
 	return a.Unmap()
-}
-
-func parsePrefixes(list []string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range list {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
 }
 
 // TunnelAddresses are ours and the peer's in the first tunnel.

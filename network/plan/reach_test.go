@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // member of a mesh: its pod CIDRs, its external CIDR last, and how it sees the others'.
 type meshed struct {
 	cidrs []netip.Prefix
-	views map[int][]Remap
+	views map[int]netv1beta1.Mappings
 }
 
 // TestEveryPodIsReached: three clusters with any CIDRs – equal, overlapping, apart, several – reach
@@ -57,7 +59,7 @@ func randomMesh(r *rand.Rand) []meshed {
 	}
 	for i := range mesh {
 		taken, next := slices.Clone(mesh[i].cidrs), netip.MustParseAddr("10.200.0.0")
-		mesh[i].views = map[int][]Remap{}
+		mesh[i].views = map[int]netv1beta1.Mappings{}
 		for j := range mesh {
 			if i == j {
 				continue
@@ -69,7 +71,7 @@ func randomMesh(r *rand.Rand) []meshed {
 					next = netip.AddrFrom4([4]byte{10, next.As4()[1] + 1})
 				}
 				taken = append(taken, view)
-				mesh[i].views[j] = append(mesh[i].views[j], Remap{real, view})
+				mesh[i].views[j] = append(mesh[i].views[j], netv1beta1.Mapping{Remote: real, Local: view})
 			}
 		}
 	}
@@ -82,14 +84,14 @@ func reaches(t *testing.T, what string, r *rand.Rand, mesh []meshed, a, b int) {
 	from, to := gatewayTo(mesh, a, b), gatewayTo(mesh, b, a)
 	source := randomAddr(r, mesh[a].cidrs[r.IntN(len(mesh[a].cidrs))])
 	remap := mesh[a].views[b][r.IntN(len(mesh[a].views[b]))]
-	pod := randomAddr(r, remap.Real)
+	pod := randomAddr(r, remap.Remote)
 	dialled := moved(pod, remap)
 	if got := carried(from, to, source, dialled); len(got) != 2 || got[1] != pod {
 		t.Errorf("%s: %s dials %s for %s, arrived as %v", what, source, dialled, pod, got)
 	} else if back := carried(to, from, pod, got[0]); len(back) != 2 || back[0] != dialled || back[1] != source {
 		t.Errorf("%s: %s answers %s, arrived as %v, not from %s to %s", what, pod, got[0], back, dialled, source)
 	}
-	same := !slices.ContainsFunc(mesh[a].views[b], func(r Remap) bool { return r.Real != r.View })
+	same := !slices.ContainsFunc(mesh[a].views[b], func(r netv1beta1.Mapping) bool { return r.Remote != r.Local })
 	if translates := regexp.MustCompile(`(iif|ip saddr .* |ip daddr .* )ip [sd]addr set ip [sd]addr &`).MatchString(from.Table) || len(from.Quotes) > 0; translates == same {
 		t.Errorf("%s: translates %t, though views are real: %t\n%s", what, translates, same, from.Table)
 	}
@@ -159,12 +161,12 @@ func within(set string, addr netip.Addr) bool {
 }
 
 // moved is an address of a remapped CIDR as it is seen.
-func moved(a netip.Addr, r Remap) netip.Addr {
-	out, real, view := a.As4(), r.Real.Addr().As4(), r.View.Addr().As4()
+func moved(a netip.Addr, r netv1beta1.Mapping) netip.Addr {
+	out, real, view := a.As4(), r.Remote.Addr().As4(), r.Local.Addr().As4()
 	for i := range out {
 		out[i] = out[i] ^ real[i] ^ view[i]
 	}
 	return netip.AddrFrom4(out)
 }
 
-func prefixList(list ...string) []netip.Prefix { return parsePrefixes(list) }
+func prefixList(list ...string) []netip.Prefix { return netv1beta1.ParseRanges(list) }

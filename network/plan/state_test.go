@@ -229,7 +229,7 @@ func randomState(r *rand.Rand) State {
 	own, peer := TunnelAddresses(r.IntN(2) == 0)
 	in := GatewayStateInput{
 		Self: member(9), Under: Underlay{"eth0", 1500}, Nodes: members, Pods: []netip.Prefix{random("10.10.%d.0/24")}, Port: 6091,
-		Remote: []Remap{{random("10.20.%d.0/24"), random("10.30.%d.0/24")}},
+		Remote: netv1beta1.Mappings{{Remote: random("10.20.%d.0/24"), Local: random("10.30.%d.0/24")}},
 		Tunnel: TunnelInput{Address: own, PeerAddress: peer, MTU: 1340, PeerKey: random("10.0.0.%d/32").String()},
 	}
 	return GatewayState(in)

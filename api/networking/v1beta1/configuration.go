@@ -110,9 +110,9 @@ type Configuration struct {
 	Status ConfigurationStatus `json:"status,omitzero"`
 }
 
-// Views are the peer's CIDRs that are seen from here, pods first. Where no controller has written them since
+// views returns the peer's CIDRs that are seen from here, pods first. Where no controller has written them since
 // there are views, as at an upgrade, the lists of spec and status say the same by position.
-func (x *Configuration) Views() []CIDRView {
+func (x *Configuration) views() []CIDRView {
 	switch {
 	case x.Spec.Remote == nil:
 		return nil

@@ -57,7 +57,7 @@ func ParseMappings(remote, local []string) (Mappings, error) {
 // Mappings returns the ranges of the peer that have been mapped, pods first.
 func (x *Configuration) Mappings() Mappings {
 	var out Mappings
-	for _, v := range x.Views() {
+	for _, v := range x.views() {
 		if m, err := parseMapping(v.CIDR, v.SeenAs); err == nil {
 			out = append(out, m)
 		}
