@@ -32,7 +32,7 @@ func (s *script) approveRanges(c *cluster, peer string) error {
 	if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {
 		return err
 	}
-	found := plan.Oldest(list.Items)
+	found := api.Oldest(list.Items)
 	if found == nil {
 		return fmt.Errorf("cluster %q has no Configuration here; see 'liqoctl info'", peer)
 	}

@@ -229,7 +229,7 @@ func (c *cluster) inspectRanges(ctx context.Context, peer string, into *cidrInfo
 	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 		return err
 	}
-	item := plan.Oldest(list.Items)
+	item := api.Oldest(list.Items)
 	if item == nil {
 		return nil
 	}
@@ -252,10 +252,10 @@ func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gateway
 	if err := c.listOf(ctx, everywhere, peer, clients); err != nil {
 		return err
 	}
-	if g := plan.Oldest(servers.Items); g != nil && g.Status.Endpoint != nil {
+	if g := api.Oldest(servers.Items); g != nil && g.Status.Endpoint != nil {
 		*into = gatewayAt(*g.Status.Endpoint, netv1beta1.ConnectionTypeClient)
 	}
-	if g := plan.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
+	if g := api.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
 		*into = gatewayAt(*g.Spec.Endpoint, netv1beta1.ConnectionTypeServer)
 		into.Announced, into.client = plan.UnfollowedEndpoint(g), g
 	}
@@ -284,7 +284,7 @@ func (c *cluster) connection(ctx context.Context, peer string) (*connectionInfo,
 	if err := c.listOf(ctx, everywhere, peer, list); err != nil || len(list.Items) == 0 {
 		return nil, err
 	}
-	status := plan.Oldest(list.Items).Status
+	status := api.Oldest(list.Items).Status
 	info := &connectionInfo{Status: string(status.Value)}
 	if status.Latency != nil {
 		info.Latency = status.Latency.Value

@@ -434,7 +434,7 @@ func (m *volumeMove) copyWith(verb, node string) error {
 	defer stop()
 	go m.cluster.showLog(watching, copying)
 	err := m.await(m.ctx, copying, func() bool {
-		return copying.Status.Phase == corev1.PodSucceeded || copying.Status.Phase == corev1.PodFailed
+		return api.Finished(copying.Status.Phase)
 	})
 	if err == nil && copying.Status.Phase == corev1.PodFailed {
 		err = fmt.Errorf("%s: %s", m.nameOf(copying), cmp.Or(lastWords(copying), "it has failed; see its log"))

@@ -293,7 +293,7 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 	if err := c.listOf(ctx, c.network, peer, list); err != nil {
 		return nil, err
 	}
-	have := plan.Oldest(list.Items)
+	have := api.Oldest(list.Items)
 	if have == nil {
 		return configuration(c.network, peer, peer, r), nil
 	}
@@ -441,14 +441,14 @@ func (n *network) look(ctx context.Context) error {
 		return err
 	}
 	n.gateway[n.server.side], n.gateway[n.client.side] = n.client.id, n.server.id
-	server, dialer := plan.Oldest(servers.Items), plan.Oldest(clients.Items)
+	server, dialer := api.Oldest(servers.Items), api.Oldest(clients.Items)
 	if server != nil {
 		n.gateway[n.server.side] = server.Name
 	}
 	if dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	if err := n.turn(ctx, plan.Oldest(backServers.Items), plan.Oldest(backClients.Items), server != nil, dialer != nil); err != nil {
+	if err := n.turn(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil, dialer != nil); err != nil {
 		return err
 	}
 	return n.checkTemplates(ctx)
@@ -720,7 +720,7 @@ func (c *cluster) publicKeyOf(ctx context.Context, peer string) (string, error) 
 	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
 		return peer, err
 	}
-	return plan.Oldest(list.Items).Name, nil
+	return api.Oldest(list.Items).Name, nil
 }
 
 // awaitKeys waits until a gateway tells the name of the Secret with its keys.

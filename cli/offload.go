@@ -263,7 +263,7 @@ func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, pods 
 	var end []string
 	stay := slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		ends := slices.Contains(left, virtual[p.Spec.NodeName].Labels[api.LabelRemoteClusterID])
-		if ends && !plan.Finished(p.Status.Phase) {
+		if ends && !api.Finished(p.Status.Phase) {
 			end = append(end, p.Name)
 		}
 		return ends

@@ -137,7 +137,7 @@ func (p *podsAway) count(ctx context.Context, pods items, virtual map[string]boo
 	p.names = nil
 	for _, item := range pods.sorted() {
 		pod, ok := item.(*corev1.Pod)
-		if ok && virtual[pod.Spec.NodeName] && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if ok && virtual[pod.Spec.NodeName] && !api.Finished(pod.Status.Phase) {
 			p.names = append(p.names, pod.Name)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // TestAccountsHold: whatever order ShadowPods and pods come, change and go in, and however late
@@ -153,7 +152,7 @@ func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 // reconcile makes the pod of a ShadowPod that has none, as the caches show it or a bit later.
 func (w *world) reconcile(name string) {
 	shadow, pod := w.shadows[name], w.pods[name]
-	if shadow == nil || pod != nil && w.told[pod.UID] || plan.Finished(shadow.Status.Phase) {
+	if shadow == nil || pod != nil && w.told[pod.UID] || api.Finished(shadow.Status.Phase) {
 		return
 	}
 	w.accounts.expire(w.now)
@@ -171,7 +170,7 @@ func (w *world) reconcile(name string) {
 // resizePod lets a pod follow its ShadowPod.
 func (w *world) resizePod(name string) {
 	shadow, pod := w.shadows[name], w.pods[name].DeepCopy()
-	if plan.Finished(pod.Status.Phase) || cpus(&pod.Spec) == cpus(&shadow.Spec.Pod) {
+	if api.Finished(pod.Status.Phase) || cpus(&pod.Spec) == cpus(&shadow.Spec.Pod) {
 		return
 	}
 	w.accounts.expire(w.now)
@@ -185,7 +184,7 @@ func (w *world) resizePod(name string) {
 
 func (w *world) phase(name string, phase corev1.PodPhase) {
 	pod := w.pods[name].DeepCopy()
-	if plan.Finished(pod.Status.Phase) {
+	if api.Finished(pod.Status.Phase) {
 		return
 	}
 	pod.Status.Phase = phase
@@ -246,7 +245,7 @@ func (w *world) tellAll() {
 func (w *world) running() int64 {
 	byUser := map[string]int64{}
 	for _, pod := range w.pods {
-		if !plan.Finished(pod.Status.Phase) {
+		if !api.Finished(pod.Status.Phase) {
 			byUser[pod.Labels[api.LabelCreatorUser]] += cpus(&pod.Spec)
 		}
 	}
@@ -259,7 +258,7 @@ func cpus(spec *corev1.PodSpec) int64 { return spec.Containers[0].Resources.Requ
 func (w *world) fromScratch() map[string][2]int64 {
 	asked, held := map[string]int64{}, map[entry]int64{}
 	for _, pod := range w.pods {
-		if !plan.Finished(pod.Status.Phase) {
+		if !api.Finished(pod.Status.Phase) {
 			held[entryOf(pod)] = cpus(&pod.Spec)
 		}
 	}
@@ -268,8 +267,8 @@ func (w *world) fromScratch() map[string][2]int64 {
 		pod := w.pods[name]
 		its := pod != nil && metav1.IsControlledBy(pod, shadow)
 		switch {
-		case plan.Finished(phase):
-		case its && !plan.Finished(pod.Status.Phase): // it was not let grow, or keeps what its ShadowPod gave up
+		case api.Finished(phase):
+		case its && !api.Finished(pod.Status.Phase): // it was not let grow, or keeps what its ShadowPod gave up
 			asked[key.user] += cpus(&pod.Spec)
 			continue
 		default:
@@ -280,7 +279,7 @@ func (w *world) fromScratch() map[string][2]int64 {
 		}
 		i := w.accounts.items[key]
 		admitted := i != nil && i.admitted != nil
-		if !plan.Finished(phase) && (its || admitted || phase != "") {
+		if !api.Finished(phase) && (its || admitted || phase != "") {
 			held[key] = max(held[key], cpus(&shadow.Spec.Pod))
 		}
 	}

@@ -250,9 +250,9 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 // asks returns what a ShadowPod that has not ended asks for. One whose pod was not let grow counts with what that has.
 func (i *item) asks() corev1.ResourceList {
 	switch pod := i.itsPod(); {
-	case i.shadow == nil || plan.Finished(i.shadow.phase):
+	case i.shadow == nil || api.Finished(i.shadow.phase):
 		return nil
-	case pod != nil && !plan.Finished(pod.phase):
+	case pod != nil && !api.Finished(pod.phase):
 		return i.holds()
 	}
 	return i.shadow.demand
@@ -267,7 +267,7 @@ func (i *item) holds() corev1.ResourceList {
 	if i.awaited() {
 		held = plan.Most(held, i.admitted.demand)
 	}
-	if i.pod == nil || plan.Finished(i.pod.phase) {
+	if i.pod == nil || api.Finished(i.pod.phase) {
 		return held
 	}
 	if i.pod.of != "" && i.pod.of == i.most.of {
@@ -291,13 +291,13 @@ func (i *item) granted() corev1.ResourceList {
 		return nil
 	}
 	phase := i.shadow.phase
-	if pod := i.itsPod(); pod != nil && plan.Finished(pod.phase) {
+	if pod := i.itsPod(); pod != nil && api.Finished(pod.phase) {
 		return nil
 	} else if pod != nil {
 		return plan.Least(i.shadow.demand, pod.demand)
 	}
 	admitted := i.admitted != nil && i.admitted.uid == i.shadow.uid
-	if phase == corev1.PodPending || phase == corev1.PodRunning || admitted && !plan.Finished(phase) {
+	if phase == corev1.PodPending || phase == corev1.PodRunning || admitted && !api.Finished(phase) {
 		return i.shadow.demand
 	}
 	return nil

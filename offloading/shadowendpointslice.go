@@ -158,7 +158,7 @@ func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[s
 // here, nor have pods that have finished or share the addresses of their node.
 func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || pod.Spec.HostNetwork ||
-		plan.Finished(pod.Status.Phase) {
+		api.Finished(pod.Status.Phase) {
 		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {

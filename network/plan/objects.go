@@ -74,7 +74,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		}
 		in.Remote = c.Mappings()
 	}
-	if k := oldest(o.PublicKeys); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+	if k := api.Oldest(alive(o.PublicKeys)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return in
@@ -82,8 +82,9 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 
 // configuration is the one that counts; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
-	granted := slices.DeleteFunc(slices.Clone(o.Configurations), func(c netv1beta1.Configuration) bool { return c.Status.Remote == nil })
-	return cmp.Or(oldest(granted), oldest(o.Configurations))
+	all := alive(o.Configurations)
+	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool { return c.Status.Remote == nil })
+	return cmp.Or(api.Oldest(granted), api.Oldest(all))
 }
 
 func gatewayMember(f netv1beta1.InternalFabric) Member {
@@ -188,21 +189,6 @@ func alive[T any, P interface {
 	metav1.Object
 }](list []T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return P(&x).GetDeletionTimestamp() != nil })
-}
-
-// oldest is the one made first, by name among those of one second; nil = there is none.
-func oldest[T any, P interface {
-	*T
-	metav1.Object
-}](list []T) P {
-	list = alive[T, P](list)
-	if len(list) == 0 {
-		return nil
-	}
-	return new(slices.MinFunc(list, func(a, b T) int {
-		made := P(&a).GetCreationTimestamp().Compare(P(&b).GetCreationTimestamp().Time)
-		return cmp.Or(made, strings.Compare(P(&a).GetName(), P(&b).GetName()))
-	}))
 }
 
 func parseAddr(text string) netip.Addr {

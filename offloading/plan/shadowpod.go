@@ -83,9 +83,9 @@ func ShadowPod(in ShadowPodInput) desired.Plan {
 	in.follow(&p)
 	phase, settled := in.Pod.Status.Phase, in.Pod.CreationTimestamp.Add(settleTime)
 	switch {
-	case !RunsToEnd(in.Root) && Finished(phase) && leaving(in.Pod):
+	case !RunsToEnd(in.Root) && api.Finished(phase) && leaving(in.Pod):
 		return p
-	case !Finished(phase) && in.Now.Before(settled) && (noted(in.Root) || !RunsToEnd(in.Root)):
+	case !api.Finished(phase) && in.Now.Before(settled) && (noted(in.Root) || !RunsToEnd(in.Root)):
 		if rest := settled.Sub(in.Now); p.RequeueAfter == 0 || rest < p.RequeueAfter {
 			p.RequeueAfter = rest
 		}
@@ -100,7 +100,7 @@ func ShadowPod(in ShadowPodInput) desired.Plan {
 // withoutPod plans for a ShadowPod whose pod does not exist: it is made unless something stands against it, or it ran.
 func (in ShadowPodInput) withoutPod() desired.Plan {
 	switch before := in.Root.Status.Phase; {
-	case Finished(before):
+	case api.Finished(before):
 		return desired.Plan{}
 	case in.Mapping():
 		return desired.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), RequeueAfter: mappingInterval}
@@ -148,7 +148,7 @@ func (in ShadowPodInput) Mapping() bool {
 // amend plans what may change in a pod that runs: its resources and those of its containers, within the quota,
 // and the containers it is debugged with. What the provider added to its resources stays.
 func (in ShadowPodInput) amend(p *desired.Plan) {
-	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod.Status.Phase) {
+	if in.Pod.DeletionTimestamp != nil || api.Finished(in.Pod.Status.Phase) {
 		return
 	}
 	if amended := Resized(in.Root, in.Pod); amended != nil {
@@ -257,7 +257,7 @@ const settleTime = 30 * time.Second
 // PodConcerns tells whether a change of a pod may mean something to its ShadowPod. That a young pod
 // was bound and has started does not: ShadowPod looks at it when it has settled.
 func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
-	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || Finished(after.Status.Phase) || !now.Before(after.CreationTimestamp.Add(settleTime)) {
+	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) || !now.Before(after.CreationTimestamp.Add(settleTime)) {
 		return true
 	}
 	from, to := *before, *after
@@ -266,11 +266,6 @@ func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	from.Spec.NodeName, to.Spec.NodeName = "", ""
 	from.Status, to.Status = corev1.PodStatus{}, corev1.PodStatus{}
 	return !equality.Semantic.DeepEqual(&from, &to)
-}
-
-// Finished tells that a pod has ended.
-func Finished(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // made plans a new pod. That its tolerations are narrowed is told once, when it is created.

@@ -36,7 +36,7 @@ const (
 // given up first. While the provider is not reachable nothing changes.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
-		if finished(home) || ranOnce(home) || v.rejection(home) != "" {
+		if api.Finished(home.Status.Phase) || ranOnce(home) || v.rejection(home) != "" {
 			return nil
 		}
 		out := &offv1beta1.ShadowPod{ObjectMeta: v.podMetadata(home, metav1.ObjectMeta{})}
@@ -141,7 +141,7 @@ func TakenPort(pod *corev1.Pod, others []corev1.Pod) string {
 		for i := range others {
 			other := &others[i]
 			first := other.CreationTimestamp.Before(&pod.CreationTimestamp) || other.Status.StartTime != nil
-			if other.UID == pod.UID || finished(other) || !first {
+			if other.UID == pod.UID || api.Finished(other.Status.Phase) || !first {
 				continue
 			}
 			for taken := range hostPorts(&other.Spec) {
@@ -179,10 +179,6 @@ func HasHostPort(pod *corev1.Pod) bool {
 func sameAddress(a, b string) bool {
 	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return a == b || all(a) || all(b)
-}
-
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // podSpec keeps what describes the workload and drops what describes its place at home.

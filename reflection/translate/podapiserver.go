@@ -106,7 +106,7 @@ func eachContainer(pod *corev1.PodSpec, visit func(*corev1.Container)) {
 func EnvSources(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) []string {
 	pushed := home.Spec
 	switch {
-	case !usesHomeAPIServer(home, v) || remote == nil && (finished(home) || ranOnce(home)):
+	case !usesHomeAPIServer(home, v) || remote == nil && (api.Finished(home.Status.Phase) || ranOnce(home)):
 		return nil
 	case remote != nil:
 		known := min(len(remote.Spec.Pod.EphemeralContainers), len(pushed.EphemeralContainers))

@@ -55,7 +55,7 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //
 // remote is the pod made from shadow; either may be nil.
 func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.Pod {
-	if finished(home) {
+	if api.Finished(home.Status.Phase) {
 		return home
 	}
 	if shadow != nil && !madeFor(home, shadow.Annotations) {
@@ -94,7 +94,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 // statusWithoutRemote shows of a pod that does not exist at the provider how it ended there, or why it is not made.
 func statusWithoutRemote(out *corev1.Pod, shadow *offv1beta1.ShadowPod, v View) {
 	switch {
-	case shadow != nil && ended(shadow.Status.Phase):
+	case shadow != nil && api.Finished(shadow.Status.Phase):
 		terminated(&out.Status, shadow.Status.Phase)
 	case shadow == nil && ranOnce(out):
 		terminated(&out.Status, corev1.PodFailed)
@@ -132,7 +132,7 @@ func madeFor(home *corev1.Pod, annotations map[string]string) bool {
 // a preemption, the garbage collector. It is made anew, so the end its kubelet reports is not
 // that of the workload. A pod that runs to its end is not made anew.
 func replaced(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod) bool {
-	if home.DeletionTimestamp != nil || runsToEnd(home) || shadow != nil && ended(shadow.Status.Phase) {
+	if home.DeletionTimestamp != nil || runsToEnd(home) || shadow != nil && api.Finished(shadow.Status.Phase) {
 		return false
 	}
 	disrupted := condition(remote.Status.Conditions, corev1.DisruptionTarget)
@@ -148,7 +148,7 @@ func runsToEnd(pod *corev1.Pod) bool {
 // says ('kubectl delete pod --grace-period'), or fewer than before; nil = those it has. A pod deleted
 // by force has those of its spec, as with any kubelet.
 func Grace(home, remote *corev1.Pod) *int64 {
-	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" || finished(remote) {
+	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" || api.Finished(remote.Status.Phase) {
 		return nil
 	}
 	given, has := home.DeletionGracePeriodSeconds, remote.Spec.TerminationGracePeriodSeconds
@@ -166,10 +166,6 @@ func Grace(home, remote *corev1.Pod) *int64 {
 
 // ranOnce reports whether a pod has started that must not run a second time.
 func ranOnce(home *corev1.Pod) bool { return runsToEnd(home) && home.Status.StartTime != nil }
-
-func ended(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
-}
 
 // terminated is the end of a pod whose remote pod is no more.
 func terminated(s *corev1.PodStatus, phase corev1.PodPhase) {

@@ -44,7 +44,7 @@ const (
 // TokenSources are the tokens a pod needs from home; none if it does not speak to the home API
 // server.
 func TokenSources(home *corev1.Pod, v View) []TokenSource {
-	if !usesHomeAPIServer(home, v) || finished(home) {
+	if !usesHomeAPIServer(home, v) || api.Finished(home.Status.Phase) {
 		return nil
 	}
 	var out []TokenSource

@@ -193,7 +193,7 @@ func (m Move) Users(pods []corev1.Pod, since *metav1.Time) []string {
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		ended := api.Finished(pod.Status.Phase)
 		if ended && (since == nil || pod.CreationTimestamp.Before(since)) || pod.Name == m.id() {
 			continue
 		}

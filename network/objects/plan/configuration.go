@@ -48,7 +48,7 @@ func Configuration(in ConfigurationInput) desired.Plan {
 		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
 	}
 	for i := range in.Configurations {
-		if c := &in.Configurations[i]; samePeer(c, root) && older(c, root) {
+		if c := &in.Configurations[i]; samePeer(c, root) && api.Older(c, root) {
 			return desired.Block("DuplicateConfiguration", "Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
 		}
 	}

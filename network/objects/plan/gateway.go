@@ -377,7 +377,7 @@ func (g gateway) loses(other desired.Object, kind string) bool {
 	if itself := kind == g.kind && same(other, g.root); itself || !samePeer(other, g.root) && !same(other, g.root) {
 		return false
 	}
-	return older(other, g.root) || !older(g.root, other) && kind == "GatewayServer"
+	return api.Older(other, g.root) || !api.Older(g.root, other) && kind == "GatewayServer"
 }
 
 // render makes the object the template describes. It is named as the gateway, whatever the
@@ -627,7 +627,7 @@ func split[T any, P interface {
 		}
 	}
 	slices.SortFunc(mine, func(a, b P) int {
-		if older(a, b) {
+		if api.Older(a, b) {
 			return -1
 		}
 		return 1

@@ -8,7 +8,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -175,7 +174,7 @@ func precedes(n, root *ipamv1alpha1.Network) bool {
 	if n.DeletionTimestamp != nil || rank(n) == 0 {
 		return false
 	}
-	return rank(n) > rank(root) || rank(n) == rank(root) && older(n, root)
+	return rank(n) > rank(root) || rank(n) == rank(root) && api.Older(n, root)
 }
 
 func rank(n *ipamv1alpha1.Network) int {
@@ -220,27 +219,4 @@ func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
 // same reports whether two objects of one kind are the same one.
 func same(a, b metav1.Object) bool {
 	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
-}
-
-// older orders objects by creation; of those created in the same second, by namespace and name.
-func older(a, b metav1.Object) bool {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if !ta.Equal(&tb) {
-		return ta.Before(&tb)
-	}
-	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
-}
-
-// Oldest is the one that counts of several objects of a kind for one peer; nil when there is none.
-func Oldest[T any, P interface {
-	*T
-	metav1.Object
-}](list []T) P {
-	var out P
-	for i := range list {
-		if p := P(&list[i]); out == nil || older(p, out) {
-			out = p
-		}
-	}
-	return out
 }

@@ -44,7 +44,7 @@ func PodIP(in PodIPInput) desired.Plan {
 	pod, ranges := in.Root, in.providerPods()
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	switch {
-	case pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || finished(pod):
+	case pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || api.Finished(pod.Status.Phase):
 		return desired.Plan{}
 	case len(in.Configurations) < 2:
 		return desired.Wait("OnePeer", "no other peer could use an address of the pod")
@@ -78,13 +78,9 @@ func (in PodIPInput) providerPods() []string {
 	return nil
 }
 
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // podAddresses are the addresses a pod has in the pod network, if any.
 func podAddresses(pod *corev1.Pod) []netip.Addr {
-	if pod.Spec.HostNetwork || Offloaded(pod) || finished(pod) {
+	if pod.Spec.HostNetwork || Offloaded(pod) || api.Finished(pod.Status.Phase) {
 		return nil
 	}
 	var addrs []netip.Addr

@@ -230,7 +230,7 @@ func (w wgGateway) publicKey() []byte {
 		p := &w.Pods[i]
 		key, err := base64.StdEncoding.DecodeString(p.Annotations[annotationPublicKey])
 		switch {
-		case err != nil || len(key) != keyLength || public == nil || finished(p):
+		case err != nil || len(key) != keyLength || public == nil || api.Finished(p.Status.Phase):
 		case p.Spec.NodeName != "" && bytes.Equal(key, public):
 			return public
 		case p.Status.Phase == corev1.PodRunning:
@@ -360,7 +360,7 @@ func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Se
 func (w wgGateway) alone() bool {
 	marked := 0
 	for i := range w.Pods {
-		if p := &w.Pods[i]; p.Labels[api.LabelGatewayActive] == api.True && !finished(p) {
+		if p := &w.Pods[i]; p.Labels[api.LabelGatewayActive] == api.True && !api.Finished(p.Status.Phase) {
 			marked++
 		}
 	}
@@ -377,7 +377,7 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 		if !mine || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
 			continue
 		}
-		if active == nil || fitness(p) > fitness(active) || fitness(p) == fitness(active) && older(active, p) {
+		if active == nil || fitness(p) > fitness(active) || fitness(p) == fitness(active) && api.Older(active, p) {
 			active = p
 		}
 	}
@@ -394,7 +394,7 @@ const maxStandby = 32
 func (w wgGateway) standby(active string) (out []string) {
 	for i := range w.Pods {
 		p := &w.Pods[i]
-		if ip := p.Status.PodIP; p.Labels[api.LabelGatewayName] == w.root.GetName() && !finished(p) && ip != "" && ip != active {
+		if ip := p.Status.PodIP; p.Labels[api.LabelGatewayName] == w.root.GetName() && !api.Finished(p.Status.Phase) && ip != "" && ip != active {
 			out = append(out, ip)
 		}
 	}
@@ -410,7 +410,7 @@ func (w wgGateway) podPending() desired.Verdict {
 	for i := range w.Pods {
 		p := &w.Pods[i]
 		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.DeletionTimestamp == nil
-		if mine && (young == nil || older(young, p)) {
+		if mine && (young == nil || api.Older(young, p)) {
 			young = p
 		}
 	}

@@ -261,7 +261,7 @@ func TestTheOldestCounts(t *testing.T) {
 		}}
 	}
 	list := []netv1beta1.GatewayClient{made("a", 3), made("c", 2), made("b", 2)}
-	got := Oldest(list)
+	got := api.Oldest(list)
 	if got == nil || got.Name != "b" {
 		t.Errorf("the oldest is %v", got)
 	}
@@ -271,7 +271,7 @@ func TestTheOldestCounts(t *testing.T) {
 			t.Errorf("%s counts: %t", list[i].Name, counts)
 		}
 	}
-	if Oldest([]netv1beta1.GatewayClient{}) != nil {
+	if api.Oldest([]netv1beta1.GatewayClient{}) != nil {
 		t.Error("there is one among none")
 	}
 }

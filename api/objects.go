@@ -1,0 +1,38 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Older orders objects by creation; of those created in the same second, by namespace and name.
+func Older(a, b metav1.Object) bool {
+	return cmp.Or(
+		a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()),
+	) < 0
+}
+
+// Oldest is the one that counts of several objects of a kind for one peer; nil when there is none.
+func Oldest[T any, P interface {
+	*T
+	metav1.Object
+}](list []T) P {
+	var out P
+	for i := range list {
+		if p := P(&list[i]); out == nil || Older(p, out) {
+			out = p
+		}
+	}
+	return out
+}
+
+// Finished reports whether a pod in this phase has ended.
+func Finished(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
