@@ -405,7 +405,7 @@ type addressRange struct {
 // parseAddresses reads an address, a CIDR, or an ascending range a-b.
 func parseAddresses(text string) (addressRange, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return addressRange{span{first(p), last(p)}, p.Masked()}, nil
+		return addressRange{span{First(p), Last(p)}, p.Masked()}, nil
 	}
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {

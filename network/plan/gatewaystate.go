@@ -371,7 +371,7 @@ func (in GatewayStateInput) toPeer() chain {
 	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
 	own := families()[0].of(in.External)
 	if announced, ok := families()[0].match("saddr !=", in.announced()); ok && len(own) > 0 {
-		c.add(fmt.Sprintf("icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", announced, first(own[0])))
+		c.add(fmt.Sprintf("icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", announced, First(own[0])))
 	}
 	for _, f := range families() {
 		for _, r := range in.remote(f) {
@@ -512,7 +512,7 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 		out = append(out, fmt.Sprintf("snat %s to %s saddr map %s", f.name, f.name, mapping(external)))
 	}
 	if own := f.of(in.External); len(own) > 0 {
-		out = append(out, fmt.Sprintf("meta nfproto %s snat %s to %s", f.meta, f.name, first(own[0])))
+		out = append(out, fmt.Sprintf("meta nfproto %s snat %s to %s", f.meta, f.name, First(own[0])))
 	}
 	return out
 }

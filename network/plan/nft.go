@@ -87,7 +87,7 @@ func (f family) match(field string, list []netip.Prefix) (text string, ok bool) 
 
 // rewrite swaps the prefix of an address and keeps its host bits. Both prefixes are equally long.
 func (f family) rewrite(field string, to netip.Prefix) string {
-	return fmt.Sprintf("%s %s set %s %s & %s | %s", f.name, field, f.name, field, last(to), first(to))
+	return fmt.Sprintf("%s %s set %s %s & %s | %s", f.name, field, f.name, field, Last(to), First(to))
 }
 
 // span is a range of addresses, both ends included.
@@ -139,7 +139,7 @@ func braced(words []string) string {
 func addresses(list []netip.Prefix) []netip.Addr {
 	out := make([]netip.Addr, len(list))
 	for i, p := range list {
-		out[i] = first(p)
+		out[i] = First(p)
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return slices.Compact(out)
@@ -149,7 +149,7 @@ func addresses(list []netip.Prefix) []netip.Addr {
 func spans(list []netip.Prefix) []span {
 	all := make([]span, len(list))
 	for i, p := range list {
-		all[i] = span{first(p), last(p)}
+		all[i] = span{First(p), Last(p)}
 	}
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	var out []span
@@ -173,7 +173,7 @@ func (s span) String() string {
 		return s.from.String()
 	}
 	for bits := range s.from.BitLen() {
-		if p := netip.PrefixFrom(s.from, bits); first(p) == s.from && last(p) == s.to {
+		if p := netip.PrefixFrom(s.from, bits); First(p) == s.from && Last(p) == s.to {
 			return p.String()
 		}
 	}

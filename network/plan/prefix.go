@@ -11,12 +11,12 @@ package plan
 
 import "net/netip"
 
-// first returns the first address of a prefix, host bits zero: the one that stands for sources
+// First returns the first address of a prefix, host bits zero: the one that stands for sources
 // a cluster does not announce, when the prefix is an external CIDR.
-func first(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
+func First(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
 
-// last returns the highest address of a prefix.
-func last(p netip.Prefix) netip.Addr {
+// Last returns the highest address of a prefix.
+func Last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for bit := p.Bits(); bit < len(b)*8; bit++ {
 		b[bit/8] |= 0x80 >> (bit % 8)

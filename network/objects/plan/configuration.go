@@ -17,6 +17,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // ConfigurationInput is what decides how a peer's CIDRs are seen here.
@@ -334,7 +335,7 @@ func (in ConfigurationInput) addUnknownSource(plan *desired.Plan) {
 	if err != nil {
 		return
 	}
-	if in.UnknownSource != nil && in.UnknownSource.Spec.IP != first(p).String() {
+	if in.UnknownSource != nil && in.UnknownSource.Spec.IP != kernel.First(p).String() {
 		plan.Actions = append(plan.Actions, desired.Deletes(in.UnknownSource)...)
 		plan.Verdict = desired.Wait("UnknownSourceChanging", "the IP for unknown sources is being replaced; wait").Verdict
 		return
@@ -344,7 +345,7 @@ func (in ConfigurationInput) addUnknownSource(plan *desired.Plan) {
 			Name: api.UnknownSourceIPName(in.Root.Name), Namespace: in.Root.Namespace,
 			Labels: map[string]string{api.LabelRemoteClusterID: in.Root.Labels[api.LabelRemoteClusterID]},
 		},
-		Spec: ipamv1alpha1.IPSpec{IP: first(p).String()},
+		Spec: ipamv1alpha1.IPSpec{IP: kernel.First(p).String()},
 	})
 }
 

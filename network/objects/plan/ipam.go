@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // Address arithmetic for both families. Taken space is a list of prefixes in any order that may
@@ -28,7 +30,7 @@ func freeBlock(wish netip.Prefix, pools, taken []netip.Prefix) (netip.Prefix, bo
 		if pool.Addr().Is4() != wish.Addr().Is4() || pool.Bits() > wish.Bits() {
 			continue
 		}
-		start := netip.PrefixFrom(first(pool), wish.Bits())
+		start := netip.PrefixFrom(kernel.First(pool), wish.Bits())
 		if block, ok := firstFree(start, pool, taken); ok {
 			return block, true
 		}
@@ -46,7 +48,7 @@ func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bo
 			return block, true
 		}
 		wider := netip.PrefixFrom(block.Addr(), min(block.Bits(), taken[i].Bits())).Masked()
-		next := last(wider).Next()
+		next := kernel.Last(wider).Next()
 		if !next.IsValid() {
 			break
 		}
@@ -62,7 +64,7 @@ func freeAddress(cidr netip.Prefix, skip, from uint64, used []netip.Addr) (netip
 	for _, a := range used {
 		taken[a] = true
 	}
-	lowest, ok := plus(first(cidr), skip)
+	lowest, ok := plus(kernel.First(cidr), skip)
 	if !ok || !cidr.Contains(lowest) {
 		return netip.Addr{}, false
 	}
@@ -79,20 +81,6 @@ func freeAddress(cidr netip.Prefix, skip, from uint64, used []netip.Addr) (netip
 		}
 	}
 	return netip.Addr{}, false
-}
-
-// first returns the first address of a prefix, host bits zero: the one that stands for sources
-// a cluster does not announce, when the prefix is an external CIDR.
-func first(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
-
-// last returns the highest address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for bit := p.Bits(); bit < len(b)*8; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
-	}
-	addr, _ := netip.AddrFromSlice(b)
-	return addr
 }
 
 // plus returns the address n after a; false when the family has no such address.
@@ -125,8 +113,8 @@ func halves(p netip.Prefix) (low, high netip.Prefix, ok bool) {
 	if bits > p.Addr().BitLen() {
 		return netip.Prefix{}, netip.Prefix{}, false
 	}
-	low = netip.PrefixFrom(first(p), bits)
-	return low, netip.PrefixFrom(last(low).Next(), bits), true
+	low = netip.PrefixFrom(kernel.First(p), bits)
+	return low, netip.PrefixFrom(kernel.Last(low).Next(), bits), true
 }
 
 // covers reports whether inner lies wholly in outer.

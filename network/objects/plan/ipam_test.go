@@ -16,6 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // Whatever comes and goes in whatever order, granted CIDRs overlap only where both are shared,
@@ -125,7 +126,7 @@ func TestOverlayAddressesAreGivenOnce(t *testing.T) {
 			}
 			_, used := Overlay{Fabrics: seen, Nodes: nodes}.inUse(corev1.ObjectReference{})
 			addr, ok := overlayAddress(cidr, part, "", used)
-			if !ok || addr == first(cidr) || addr == last(cidr) {
+			if !ok || addr == kernel.First(cidr) || addr == kernel.Last(cidr) {
 				t.Fatalf("part %d, number %d: got %v %v", part, i, addr, ok)
 			}
 			if other, twice := given[addr]; twice {

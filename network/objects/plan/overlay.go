@@ -15,6 +15,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // overlayPart is the share of the internal CIDR one controller gives addresses from. Each share
@@ -52,7 +53,7 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 	if !ok {
 		return netip.Addr{}, false
 	}
-	used = append(slices.Clone(used), first(cidr), last(cidr))
+	used = append(slices.Clone(used), kernel.First(cidr), kernel.Last(cidr))
 	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, 0, used)
 }
 
