@@ -7,5 +7,6 @@
 // clusters, so a value here never changes its meaning. The kinds themselves are in the
 // packages below, the scheme of all of them in package scheme.
 //
-// The package holds no behaviour but naming, the check of cluster IDs, and what every room asks of objects (objects.go).
+// The package holds no behaviour but naming, the check of cluster IDs, and what every room asks of
+// objects (objects.go).
 package api

@@ -255,7 +255,8 @@ func (a *authentication) findProxy(ctx context.Context) error {
 	}
 	address, ok := toLocal(configurations.Items, proxy.Status.IP)
 	if !ok {
-		return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first", a.consumer.id, a.provider.id, a.consumer.env.name)
+		return fmt.Errorf("the networks of %s and %s are not joined; run '%s network connect' first",
+			a.consumer.id, a.provider.id, a.consumer.env.name)
 	}
 	a.proxyURL = "http://" + netip.AddrPortFrom(address, api.ProxyPort).String()
 	return nil

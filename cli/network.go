@@ -448,7 +448,8 @@ func (n *network) look(ctx context.Context) error {
 	if dialer != nil {
 		n.gateway[n.client.side] = dialer.Name
 	}
-	if err := n.turn(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil, dialer != nil); err != nil {
+	back, backDialer := api.Oldest(backServers.Items), api.Oldest(backClients.Items)
+	if err := n.turn(ctx, back, backDialer, server != nil, dialer != nil); err != nil {
 		return err
 	}
 	return n.checkTemplates(ctx)

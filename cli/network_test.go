@@ -87,11 +87,16 @@ func TestAnnounced(t *testing.T) {
 // TestAddressesOfEveryExternalRange tests that an address of the peer is found by the range it lies in, however many
 // external ranges the peer has.
 func TestAddressesOfEveryExternalRange(t *testing.T) {
-	c := netv1beta1.Configuration{}
-	c.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: []string{"10.70.0.0/16", "10.80.0.0/16"}}}
-	c.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: []string{"10.71.0.0/16", "10.81.0.0/16"}}}
+	external := func(cidrs ...string) *netv1beta1.ClusterConfig {
+		return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: cidrs}}
+	}
+	c := netv1beta1.Configuration{
+		Spec:   netv1beta1.ConfigurationSpec{Remote: external("10.70.0.0/16", "10.80.0.0/16")},
+		Status: netv1beta1.ConfigurationStatus{Remote: external("10.71.0.0/16", "10.81.0.0/16")},
+	}
+	const none = "invalid IP"
 	for remote, want := range map[string]string{
-		"10.70.0.2": "10.71.0.2", "10.80.0.2": "10.81.0.2", "10.90.0.2": "invalid IP", "fd00::2": "invalid IP", "": "invalid IP",
+		"10.70.0.2": "10.71.0.2", "10.80.0.2": "10.81.0.2", "10.90.0.2": none, "fd00::2": none, "": none,
 	} {
 		if got, ok := toLocal([]netv1beta1.Configuration{{}, c}, remote); got.String() != want || ok != got.IsValid() {
 			t.Errorf("%s is reached as %s, %t, want %s", remote, got, ok, want)

@@ -150,7 +150,7 @@ func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Pre
 	}
 	for _, s := range found {
 		for _, e := range s.Endpoints {
-			addrs = append(addrs, hosts(e.Addresses)...)
+			addrs = append(addrs, netv1beta1.ParseHosts(e.Addresses...)...)
 		}
 	}
 	return addrs, nil
@@ -169,19 +169,9 @@ func serviceAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefi
 		return nil, err
 	}
 	for _, s := range append(dns.Items, server) {
-		addrs = append(addrs, hosts(s.Spec.ClusterIPs)...)
+		addrs = append(addrs, netv1beta1.ParseHosts(s.Spec.ClusterIPs...)...)
 	}
 	return addrs, nil
-}
-
-// hosts are addresses as prefixes of full length, without what is no address.
-func hosts(texts []string) (out []netip.Prefix) {
-	for _, text := range texts {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
-		}
-	}
-	return out
 }
 
 // fieldGrant is an index of what waits for a grant; withoutGrant finds that.
@@ -221,7 +211,7 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Prefix, error)
 			continue
 		}
 		for _, a := range nodes.Items[i].Status.Addresses {
-			addrs = append(addrs, hosts([]string{a.Address})...)
+			addrs = append(addrs, netv1beta1.ParseHosts(a.Address)...)
 		}
 	}
 	for i := range internal.Items {

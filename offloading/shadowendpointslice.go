@@ -180,17 +180,15 @@ func otherAddresses(before, after *corev1.Node) bool {
 }
 
 // ownAddresses are those of this cluster's nodes, and the range of its Services.
-func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) ([]netip.Prefix, error) {
+func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) (networkingv1beta1.Ranges, error) {
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	var own []netip.Prefix
+	var own networkingv1beta1.Ranges
 	for _, node := range nodes.Items {
 		for _, each := range node.Status.Addresses {
-			if address, err := netip.ParseAddr(each.Address); err == nil {
-				own = append(own, netip.PrefixFrom(address, address.BitLen()))
-			}
+			own = append(own, networkingv1beta1.ParseHosts(each.Address)...)
 		}
 	}
 	var networks ipamv1alpha1.NetworkList
@@ -198,9 +196,9 @@ func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) ([
 		return nil, fmt.Errorf("list networks: %w", err)
 	}
 	for _, network := range networks.Items {
-		services, err := netip.ParsePrefix(string(network.Spec.CIDR))
-		if err == nil && (network.Labels[api.LabelNetworkType] == api.NetworkTypeServiceCIDR || network.Name == api.NetworkServiceCIDR) {
-			own = append(own, services)
+		ofServices := network.Labels[api.LabelNetworkType] == api.NetworkTypeServiceCIDR
+		if ofServices || network.Name == api.NetworkServiceCIDR {
+			own = append(own, networkingv1beta1.ParseRanges(network.Spec.CIDR)...)
 		}
 	}
 	return own, nil

@@ -1115,7 +1115,9 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	}
 	stop()
 	told := *w
-	told.options.PeerPods = netv1beta1.Mappings{{Remote: netip.MustParsePrefix("10.20.0.0/16"), Local: netip.MustParsePrefix("10.73.0.0/16")}}
+	told.options.PeerPods = netv1beta1.Mappings{{
+		Remote: netip.MustParsePrefix("10.20.0.0/16"), Local: netip.MustParsePrefix("10.73.0.0/16"),
+	}}
 	stop = told.reflect()
 	seen("told", "10.20.3.6", "10.73.3.6")
 	stop()

@@ -256,7 +256,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 		}
 		out.Networked = out.Networked || id == v.Provider
 		if len(out.HomePods) == 0 && c.Spec.Local != nil && id == v.Provider {
-			out.HomePods = netv1beta1.ParseRanges(c.Spec.Local.CIDR.Pod)
+			out.HomePods = netv1beta1.ParseRanges(c.Spec.Local.CIDR.Pod...)
 		}
 		switch mappings := c.PodMappings(); {
 		case len(mappings) == 0:
@@ -317,25 +317,16 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	add := func(text string) {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			out.Own = append(out.Own, netip.PrefixFrom(addr, addr.BitLen()))
-		}
-	}
 	for i := range nodes.Items {
-		for _, address := range nodeAddresses(&nodes.Items[i]) {
-			add(address)
-		}
+		out.Own = append(out.Own, netv1beta1.ParseHosts(nodeAddresses(&nodes.Items[i])...)...)
 	}
 	for _, s := range servers.Items {
 		for _, e := range s.Endpoints {
-			for _, address := range e.Addresses {
-				add(address)
-			}
+			out.Own = append(out.Own, netv1beta1.ParseHosts(e.Addresses...)...)
 		}
 	}
 	for _, n := range services.Items {
-		out.Own = append(out.Own, netv1beta1.ParseRanges([]string{string(n.Spec.CIDR)})...)
+		out.Own = append(out.Own, netv1beta1.ParseRanges(n.Spec.CIDR)...)
 	}
 	slices.SortFunc(out.Own, netip.Prefix.Compare)
 	out.Own = slices.Compact(out.Own)
@@ -348,7 +339,7 @@ func nodeAddresses(n *corev1.Node) (out []string) {
 	for _, address := range n.Status.Addresses {
 		out = append(out, address.Address)
 	}
-	for _, pods := range netv1beta1.ParseRanges(n.Spec.PodCIDRs) {
+	for _, pods := range netv1beta1.ParseRanges(n.Spec.PodCIDRs...) {
 		out = append(out, pods.Addr().Next().String())
 	}
 	return out

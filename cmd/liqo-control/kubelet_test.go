@@ -217,9 +217,11 @@ func TestFlagsReachTheReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := reflection.Options{
-		PeerPods: netv1beta1.Mappings{{Remote: netip.MustParsePrefix("10.2.0.0/16"), Local: netip.MustParsePrefix("10.3.0.0/16")}},
-		NoLease:  true,
-		Lease:    elect.Times{Duration: 30 * time.Second, Renewal: 20 * time.Second, Retry: 2 * time.Second},
+		PeerPods: netv1beta1.Mappings{{
+			Remote: netip.MustParsePrefix("10.2.0.0/16"), Local: netip.MustParsePrefix("10.3.0.0/16"),
+		}},
+		NoLease: true,
+		Lease:   elect.Times{Duration: 30 * time.Second, Renewal: 20 * time.Second, Retry: 2 * time.Second},
 	}
 	if diff := cmp.Diff(want, reflection.Options{PeerPods: got.PeerPods, NoLease: got.NoLease, Lease: got.Lease}, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 		t.Error(diff)

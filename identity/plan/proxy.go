@@ -35,7 +35,7 @@ func (in IdentityInput) proxy(given string) string {
 	var ranges netv1beta1.Ranges
 	for i := range in.Configurations {
 		if seen := in.Configurations[i].Status.Remote; seen != nil {
-			ranges = append(ranges, netv1beta1.ParseRanges(seen.CIDR.External)...)
+			ranges = append(ranges, netv1beta1.ParseRanges(seen.CIDR.External...)...)
 		}
 	}
 	if ranges.Contain(to.Addr()) {

@@ -119,7 +119,7 @@ func TestDataPath(t *testing.T) {
 func TestErrorsAreUnderstood(t *testing.T) {
 	_, a, b := peered(t)
 	// The view of B's pods is also a CIDR of B, with a view of its own.
-	twice := netv1beta1.Mapping{Remote: netip.MustParsePrefix("10.71.0.0/16"), Local: netip.MustParsePrefix("10.75.0.0/16")}
+	twice := netv1beta1.Mapping{Remote: prefixes("10.71.0.0/16")[0], Local: prefixes("10.75.0.0/16")[0]}
 	a.gateways[0].in.Remote = append(a.gateways[0].in.Remote, twice)
 	a.announce()
 	a.settle(t)
@@ -654,7 +654,8 @@ func TestBothAddressFamilies(t *testing.T) {
 		c.node.in.Self.CIDRs = append(c.node.in.Self.CIDRs, prefixes("fd00:10::1:0/112")...)
 		g.in.Nodes = []plan.Member{c.node.in.Self}
 		g.in.Pods, g.in.External = append(g.in.Pods, prefixes("fd00:10::/64")...), append(g.in.External, prefixes("fd00:70::/112")...)
-		g.in.Remote = append(g.in.Remote, netv1beta1.Mapping{Remote: prefixes("fd00:10::/64")[0], Local: prefixes(view[0])[0]},
+		g.in.Remote = append(g.in.Remote,
+			netv1beta1.Mapping{Remote: prefixes("fd00:10::/64")[0], Local: prefixes(view[0])[0]},
 			netv1beta1.Mapping{Remote: prefixes("fd00:70::/112")[0], Local: prefixes(view[1])[0]})
 		c.announce()
 		c.settle(t)

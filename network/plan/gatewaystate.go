@@ -371,7 +371,8 @@ func (in GatewayStateInput) toPeer() chain {
 	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
 	own := families()[0].of(in.External)
 	if announced, ok := families()[0].match("saddr !=", in.announced()); ok && len(own) > 0 {
-		c.add(fmt.Sprintf("icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s", announced, First(own[0])))
+		c.add(fmt.Sprintf("icmp type { destination-unreachable, time-exceeded } %s ip saddr set %s",
+			announced, First(own[0])))
 	}
 	for _, f := range families() {
 		for _, r := range in.remote(f) {
@@ -412,7 +413,9 @@ func (in GatewayStateInput) quotes() []Quote {
 	for _, r := range in.remote(families()[0]) {
 		if r.Remote != r.Local {
 			dev := in.device()
-			out = append(out, Quote{Device: dev, Inbound: true, From: r.Remote, To: r.Local}, Quote{Device: dev, From: r.Local, To: r.Remote})
+			out = append(out,
+				Quote{Device: dev, Inbound: true, From: r.Remote, To: r.Local},
+				Quote{Device: dev, From: r.Local, To: r.Remote})
 		}
 	}
 	return out

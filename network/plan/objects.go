@@ -56,7 +56,8 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 			outer = n.Status.NodeIP.Local
 		}
 		in.Nodes = append(in.Nodes, Member{
-			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs),
+			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP),
+			CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs...),
 		})
 		for _, text := range n.Spec.ProtectedIPs {
 			if a := parseAddr(text); a.IsValid() {
@@ -70,7 +71,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	}))
 	if c := o.configuration(); c != nil {
 		if own := c.Spec.Local; own != nil {
-			in.Pods, in.External = netv1beta1.ParseRanges(own.CIDR.Pod), netv1beta1.ParseRanges(own.CIDR.External)
+			in.Pods, in.External = netv1beta1.ParseRanges(own.CIDR.Pod...), netv1beta1.ParseRanges(own.CIDR.External...)
 		}
 		in.Remote = c.Mappings()
 	}
@@ -83,14 +84,16 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 // configuration is the one that counts; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 	all := alive(o.Configurations)
-	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool { return c.Status.Remote == nil })
+	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool {
+		return c.Status.Remote == nil
+	})
 	return cmp.Or(api.Oldest(granted), api.Oldest(all))
 }
 
 func gatewayMember(f netv1beta1.InternalFabric) Member {
 	return Member{
 		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP), Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
-		CIDRs: netv1beta1.ParseRanges(f.Spec.RemoteCIDRs), MTU: f.Spec.MTU,
+		CIDRs: netv1beta1.ParseRanges(f.Spec.RemoteCIDRs...), MTU: f.Spec.MTU,
 	}
 }
 
@@ -173,7 +176,10 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		if !local.IsValid() {
 			local = remote
 		}
-		in.Self = Member{Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP), CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs)}
+		in.Self = Member{
+			Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP),
+			CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs...),
+		}
 	}
 	for _, e := range exposedBy(o.IPs) {
 		if !e.Masquerade {

@@ -106,8 +106,9 @@ func TestFrameSources(t *testing.T) {
 		return netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{NodeIP: netv1beta1.NodeIP{Remote: ip}, LocalAddresses: local}}
 	}
 	published := []netv1beta1.InternalNode{node("172.31.10.11", "172.31.10.11/24", "10.10.1.0/32"), node("172.31.10.12", "172.31.10.12/24")}
-	further := netv1beta1.ParseRanges([]string{"192.0.2.0/24"})
-	want := netv1beta1.ParseRanges([]string{"192.0.2.0/24", "10.10.1.7/32", "10.10.2.7/32", "172.31.10.11/32", "172.31.10.11/32", "10.10.1.0/32", "172.31.10.12/32", "172.31.10.12/32"})
+	further := netv1beta1.ParseRanges("192.0.2.0/24")
+	want := netv1beta1.ParseRanges("192.0.2.0/24", "10.10.1.7/32", "10.10.2.7/32", "172.31.10.11/32", "172.31.10.11/32",
+		"10.10.1.0/32", "172.31.10.12/32", "172.31.10.12/32")
 	if got := frameSources(fabrics, published, further); !slices.Equal(got, want) {
 		t.Errorf("frames come from %v, want %v", got, want)
 	}

@@ -169,4 +169,4 @@ func moved(a netip.Addr, r netv1beta1.Mapping) netip.Addr {
 	return netip.AddrFrom4(out)
 }
 
-func prefixList(list ...string) []netip.Prefix { return netv1beta1.ParseRanges(list) }
+func prefixList(list ...string) []netip.Prefix { return netv1beta1.ParseRanges(list...) }

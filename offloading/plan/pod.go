@@ -72,7 +72,8 @@ func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloa
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || api.Finished(pod.Status.Phase) || exempt(pod, runtimeClass) {
+		ends := pod.DeletionTimestamp != nil || api.Finished(pod.Status.Phase)
+		if pod.Spec.NodeName == "" || ends || exempt(pod, runtimeClass) {
 			continue
 		}
 		node, away := virtual[pod.Spec.NodeName]

@@ -171,7 +171,7 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	if remote == nil {
 		return false
 	}
-	ranges := networkingv1beta1.ParseRanges(slices.Concat(remote.CIDR.Pod, remote.CIDR.External))
+	ranges := networkingv1beta1.ParseRanges(slices.Concat(remote.CIDR.Pod, remote.CIDR.External)...)
 	return slices.ContainsFunc(addresses, func(text string) bool {
 		address, err := netip.ParseAddr(text)
 		return err == nil && ranges.Contain(address)
@@ -192,7 +192,9 @@ func owners(data map[string][]string) map[string]string {
 
 // remap translates addresses into this cluster's view. An address outside the networks of the
 // cluster it belongs to is left out: a consumer must not lead Services to places of its choice.
-func remap(addresses []string, origin string, direct map[string]string, mappings map[string]networkingv1beta1.Mappings) []string {
+func remap(
+	addresses []string, origin string, direct map[string]string, mappings map[string]networkingv1beta1.Mappings,
+) []string {
 	var out []string
 	for _, text := range addresses {
 		owner := origin

@@ -257,7 +257,8 @@ const settleTime = 30 * time.Second
 // PodConcerns tells whether a change of a pod may mean something to its ShadowPod. That a young pod
 // was bound and has started does not: ShadowPod looks at it when it has settled.
 func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
-	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) || !now.Before(after.CreationTimestamp.Add(settleTime)) {
+	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) ||
+		!now.Before(after.CreationTimestamp.Add(settleTime)) {
 		return true
 	}
 	from, to := *before, *after
@@ -380,7 +381,7 @@ func homeAPIServer(
 	if c == nil || c.Spec.Remote == nil {
 		return aliases, true
 	}
-	mappings, external := c.Mappings(), networkingv1beta1.ParseRanges(c.Spec.Remote.CIDR.External)
+	mappings, external := c.Mappings(), networkingv1beta1.ParseRanges(c.Spec.Remote.CIDR.External...)
 	out, mapped = slices.Clone(aliases), true
 	for i := range out {
 		remote, err := netip.ParseAddr(out[i].IP)

@@ -25,7 +25,9 @@ import (
 // an address of another pod of the consumer is shown: the clusters may share a pod network.
 func TestAttackPodAddresses(t *testing.T) {
 	t.Parallel()
-	networked := translate.View{Networked: true, PeerPods: netv1beta1.Mappings{{Remote: netip.MustParsePrefix("10.20.0.0/16"), Local: netip.MustParsePrefix("10.21.0.0/16")}}}
+	networked := translate.View{Networked: true, PeerPods: netv1beta1.Mappings{{
+		Remote: netip.MustParsePrefix("10.20.0.0/16"), Local: netip.MustParsePrefix("10.21.0.0/16"),
+	}}}
 	flat := translate.View{}
 	for _, own := range []string{"10.96.0.0/12", "192.0.2.1/32", "2001:db8::1/128"} {
 		flat.Own = append(flat.Own, netip.MustParsePrefix(own))

@@ -21,7 +21,8 @@ func remappedView() translate.View {
 	v := translate.View{Networked: true, Service: &corev1.Service{}, Namespaces: map[string]string{"shop": "shop-rome"}}
 	for i := range 4 {
 		v.PeerPods = append(v.PeerPods, netv1beta1.Mapping{
-			Remote: netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 20+i)), Local: netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 70+i)),
+			Remote: netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 20+i)),
+			Local:  netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 70+i)),
 		})
 	}
 	return v
@@ -32,7 +33,9 @@ func BenchmarkPodStatus(b *testing.B) {
 	ip := "10.23.0.7"
 	home, v := &corev1.Pod{}, remappedView()
 	home.Namespace = "shop"
-	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}}
+	remote := &corev1.Pod{Status: corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+	}}
 	b.ReportAllocs()
 	for b.Loop() {
 		translate.PodStatus(home, &offv1beta1.ShadowPod{}, remote, v)

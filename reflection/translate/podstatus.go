@@ -148,7 +148,8 @@ func runsToEnd(pod *corev1.Pod) bool {
 // says ('kubectl delete pod --grace-period'), or fewer than before; nil = those it has. A pod deleted
 // by force has those of its spec, as with any kubelet.
 func Grace(home, remote *corev1.Pod) *int64 {
-	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" || api.Finished(remote.Status.Phase) {
+	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" ||
+		api.Finished(remote.Status.Phase) {
 		return nil
 	}
 	given, has := home.DeletionGracePeriodSeconds, remote.Spec.TerminationGracePeriodSeconds

@@ -70,7 +70,7 @@ func (x *Configuration) PodMappings() Mappings {
 	if x.Status.Remote == nil {
 		return nil
 	}
-	pods := ParseRanges(x.Status.Remote.CIDR.Pod)
+	pods := ParseRanges(x.Status.Remote.CIDR.Pod...)
 	return slices.DeleteFunc(x.Mappings(), func(m Mapping) bool { return !slices.Contains(pods, m.Local) })
 }
 
@@ -113,11 +113,22 @@ func swap(a netip.Addr, to netip.Prefix) netip.Addr {
 type Ranges []netip.Prefix
 
 // ParseRanges parses CIDRs. It leaves out what is none: the API server refuses it.
-func ParseRanges(cidrs []string) Ranges {
+func ParseRanges(cidrs ...string) Ranges {
 	var out Ranges
 	for _, text := range cidrs {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// ParseHosts parses addresses, each as the range that contains nothing else. It leaves out what is none.
+func ParseHosts(addresses ...string) Ranges {
+	var out Ranges
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/quick"
 
@@ -43,7 +44,10 @@ func TestRemapIsABijection(t *testing.T) {
 }
 
 func TestRemapIPv6(t *testing.T) {
-	m := v1beta1.Mappings{{Remote: netip.MustParsePrefix("fd00:1::/61"), Local: netip.MustParsePrefix("fd00:2:0:8::/61")}}
+	m, err := v1beta1.ParseMappings([]string{"fd00:1::/61"}, []string{"fd00:2:0:8::/61"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, _ := m.ToLocal(netip.MustParseAddr("fd00:1:0:3::9"))
 	if want := netip.MustParseAddr("fd00:2:0:b::9"); got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -53,7 +57,8 @@ func TestRemapIPv6(t *testing.T) {
 // TestMappings: what was mapped by a former version is read by position, what cannot be a mapping is left out, and
 // ranges of pods are told from others.
 func TestMappings(t *testing.T) {
-	views := func(list ...v1beta1.CIDRView) v1beta1.Configuration {
+	type view = v1beta1.CIDRView
+	views := func(list ...view) v1beta1.Configuration {
 		return v1beta1.Configuration{
 			Spec: v1beta1.ConfigurationSpec{Remote: &v1beta1.ClusterConfig{}},
 			Status: v1beta1.ConfigurationStatus{Views: list, Remote: &v1beta1.ClusterConfig{CIDR: v1beta1.ClusterCIDR{
@@ -62,7 +67,9 @@ func TestMappings(t *testing.T) {
 		}
 	}
 	former := views()
-	former.Spec.Remote.CIDR = v1beta1.ClusterCIDR{Pod: []string{"10.10.0.5/16", "fd00:10::/64", "10.20.0.0/16"}, External: []string{"10.30.0.0/16"}}
+	former.Spec.Remote.CIDR = v1beta1.ClusterCIDR{
+		Pod: []string{"10.10.0.5/16", "fd00:10::/64", "10.20.0.0/16"}, External: []string{"10.30.0.0/16"},
+	}
 	other := *former.DeepCopy()
 	other.Generation = 2
 	other.Status.Conditions = []metav1.Condition{{Type: v1beta1.NetworkCIDRsConfigured, ObservedGeneration: 1}}
@@ -71,7 +78,7 @@ func TestMappings(t *testing.T) {
 		all, pods string
 	}{
 		"mapped": {
-			views(v1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: "10.71.0.0/16"}, v1beta1.CIDRView{CIDR: "10.30.0.0/16", SeenAs: "10.72.0.0/16"}),
+			views(view{"10.10.0.0/16", "10.71.0.0/16"}, view{"10.30.0.0/16", "10.72.0.0/16"}),
 			"[{10.10.0.0/16 10.71.0.0/16} {10.30.0.0/16 10.72.0.0/16}]", "[{10.10.0.0/16 10.71.0.0/16}]",
 		},
 		"mapped by a former version": {
@@ -80,8 +87,8 @@ func TestMappings(t *testing.T) {
 			"[{10.10.0.0/16 10.71.0.0/16} {fd00:10::/64 fd00:71::/64}]",
 		},
 		"mapped by a former version, of another spec": {other, "[]", "[]"},
-		"not of one length":                           {views(v1beta1.CIDRView{CIDR: "10.10.0.0/17", SeenAs: "10.71.0.0/16"}), "[]", "[]"},
-		"not of one family":                           {views(v1beta1.CIDRView{CIDR: "10.10.0.0/16", SeenAs: "fd00::/16"}), "[]", "[]"},
+		"not of one length":                           {views(view{"10.10.0.0/17", "10.71.0.0/16"}), "[]", "[]"},
+		"not of one family":                           {views(view{"10.10.0.0/16", "fd00::/16"}), "[]", "[]"},
 		"not mapped yet":                              {v1beta1.Configuration{Spec: former.Spec}, "[]", "[]"},
 	} {
 		if all, pods := fmt.Sprint(c.of.Mappings()), fmt.Sprint(c.of.PodMappings()); all != c.all || pods != c.pods {
@@ -93,18 +100,18 @@ func TestMappings(t *testing.T) {
 // TestParseMappings: ranges given one by one must be pairs of one length.
 func TestParseMappings(t *testing.T) {
 	for _, c := range []struct {
-		remote, local []string
+		remote, local string
 		want          string
 	}{
-		{nil, nil, "[] <nil>"},
-		{[]string{"10.2.0.9/16", "fd00:2::/64"}, []string{"10.3.0.0/16", "fd00:3::/64"}, "[{10.2.0.0/16 10.3.0.0/16} {fd00:2::/64 fd00:3::/64}] <nil>"},
-		{[]string{"10.2.0.0/16"}, nil, "[] 1 prefixes and 0 they are seen as; give one for each"},
-		{[]string{"10.2.0.0/16"}, []string{"10.3.0.0/17"}, "[] 10.2.0.0/16 and 10.3.0.0/17 are not of one family and length"},
-		{[]string{"10.2.0.0/16"}, []string{"fd00::/16"}, "[] 10.2.0.0/16 and fd00::/16 are not of one family and length"},
-		{[]string{"10.2.0.0"}, []string{"10.3.0.0/16"}, `[] netip.ParsePrefix("10.2.0.0"): no '/'`},
-		{[]string{"10.2.0.0/16"}, []string{"all"}, `[] netip.ParsePrefix("all"): no '/'`},
+		{"", "", "[] <nil>"},
+		{"10.2.0.9/16 fd00::/64", "10.3.0.0/16 fd01::/64", "[{10.2.0.0/16 10.3.0.0/16} {fd00::/64 fd01::/64}] <nil>"},
+		{"10.2.0.0/16", "", "[] 1 prefixes and 0 they are seen as; give one for each"},
+		{"10.2.0.0/16", "10.3.0.0/17", "[] 10.2.0.0/16 and 10.3.0.0/17 are not of one family and length"},
+		{"10.2.0.0/16", "fd00::/16", "[] 10.2.0.0/16 and fd00::/16 are not of one family and length"},
+		{"10.2.0.0", "10.3.0.0/16", `[] netip.ParsePrefix("10.2.0.0"): no '/'`},
+		{"10.2.0.0/16", "all", `[] netip.ParsePrefix("all"): no '/'`},
 	} {
-		got, err := v1beta1.ParseMappings(c.remote, c.local)
+		got, err := v1beta1.ParseMappings(strings.Fields(c.remote), strings.Fields(c.local))
 		if text := fmt.Sprint(got, " ", err); text != c.want {
 			t.Errorf("%s and %s: %s, want %s", c.remote, c.local, text, c.want)
 		}

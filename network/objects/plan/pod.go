@@ -50,7 +50,7 @@ func PodIP(in PodIPInput) desired.Plan {
 		return desired.Wait("OnePeer", "no other peer could use an address of the pod")
 	case len(ranges) == 0:
 		return desired.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
-	case err != nil || !within(ranges, addr):
+	case err != nil || !netv1beta1.ParseRanges(ranges...).Contain(addr):
 		return desired.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
 		return desired.Plan{} // it never changes: the old one goes first
@@ -100,18 +100,12 @@ func nodeRanges(node *corev1.Node) []string {
 	return node.Spec.PodCIDRs
 }
 
-func within(ranges []string, a netip.Addr) bool {
-	return slices.ContainsFunc(ranges, func(text string) bool {
-		p, err := netip.ParsePrefix(text)
-		return err == nil && p.Contains(a)
-	})
-}
-
 // podRanges are the ranges by which the pods of a node are found: what the node says, if that holds
 // for its pods and for no other node's; else each pod for itself. Pools of a CNI's own, shared by
 // nodes or given to them in blocks, are nowhere else to be seen.
 func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
-	ranges, holds := nodeRanges(node), true
+	cidrs, holds := nodeRanges(node), true
+	ranges := netv1beta1.ParseRanges(cidrs...)
 	var own []netip.Addr
 	for i := range pods {
 		here := pods[i].Spec.NodeName == node.Name
@@ -119,11 +113,11 @@ func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
 			if here {
 				own = append(own, a)
 			}
-			holds = holds && within(ranges, a) == here
+			holds = holds && ranges.Contain(a) == here
 		}
 	}
 	if holds {
-		return ranges
+		return cidrs
 	}
 	slices.SortFunc(own, netip.Addr.Compare)
 	var hosts []string
@@ -174,10 +168,11 @@ func NodesOfPod(pod *corev1.Pod, protected bool, nodes []corev1.Node, known []ne
 	var names []string
 	for i := range nodes {
 		node := &nodes[i]
-		here, ranges := node.Name == pod.Spec.NodeName, nodeRanges(node)
-		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return within(ranges, a) != here })
+		here, cidrs := node.Name == pod.Spec.NodeName, nodeRanges(node)
+		ranges := netv1beta1.ParseRanges(cidrs...)
+		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return ranges.Contain(a) != here })
 		if odd || here && protected || here && slices.ContainsFunc(known, func(n netv1beta1.InternalNode) bool {
-			return n.Name == node.Name && !slices.Equal(n.Spec.PodCIDRs, ranges)
+			return n.Name == node.Name && !slices.Equal(n.Spec.PodCIDRs, cidrs)
 		}) {
 			names = append(names, node.Name)
 		}

@@ -394,7 +394,8 @@ const maxStandby = 32
 func (w wgGateway) standby(active string) (out []string) {
 	for i := range w.Pods {
 		p := &w.Pods[i]
-		if ip := p.Status.PodIP; p.Labels[api.LabelGatewayName] == w.root.GetName() && !api.Finished(p.Status.Phase) && ip != "" && ip != active {
+		ip, mine := p.Status.PodIP, p.Labels[api.LabelGatewayName] == w.root.GetName()
+		if mine && !api.Finished(p.Status.Phase) && ip != "" && ip != active {
 			out = append(out, ip)
 		}
 	}
