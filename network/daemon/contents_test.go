@@ -18,9 +18,9 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 func TestMain(m *testing.M) { space.Main(m) }

@@ -18,8 +18,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // TestAttackProtectedPods: pods of a peer open connections to pods of Liqo and of kube-system by the addresses of these

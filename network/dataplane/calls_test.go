@@ -13,7 +13,7 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"github.com/liqo-go/liqo/network/space"
+	"github.com/liqo-go/liqo/internal/space"
 )
 
 // TestRefusedHandshakesAreCounted sends handshakes with something wrong to a tunnel, and one twice.

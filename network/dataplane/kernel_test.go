@@ -13,9 +13,9 @@ import (
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // TestKernelBeforeUserspace: a tunnel is the kernel's where the kernel has WireGuard, and of this

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // BenchmarkManyGateways is a look at a node with that many gateways on it, of as many peers.

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 var (

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // overTCP makes two clusters as peered does, with the tunnel over TCP and a network between them

@@ -14,9 +14,9 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 func TestMain(m *testing.M) { space.Main(m) }

@@ -27,10 +27,10 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // says waits until a condition of the Connection has a reason, and returns what was read.

@@ -41,10 +41,10 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/network/plan"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 // role is a process of the test: this binary started again in a namespace.

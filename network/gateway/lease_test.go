@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/daemon"
-	"github.com/liqo-go/liqo/network/space"
 )
 
 func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *election {
