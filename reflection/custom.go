@@ -47,7 +47,7 @@ func (c CustomResource) kind(o Options) Kind {
 	return Kind{
 		Name: c.Kind, Workers: c.Workers, AllowList: c.AllowList,
 		Home: prototype, Remote: prototype.DeepCopy(), Marks: marks(o),
-		Push: Push(translate.Custom),
+		Push: Typed(translate.Custom),
 	}
 }
 

@@ -143,15 +143,19 @@ func (k *Kind) inPart(obj client.Object) bool { return k.InPart != nil && obj !=
 
 func (k *Kind) mine(home client.Object) bool { return k.Mine == nil || k.Mine(home) }
 
-// Push makes a Kind's Push from a translator of two types.
-func Push[H, R client.Object](translator func(H, R, translate.View) R) func(Objects, translate.View) (client.Object, error) {
+// Typed makes a Kind's Push or Pull from a translator of typed objects.
+func Typed[H, R, Out client.Object](
+	translator func(H, R, translate.View) Out,
+) func(Objects, translate.View) (client.Object, error) {
 	return func(o Objects, v translate.View) (client.Object, error) {
 		return orNil(translator(as[H](o.Home), as[R](o.Remote), v)), nil
 	}
 }
 
-// PushOrError is Push for a translator that can fail.
-func PushOrError[H, R client.Object](translator func(H, R, translate.View) (R, error)) func(Objects, translate.View) (client.Object, error) {
+// TypedOrError is Typed for a translator that can fail.
+func TypedOrError[H, R, Out client.Object](
+	translator func(H, R, translate.View) (Out, error),
+) func(Objects, translate.View) (client.Object, error) {
 	return func(o Objects, v translate.View) (client.Object, error) {
 		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
 		return orNil(out), err
@@ -180,19 +184,4 @@ func orNil[T client.Object](obj T) client.Object {
 		return nil
 	}
 	return obj
-}
-
-// Pull makes a Kind's Pull from a translator of two types.
-func Pull[H, R client.Object](translator func(H, R, translate.View) H) func(Objects, translate.View) (client.Object, error) {
-	return func(o Objects, v translate.View) (client.Object, error) {
-		return orNil(translator(as[H](o.Home), as[R](o.Remote), v)), nil
-	}
-}
-
-// PullOrError is Pull for a translator that can fail.
-func PullOrError[H, R client.Object](translator func(H, R, translate.View) (H, error)) func(Objects, translate.View) (client.Object, error) {
-	return func(o Objects, v translate.View) (client.Object, error) {
-		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
-		return orNil(out), err
-	}
 }

@@ -88,7 +88,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Report:      &corev1.Pod{},
 		ReportMarks: mine,
 		Gather:      gatherPod(home, pods),
-		Push:        Push(translate.Pod),
+		Push:        Typed(translate.Pod),
 		Pull:        pullPod(names),
 		TrimRemote:  Trim(translate.TrimShadowPod),
 		TrimReport:  Trim(translate.TrimReport),
@@ -110,7 +110,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Report:      shadowPod,
 		ReportMarks: mine,
 		Gather:      gatherTokens(home),
-		Push:        Push(translate.Tokens),
+		Push:        Typed(translate.Tokens),
 		TrimRemote:  Trim(translate.TrimTokens),
 		TrimReport:  Trim(translate.TrimShadowPod),
 		Events:      "SATokensReflection",
@@ -193,7 +193,7 @@ func eventKinds(o Options, origins ...origin) []Kind {
 		Remote:     &corev1.Event{},
 		Marks:      marks(o),
 		Gather:     gatherInvolved(origins),
-		Push:       Push(translate.Event),
+		Push:       Typed(translate.Event),
 		Bound:      newBound(),
 		Quiet:      true,
 		Keeps:      true,
@@ -251,7 +251,7 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 	kinds := []Kind{
 		{
 			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, Marks: mine,
-			Push: Push(translate.Service),
+			Push: Typed(translate.Service),
 			Lesser: func(want client.Object) client.Object {
 				if s := translate.AnyClusterIP(as[*corev1.Service](want)); s != nil {
 					return s
@@ -262,27 +262,27 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 			Name: "EndpointSlice", Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{}, Marks: mine,
 			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
 			Gather: gatherEndpoints(o.Reflectors[ReflectService].AllowList),
-			Push:   PushOrError(translate.EndpointSlice),
+			Push:   TypedOrError(translate.EndpointSlice),
 		}, {
 			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
 			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
 			HomeName:   func(remote client.Object) string { return translate.HomeConfigMapName(remote.GetName(), o.Consumer) },
-			Push:       Push(translate.ConfigMap),
+			Push:       Typed(translate.ConfigMap),
 			Names:      names,
 		}, {
 			Name: "Secret", Home: &corev1.Secret{}, Remote: &corev1.Secret{},
 			Marks: marks(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
-			Push:  Push(translate.Secret),
+			Push:  Typed(translate.Secret),
 			Names: names,
 		}, {
 			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
-			Push: Push(translate.Ingress),
+			Push: Typed(translate.Ingress),
 		}, {
 			Name: "PersistentVolumeClaim", Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{}, Marks: mine,
 			Mine:      func(home client.Object) bool { return translate.ClaimElsewhere(home.(*corev1.PersistentVolumeClaim)) },
 			Gather:    gatherOwner(home),
-			Push:      Push(translate.Claim),
-			Pull:      Pull(translate.ClaimStatus),
+			Push:      Typed(translate.Claim),
+			Pull:      Typed(translate.ClaimStatus),
 			Finalizer: api.ClaimFinalizer(o.Provider),
 			Keeps:     true,
 			Ending:    endOfClaim(api.ClaimFinalizer(o.Provider)),

@@ -29,14 +29,16 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 	kinds := []reflection.Kind{
 		{
 			Name: "NamespaceMap", Home: &offv1beta1.NamespaceMap{}, Remote: &offv1beta1.NamespaceMap{},
-			Push: reflection.Push(translate.NamespaceMap), Pull: reflection.Pull(translate.NamespaceMapStatus),
+			Push: reflection.Typed(translate.NamespaceMap), Pull: reflection.Typed(translate.NamespaceMapStatus),
 			Keeps: true, Ending: endOfMap,
 		}, {
 			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
-			Push: reflection.Push(translate.ResourceSlice), Pull: reflection.PullOrError(translate.ResourceSliceStatus), Shared: true,
+			Push:   reflection.Typed(translate.ResourceSlice),
+			Pull:   reflection.TypedOrError(translate.ResourceSliceStatus),
+			Shared: true,
 		}, {
 			Name: "Renew", Home: &authv1beta1.Renew{}, Remote: &authv1beta1.Renew{},
-			Push: reflection.Push(translate.Renew), Pull: reflection.PullOrError(translate.RenewStatus),
+			Push: reflection.Typed(translate.Renew), Pull: reflection.TypedOrError(translate.RenewStatus),
 		},
 	}
 	for i := range kinds {
