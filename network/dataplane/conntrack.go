@@ -7,34 +7,40 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/liqo-go/liqo/network/plan"
 )
 
-// forget ends what connection tracking knows of external addresses that lead elsewhere or nowhere now: it asks the table
-// for new connections only, and those that go on, as of UDP, would have the old target for ever.
+// forget ends connections to external addresses that have another target now, or none: connection tracking asks the
+// nft table for new connections only, and those that go on, as of UDP, would have the old target for ever.
 func (d *Dataplane) forget() error {
-	moved := map[netlink.InetFamily]movedAddresses{}
-	for _, a := range d.moved {
-		family := netlink.InetFamily(familyOf(a.Is6()))
-		if moved[family] == nil {
-			moved[family] = movedAddresses{}
-		}
-		moved[family][a] = true
+	x := d.exposure
+	if d.exposed != nil && maps.Equal(d.exposed, x.Targets) || len(x.Targets)+len(x.Ranges) == 0 {
+		return nil // nodes have no external addresses, and too many connections to list them all
 	}
-	for family, addresses := range moved {
-		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, addresses); err != nil {
+	stale := staleFlows{d.exposed, x}
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, stale); err != nil {
 			return fmt.Errorf("forget connections to external addresses: %w", err)
 		}
 	}
-	d.moved = nil
+	d.exposed = x.Targets
 	return nil
 }
 
-// movedAddresses match connections to them, and those their targets made, which have them as sources.
-type movedAddresses map[netip.Addr]bool
+// staleFlows match connections to external addresses, and those their targets made, which have them as sources.
+type staleFlows struct {
+	before map[netip.Addr]netip.Addr
+	now    plan.Exposure
+}
 
-func (m movedAddresses) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	return m[address(flow.Forward.DstIP)] || m[address(flow.Reverse.DstIP)]
+func (s staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	to, back := flow.Forward, flow.Reverse
+	return s.now.Stale(s.before, address(to.DstIP), address(back.SrcIP)) ||
+		s.now.Stale(s.before, address(back.DstIP), address(to.SrcIP))
 }

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -54,8 +55,10 @@ type Dataplane struct {
 	// learnt from the peer's packets, which is no reason to write.
 	dialled map[string]netip.AddrPort
 	tables  nftTables
-	// moved are external addresses that lead elsewhere or nowhere now, which connection tracking does not know yet.
-	moved []netip.Addr
+	// exposure is that of the nft table written last. Connections to external addresses have the targets in exposed;
+	// nil = not known, as an earlier process wrote the table they were made by.
+	exposure plan.Exposure
+	exposed  map[netip.Addr]netip.Addr
 	// What was refused of users'.
 	refusedTables refused[plan.Table]
 	refusedRoutes refused[plan.Route]
@@ -158,7 +161,13 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 	if err := d.tables.write(ctx, ours, c.New); err != nil {
 		return lacking(err)
 	}
-	d.moved = append(d.moved, c.Moved()...)
+	switch {
+	case c.Old == "":
+		d.exposed = c.Exposure.Targets // without a table there was no tunnel, and no connection either
+	case !maps.Equal(d.exposed, d.exposure.Targets):
+		d.exposed = nil // connections of two former tables are not forgotten yet
+	}
+	d.exposure = c.Exposure
 	return nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/liqo-go/liqo/api"
@@ -746,7 +747,7 @@ func TestSeveralPorts(t *testing.T) {
 }
 
 // TestExternalAddressesMove: what goes on to an IP object follows it to its new target at once, also to one that was
-// made after the former had gone, and ends with it.
+// made after the former had gone, and ends with it. A new process ends only connections whose IP object changed.
 func TestExternalAddressesMove(t *testing.T) {
 	_, a, b := peered(t)
 	var c net.Conn
@@ -781,6 +782,38 @@ func TestExternalAddressesMove(t *testing.T) {
 		if seen := asks(); seen != step.seen {
 			t.Errorf("%s: the target saw %q, want %q", step.claim, seen, step.seen)
 		}
+	}
+	restarted := open(t, a.Gateway, plan.GatewayState)
+	restart := func(list ...plan.Exposed) (known int) {
+		a.expose(list...)
+		have := plan.State{Table: a.Gateway.Run("", "nft", "-s", "list", "table", "inet", "liqo")}
+		changes := plan.Changes{Table: plan.Diff(have, plan.GatewayState(a.gateways[0].in)).Table}
+		a.Gateway.Do(func() {
+			if err = restarted.plane.Apply(t.Context(), changes); err != nil {
+				return
+			}
+			var flows []*netlink.ConntrackFlow
+			flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4)
+			for _, f := range flows {
+				if f.Forward.DstIP.String() == "10.70.0.9" {
+					known++
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return known
+	}
+	if known := restart(exposed("10.70.0.9", "10.10.1.2", false)); known != 1 {
+		t.Errorf("a new process that changes nothing leaves %d connections", known)
+	}
+	restarted = open(t, a.Gateway, plan.GatewayState)
+	if known := restart(exposed("10.70.0.9", "198.51.100.9", true)); known != 0 {
+		t.Errorf("a new process with another target leaves %d connections", known)
+	}
+	if seen := asks(); seen != a.NodeIP.String() {
+		t.Errorf("the new target saw %q, want %q", seen, a.NodeIP)
 	}
 }
 

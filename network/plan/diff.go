@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,28 +37,10 @@ type Changes struct {
 type QuotesChange struct{ Old, New []Quote }
 
 // TableChange replaces the nft table; an empty New removes it.
-type TableChange struct{ Old, New string }
-
-// Moved returns the external addresses of IP objects that led elsewhere or nowhere before, or lead nowhere now:
-// connections to them end.
-func (c TableChange) Moved() []netip.Addr {
-	if c.Old == "" || c.New == "" {
-		return nil // connections end with the tunnel
-	}
-	var out []netip.Addr
-	before, after := exposedIn(c.Old), exposedIn(c.New)
-	for external, target := range after {
-		if before[external] != target {
-			out = append(out, parseAddr(external))
-		}
-	}
-	for external := range before {
-		if after[external] == "" {
-			out = append(out, parseAddr(external))
-		}
-	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return out
+type TableChange struct {
+	Old, New string
+	// Exposure is that of New.
+	Exposure Exposure
 }
 
 // Diff tells what to do to have what is wanted. What want leaves open (a port, an endpoint to be
@@ -78,7 +59,7 @@ func Diff(have, want State) Changes {
 		Tables:    diff(have.Tables, want.Tables),
 	}
 	if have.Table != want.Table {
-		c.Table = &TableChange{Old: have.Table, New: want.Table}
+		c.Table = &TableChange{Old: have.Table, New: want.Table, Exposure: want.Exposure}
 	}
 	if len(diff(have.Quotes, want.Quotes)) > 0 {
 		c.Quotes = &QuotesChange{Old: have.Quotes, New: want.Quotes}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -131,7 +130,7 @@ func GatewayState(in GatewayStateInput) State {
 		priority++ // behind what is spread, which is behind users' rules
 	}
 	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
-	s.Quotes = in.quotes()
+	s.Quotes, s.Exposure = in.quotes(), Exposure{Targets: in.exposures(families()...), Ranges: in.External}
 	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(longest), in.input())
 	return s
 }
@@ -430,28 +429,22 @@ func (in GatewayStateInput) remote(f family) netv1beta1.Mappings {
 func (in GatewayStateInput) exposed() chain {
 	c := chain{name: "exposed", base: "nat hook prerouting priority dstnat"}
 	for _, f := range families() {
-		targets := map[netip.Addr]netip.Addr{}
-		for _, e := range in.exposedOf(f) {
-			targets[e.External] = e.Target
-		}
-		if len(targets) > 0 {
+		if targets := in.exposures(f); len(targets) > 0 {
 			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", in.device(), f.name, f.name, mapping(targets)))
 		}
 	}
 	return c
 }
 
-// exposedIn reads back from a table what exposed wrote.
-func exposedIn(table string) map[string]string {
-	out := map[string]string{}
-	for _, leads := range regexp.MustCompile(` dnat ip6? to ip6? daddr map \{([^}]*)\}`).FindAllStringSubmatch(table, -1) {
-		for pair := range strings.SplitSeq(leads[1], ",") {
-			if external, target, ok := strings.Cut(strings.TrimSpace(pair), " : "); ok {
-				out[external] = target
-			}
+// exposures maps external addresses of some families to their targets.
+func (in GatewayStateInput) exposures(families ...family) map[netip.Addr]netip.Addr {
+	targets := map[netip.Addr]netip.Addr{}
+	for _, f := range families {
+		for _, e := range in.exposedOf(f) {
+			targets[e.External] = e.Target
 		}
 	}
-	return out
+	return targets
 }
 
 // relayed is what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.

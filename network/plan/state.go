@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // State is what Liqo wants in, or found in, the kernel of one network namespace. It lists only
@@ -26,10 +28,34 @@ type State struct {
 	Rules     []Rule
 	// Table is the text of the nft table "inet liqo" as nft prints it; empty = no table.
 	Table string
+	// Exposure is what the table does with external addresses. It is only wanted, never found.
+	Exposure Exposure
 	// Tables are nft tables of users.
 	Tables []Table
 	// Quotes are rules in an nft table of their own.
 	Quotes []Quote
+}
+
+// Exposure says which connections between external addresses and their targets the nft table makes.
+type Exposure struct {
+	// Targets maps external addresses of IP objects to the addresses they are translated to.
+	Targets map[netip.Addr]netip.Addr
+	// Ranges hold all external addresses. The first address of a range may stand for sources that are not announced.
+	Ranges netv1beta1.Ranges
+}
+
+// Stale reports whether the table no longer makes connections that translate an external address to a target: it has
+// another one now, or none. Before are the targets of the former table; nil = not known, so every external address may
+// have had one.
+func (x Exposure) Stale(before map[netip.Addr]netip.Addr, external, target netip.Addr) bool {
+	if now, ok := x.Targets[external]; ok {
+		return now != target
+	}
+	if before != nil {
+		return before[external].IsValid()
+	}
+	unknown := slices.ContainsFunc(x.Ranges, func(p netip.Prefix) bool { return First(p) == external })
+	return external != target && !unknown && x.Ranges.Contain(external)
 }
 
 // Overlay is a VXLAN device without learning.

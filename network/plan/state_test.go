@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,28 +236,55 @@ func randomState(r *rand.Rand) State {
 	return GatewayState(in)
 }
 
-// TestExternalAddressesThatMove: those of IP objects that lead where they did not or nowhere, and no others.
+// TestExternalAddressesThatMove: connections to those of IP objects that lead where they did not or nowhere end, and no
+// others.
 func TestExternalAddressesThatMove(t *testing.T) {
-	table := func(leads ...string) string {
+	addr := netip.MustParseAddr
+	exposure := func(leads ...string) Exposure {
 		own, peer := TunnelAddresses(true)
-		in := GatewayStateInput{Under: Underlay{"eth0", 1500}, Port: 6091, Tunnel: TunnelInput{Address: own, PeerAddress: peer, MTU: 1340}}
+		in := GatewayStateInput{
+			Under: Underlay{"eth0", 1500}, Port: 6091, External: prefixList("10.70.0.0/16", "fd00::/64"),
+			Tunnel: TunnelInput{Address: own, PeerAddress: peer, MTU: 1340},
+		}
 		for i := 0; i < len(leads); i += 2 {
-			in.Exposed = append(in.Exposed, Exposed{External: netip.MustParseAddr(leads[i]), Target: netip.MustParseAddr(leads[i+1])})
+			in.Exposed = append(in.Exposed, Exposed{External: addr(leads[i]), Target: addr(leads[i+1])})
 		}
-		return GatewayState(in).Table
+		return GatewayState(in).Exposure
 	}
-	old := table("10.70.0.1", "10.0.0.1", "10.70.0.2", "10.0.0.2", "10.70.0.3", "10.0.0.3", "fd00::1", "fd01::1", "fd00::2", "fd01::2")
-	for _, c := range []struct{ new, want string }{
-		{old, "[]"},
-		{table("10.70.0.1", "10.0.0.1", "10.70.0.2", "10.0.0.9", "10.70.0.4", "10.0.0.3", "fd00::1", "fd01::2", "fd00::2", "fd01::2"), "[10.70.0.2 10.70.0.3 10.70.0.4 fd00::1]"},
-		{table("10.70.0.4", "10.0.0.9"), "[10.70.0.1 10.70.0.2 10.70.0.3 10.70.0.4 fd00::1 fd00::2]"},
-		{"", "[]"},
+	old := strings.Fields(
+		"10.70.0.1 10.0.0.1 10.70.0.2 10.0.0.2 10.70.0.3 10.0.0.3 fd00::1 fd01::1 fd00::2 fd01::2")
+	known := append(slices.Clone(old), "10.70.0.4", "10.70.0.4", // it led nowhere
+		"10.70.0.0", "10.0.0.7", "fd00::", "fd01::7", // sources that are not announced
+		"10.10.0.1", "10.10.0.1", "10.20.0.1", "192.0.2.1") // no external addresses
+	ofUsers := []string{"10.70.0.8", "10.0.0.8"} // translated by a rule of theirs
+	for _, c := range []struct {
+		new  Exposure
+		want string
+	}{
+		{exposure(old...), "[]"},
+		{
+			exposure(strings.Fields(
+				"10.70.0.1 10.0.0.1 10.70.0.2 10.0.0.9 10.70.0.4 10.0.0.3 fd00::1 fd01::2 fd00::2 fd01::2")...),
+			"[10.70.0.2 10.70.0.3 10.70.0.4 fd00::1]",
+		},
+		{exposure("10.70.0.4", "10.0.0.9"), "[10.70.0.1 10.70.0.2 10.70.0.3 10.70.0.4 fd00::1 fd00::2]"},
+		{exposure(), "[10.70.0.1 10.70.0.2 10.70.0.3 fd00::1 fd00::2]"},
 	} {
-		if got := fmt.Sprint(TableChange{Old: old, New: c.new}.Moved()); got != c.want {
-			t.Errorf("from\n%s\nto\n%s\n%s move, want %s", old, c.new, got, c.want)
+		ends := func(before map[netip.Addr]netip.Addr, known []string) string {
+			var ended []netip.Addr
+			for i := 0; i < len(known); i += 2 {
+				if c.new.Stale(before, addr(known[i]), addr(known[i+1])) {
+					ended = append(ended, addr(known[i]))
+				}
+			}
+			slices.SortFunc(ended, netip.Addr.Compare)
+			return fmt.Sprint(ended)
 		}
-		if back := (TableChange{New: c.new}).Moved(); back != nil {
-			t.Errorf("of nothing %s move", back)
+		if got := ends(exposure(old...).Targets, append(known, ofUsers...)); got != c.want {
+			t.Errorf("with %v connections to %s end, want %s", c.new, got, c.want)
+		}
+		if got := ends(nil, known); got != c.want {
+			t.Errorf("with %v after another process connections to %s end, want %s", c.new, got, c.want)
 		}
 	}
 }
