@@ -48,14 +48,15 @@ type Exposure struct {
 // another one now, or none. Before are the targets of the former table; nil = not known, so every external address may
 // have had one.
 func (x Exposure) Stale(before map[netip.Addr]netip.Addr, external, target netip.Addr) bool {
-	if now, ok := x.Targets[external]; ok {
-		return now != target
-	}
-	if before != nil {
-		return before[external].IsValid()
+	now, exposed := x.Targets[external]
+	switch {
+	case now == target || !exposed && external == target:
+		return false
+	case before != nil:
+		return before[external] != now
 	}
 	unknown := slices.ContainsFunc(x.Ranges, func(p netip.Prefix) bool { return First(p) == external })
-	return external != target && !unknown && x.Ranges.Contain(external)
+	return !unknown && x.Ranges.Contain(external)
 }
 
 // Overlay is a VXLAN device without learning.

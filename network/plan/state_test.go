@@ -257,6 +257,10 @@ func TestExternalAddressesThatMove(t *testing.T) {
 		"10.70.0.0", "10.0.0.7", "fd00::", "fd01::7", // sources that are not announced
 		"10.10.0.1", "10.10.0.1", "10.20.0.1", "192.0.2.1") // no external addresses
 	ofUsers := []string{"10.70.0.8", "10.0.0.8"} // translated by a rule of theirs
+	before := exposure("10.70.0.0", "10.0.0.5").Targets
+	if exposure("10.70.0.0", "10.0.0.5", "10.70.0.1", "10.0.0.1").Stale(before, addr("10.70.0.0"), addr("10.0.0.7")) {
+		t.Error("connections of sources that are not announced end when another address moves")
+	}
 	for _, c := range []struct {
 		new  Exposure
 		want string
