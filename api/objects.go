@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Older orders objects by creation; of those created in the same second, by namespace and name.
+// Older reports whether an object was created before another. Objects created in the same second are ordered by
+// namespace and name.
 func Older(a, b metav1.Object) bool {
 	return cmp.Or(
 		a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
@@ -18,7 +19,7 @@ func Older(a, b metav1.Object) bool {
 	) < 0
 }
 
-// Oldest is the one that counts of several objects of a kind for one peer; nil when there is none.
+// Oldest returns the object that counts where one peer has several of a kind; nil if the list is empty.
 func Oldest[T any, P interface {
 	*T
 	metav1.Object

@@ -38,7 +38,7 @@ func (in IdentityInput) proxy(given string) string {
 			ranges = append(ranges, netv1beta1.ParseRanges(seen.CIDR.External...)...)
 		}
 	}
-	if ranges.Contain(to.Addr()) {
+	if ranges.Contains(to.Addr()) {
 		return given
 	}
 	for _, now := range ranges {

@@ -56,7 +56,7 @@ func (x Exposure) Stale(before map[netip.Addr]netip.Addr, external, target netip
 		return before[external] != now
 	}
 	unknown := slices.ContainsFunc(x.Ranges, func(p netip.Prefix) bool { return First(p) == external })
-	return !unknown && x.Ranges.Contain(external)
+	return !unknown && x.Ranges.Contains(external)
 }
 
 // Overlay is a VXLAN device without learning.

@@ -157,7 +157,7 @@ func (in ShadowEndpointSliceInput) refuses(text string) bool {
 		return false // a host name
 	}
 	address = address.Unmap()
-	return !address.IsGlobalUnicast() || in.Own.Contain(address)
+	return !address.IsGlobalUnicast() || in.Own.Contains(address)
 }
 
 // mappingVerdict says that addresses of the consumer are not seen from here yet.
@@ -174,7 +174,7 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	ranges := networkingv1beta1.ParseRanges(slices.Concat(remote.CIDR.Pod, remote.CIDR.External)...)
 	return slices.ContainsFunc(addresses, func(text string) bool {
 		address, err := netip.ParseAddr(text)
-		return err == nil && ranges.Contain(address)
+		return err == nil && ranges.Contains(address)
 	})
 }
 

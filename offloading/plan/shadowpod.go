@@ -387,7 +387,7 @@ func homeAPIServer(
 		remote, err := netip.ParseAddr(out[i].IP)
 		// The virtual kubelet takes the address from an IP object, whose address is in the external
 		// range.
-		if err != nil || !namesAPIServer(out[i].Hostnames) || !external.Contain(remote) {
+		if err != nil || !namesAPIServer(out[i].Hostnames) || !external.Contains(remote) {
 			continue
 		}
 		local, ok := mappings.ToLocal(remote)

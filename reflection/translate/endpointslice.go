@@ -234,4 +234,4 @@ func (v View) external(addr netip.Addr) bool {
 	return false
 }
 
-func (v View) atHome(addr netip.Addr) bool { return len(v.HomePods) == 0 || v.HomePods.Contain(addr) }
+func (v View) atHome(addr netip.Addr) bool { return len(v.HomePods) == 0 || v.HomePods.Contains(addr) }

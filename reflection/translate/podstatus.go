@@ -394,7 +394,7 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 		if len(v.PeerPods) == 0 {
 			local, ofPeer = addr, true
 		}
-		if err != nil || !addr.IsGlobalUnicast() || !ofPeer || v.Own.Contain(addr) {
+		if err != nil || !addr.IsGlobalUnicast() || !ofPeer || v.Own.Contains(addr) {
 			continue
 		}
 		all = append(all, corev1.PodIP{IP: local.String()})

@@ -112,7 +112,7 @@ func swap(a netip.Addr, to netip.Prefix) netip.Addr {
 // +kubebuilder:object:generate=false
 type Ranges []netip.Prefix
 
-// ParseRanges parses CIDRs. It leaves out what is none: the API server refuses it.
+// ParseRanges parses CIDRs. It leaves out text that is no CIDR, which the API server refuses.
 func ParseRanges(cidrs ...string) Ranges {
 	var out Ranges
 	for _, text := range cidrs {
@@ -123,7 +123,7 @@ func ParseRanges(cidrs ...string) Ranges {
 	return out
 }
 
-// ParseHosts parses addresses, each as the range that contains nothing else. It leaves out what is none.
+// ParseHosts parses addresses, each as the range that contains nothing else. It leaves out text that is no address.
 func ParseHosts(addresses ...string) Ranges {
 	var out Ranges
 	for _, text := range addresses {
@@ -134,8 +134,8 @@ func ParseHosts(addresses ...string) Ranges {
 	return out
 }
 
-// Contain reports whether an address lies in one of the ranges.
-func (r Ranges) Contain(a netip.Addr) bool {
+// Contains reports whether an address lies in one of the ranges.
+func (r Ranges) Contains(a netip.Addr) bool {
 	for i := range r {
 		if r[i].Contains(a) {
 			return true

@@ -50,7 +50,7 @@ func PodIP(in PodIPInput) desired.Plan {
 		return desired.Wait("OnePeer", "no other peer could use an address of the pod")
 	case len(ranges) == 0:
 		return desired.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
-	case err != nil || !netv1beta1.ParseRanges(ranges...).Contain(addr):
+	case err != nil || !netv1beta1.ParseRanges(ranges...).Contains(addr):
 		return desired.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
 		return desired.Plan{} // it never changes: the old one goes first
@@ -113,7 +113,7 @@ func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
 			if here {
 				own = append(own, a)
 			}
-			holds = holds && ranges.Contain(a) == here
+			holds = holds && ranges.Contains(a) == here
 		}
 	}
 	if holds {
@@ -170,7 +170,7 @@ func NodesOfPod(pod *corev1.Pod, protected bool, nodes []corev1.Node, known []ne
 		node := &nodes[i]
 		here, cidrs := node.Name == pod.Spec.NodeName, nodeRanges(node)
 		ranges := netv1beta1.ParseRanges(cidrs...)
-		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return ranges.Contain(a) != here })
+		odd := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return ranges.Contains(a) != here })
 		if odd || here && protected || here && slices.ContainsFunc(known, func(n netv1beta1.InternalNode) bool {
 			return n.Name == node.Name && !slices.Equal(n.Spec.PodCIDRs, cidrs)
 		}) {
