@@ -17,13 +17,15 @@ import (
 
 func (e *env) approveCommand() *cobra.Command {
 	cmd := group("approve", "Approve what a peer announced after the peering was agreed")
-	ranges, o := e.noun(cmd, "ranges CLUSTER_ID", "See the later address ranges of a peer as they are, not remapped")
-	ranges.Flags().Lookup("namespace").Usage = "Namespace of the Configuration (default: looked for in all)"
-	ranges.ValidArgsFunction = firstOnly(e.completion(activeIDs()))
-	ranges.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error { return s.approveRanges(c, args[0]) })
-	}
+	e.addNoun(cmd, "ranges", nil, subcommand{
+		"CLUSTER_ID", "See the later address ranges of a peer as they are, not remapped", approveRanges})
 	return cmd
+}
+
+func approveRanges(o *single) work {
+	o.Flags().Lookup("namespace").Usage = "Namespace of the Configuration (default: looked for in all)"
+	o.completes(activeIDs())
+	return func(s *script, c *cluster) error { return s.approveRanges(c, o.name) }
 }
 
 // approveRanges approves the ranges it shows, and no others: the peer may announce more meanwhile.

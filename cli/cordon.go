@@ -30,7 +30,9 @@ import (
 //	   └──────────── activate ───────────┘
 type turn struct {
 	verb, short, done string
-	to                authv1beta1.TenantCondition
+	// shortSlice describes the verb for one slice; empty if there is none.
+	shortSlice string
+	to         authv1beta1.TenantCondition
 	// from are the states the verb is for, empty for all; elsewhere it only warns.
 	from  []authv1beta1.TenantCondition
 	warns string
@@ -41,9 +43,11 @@ type turn struct {
 // cordonCommands are the verbs with which a provider bounds what its consumers get.
 func (e *env) cordonCommands() []*cobra.Command {
 	turns := []turn{
-		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true, to: authv1beta1.TenantCordoned,
+		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
+			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
 			from: []authv1beta1.TenantCondition{authv1beta1.TenantActive}, warns: "Tenant %q is not active. Activate the tenant to cordon it."},
-		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true, to: authv1beta1.TenantActive,
+		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true,
+			shortSlice: "Serve a cordoned slice again", to: authv1beta1.TenantActive,
 			from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned}, warns: "Tenant %q is not cordoned"},
 		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true, to: authv1beta1.TenantDrained},
 		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated", to: authv1beta1.TenantActive},
@@ -51,32 +55,27 @@ func (e *env) cordonCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, t := range turns {
 		cmd := group(t.verb, t.short)
-		e.turnTenant(cmd, t)
-		switch t.verb {
-		case "cordon":
-			e.markSlice(cmd, t, true)
-		case "uncordon":
-			e.markSlice(cmd, t, false)
+		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.turnTenant})
+		if t.shortSlice != "" {
+			e.addNoun(cmd, "resourceslice", []string{"rs", "resourceslices"}, subcommand{"NAME", t.shortSlice, t.markSlice})
 		}
 		commands = append(commands, cmd)
 	}
 	return commands
 }
 
-func (e *env) turnTenant(parent *cobra.Command, t turn) {
-	cmd, o := e.noun(parent, "tenant NAME", t.short, "tenants")
-	cmd.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
-	cmd.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&authv1beta1.Tenant{})))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: args[0]}}
-			if c.tenant == "" {
-				if err := c.locateTenant(s.ctx, tenant); err != nil {
-					return err
-				}
+// turnTenant brings one Tenant into the state.
+func (t turn) turnTenant(o *single) work {
+	o.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
+	o.completes(o.env.namesOf(&authv1beta1.Tenant{}))
+	return func(s *script, c *cluster) error {
+		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: o.name}}
+		if c.tenant == "" {
+			if err := c.locateTenant(s.ctx, tenant); err != nil {
+				return err
 			}
-			return s.turn(c, tenant, t)
-		})
+		}
+		return s.turn(c, tenant, t)
 	}
 }
 
@@ -229,42 +228,39 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	}, client.InNamespace(namespace))
 }
 
-// markSlice adds the verb for one slice: it marks the provider's copy, or takes the mark away.
-func (e *env) markSlice(parent *cobra.Command, t turn, cordon bool) {
-	cmd, o := e.noun(parent, "resourceslice NAME", map[bool]string{
-		true: "Give nothing new for one slice of a consumer; what runs stays", false: "Serve a cordoned slice again"}[cordon], "rs", "resourceslices")
-	o.needPeer(cmd, "Cluster ID of the consumer")
+// markSlice marks the provider's copy of one slice as cordoned, or takes the mark away.
+func (t turn) markSlice(o *single) work {
+	o.needPeer("Cluster ID of the consumer")
 	o.ownTenant = true
-	cmd.ValidArgsFunction = firstOnly(e.completion(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
-		client.MatchingLabels{api.LabelReplicated: api.True})))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			slice, err := c.granted(s.ctx, string(o.peer), args[0])
-			if err != nil {
-				return err
-			}
-			if slice.Labels[api.LabelReplicated] != api.True {
-				return fmt.Errorf("resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted", slice.Name, o.peer)
-			}
-			if err := s.confirmTurn(t); err != nil {
-				return err
-			}
-			before := slice.DeepCopy()
-			if cordon {
-				metav1.SetMetaDataAnnotation(&slice.ObjectMeta, api.AnnotationCordon, api.True)
-			} else {
-				delete(slice.Annotations, api.AnnotationCordon)
-			}
-			if err := c.describe("update", slice, c.Patch(s.ctx, slice, client.MergeFrom(before))); err != nil {
-				return err
-			}
-			s.busy(nowhere, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
-			if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
-				return err
-			}
-			s.info(nowhere, "ResourceSlice %q %s", slice.Name, t.done)
-			return nil
-		})
+	o.completes(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
+		client.MatchingLabels{api.LabelReplicated: api.True}))
+	return func(s *script, c *cluster) error {
+		slice, err := c.granted(s.ctx, o.peer, o.name)
+		if err != nil {
+			return err
+		}
+		if slice.Labels[api.LabelReplicated] != api.True {
+			return fmt.Errorf("resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted",
+				slice.Name, o.peer)
+		}
+		if err := s.confirmTurn(t); err != nil {
+			return err
+		}
+		before := slice.DeepCopy()
+		if t.to == authv1beta1.TenantCordoned {
+			metav1.SetMetaDataAnnotation(&slice.ObjectMeta, api.AnnotationCordon, api.True)
+		} else {
+			delete(slice.Annotations, api.AnnotationCordon)
+		}
+		if err := c.describe("update", slice, c.Patch(s.ctx, slice, client.MergeFrom(before))); err != nil {
+			return err
+		}
+		s.busy(nowhere, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
+		if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
+			return err
+		}
+		s.info(nowhere, "ResourceSlice %q %s", slice.Name, t.done)
+		return nil
 	}
 }
 
@@ -292,5 +288,5 @@ func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1
 	for _, one := range all {
 		names = append(names, one.GetName())
 	}
-	return nil, hint(err, "%s has %s here", consumer, orDefault(someNames(names), "none"))
+	return nil, hint(err, "%s has %s here", consumer, cmp.Or(someNames(names), "none"))
 }

@@ -8,34 +8,21 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-func (e *env) deleteCommand() *cobra.Command {
-	cmd := group("delete", "Delete one of the objects of a peering")
-	e.deleteNoun(cmd, &netv1beta1.Configuration{}, "configuration", "Configuration", "config", "configurations")
-	e.deleteNoun(cmd, &netv1beta1.GatewayServer{}, "gatewayserver", "GatewayServer", "gatewayservers", "server", "servers", "gws")
-	e.deleteNoun(cmd, &netv1beta1.GatewayClient{}, "gatewayclient", "GatewayClient", "gatewayclients", "client", "clients", "gwc")
-	e.deleteNoun(cmd, &netv1beta1.PublicKey{}, "publickey", "PublicKey", "publickeys", "publickeies")
-	e.deleteNoun(cmd, &offv1beta1.VirtualNode{}, "virtualnode", "Virtual node", "vn", "virtualnodes")
-	e.deletePeeringUser(cmd)
-	return cmd
-}
-
-// deleteNoun adds the deletion of one kind. Without a namespace the object is looked for in all.
-func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said string, aliases ...string) {
-	cmd, o := e.noun(parent, noun+" NAME", "Delete a "+noun, aliases...)
-	cmd.ValidArgsFunction = firstOnly(e.completion(e.namesOf(kind)))
-	cmd.Flags().Var(&o.peer, "remote-cluster-id", "Cluster ID of the peer")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
+// deleteObject deletes an object of a kind, of which title speaks. Without a namespace the object is
+// looked for in all.
+func deleteObject(kind client.Object, title string) func(*single) work {
+	return func(o *single) work {
+		o.completes(o.env.namesOf(kind))
+		o.Flags().Var((*clusterID)(&o.peer), "remote-cluster-id", "Cluster ID of the peer")
+		return func(s *script, c *cluster) error {
 			object := kind.DeepCopyObject().(client.Object)
-			object.SetName(args[0])
+			object.SetName(o.name)
 			object.SetNamespace(c.tenant)
 			if c.tenant == "" {
 				if err := c.locate(s.ctx, object); err != nil {
@@ -54,13 +41,13 @@ func (e *env) deleteNoun(parent *cobra.Command, kind client.Object, noun, said s
 			if !found {
 				return fmt.Errorf("%s not found", c.nameOf(object))
 			}
-			s.busy(nowhere, "Deleting "+noun)
+			s.busy(nowhere, "Deleting "+o.Name())
 			if err := c.awaitGone(s.ctx, object); err != nil {
 				return err
 			}
-			s.info(nowhere, "%s deleted", said)
+			s.info(nowhere, "%s deleted", title)
 			return nil
-		})
+		}
 	}
 }
 

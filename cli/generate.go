@@ -4,10 +4,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
-	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,55 +18,37 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
-func (e *env) generateCommand() *cobra.Command {
-	cmd := group("generate", "Print an object to be applied in the other cluster")
-	e.generateConfiguration(cmd)
-	e.generatePublicKey(cmd)
-	e.generateTenant(cmd)
-	e.generateIdentity(cmd)
-	e.generatePeeringUser(cmd)
-	return cmd
-}
-
-const usageFormat = "Format: json or yaml"
-
-func (e *env) generateConfiguration(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "configuration", "Print the address ranges of this cluster for a peer", "config", "configurations")
-	o.outputFlag(cmd, "yaml", usageFormat)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			s.busy(nowhere, "Retrieving network configuration")
-			own, err := c.readRanges(s.ctx)
-			if err != nil {
-				return err
-			}
-			namespace := o.namespace
-			if namespace == metav1.NamespaceDefault {
-				namespace = ""
-			}
-			s.quiet()
-			return e.print(o.output, configuration(namespace, c.id, c.id, own))
-		})
+func generateConfiguration(o *single) work {
+	o.outputFlag("yaml", usageFormat)
+	return func(s *script, c *cluster) error {
+		s.busy(nowhere, "Retrieving network configuration")
+		own, err := c.readRanges(s.ctx)
+		if err != nil {
+			return err
+		}
+		namespace := o.namespace
+		if namespace == metav1.NamespaceDefault {
+			namespace = ""
+		}
+		s.quiet()
+		return o.print(configuration(namespace, c.id, c.id, own))
 	}
 }
 
-func (e *env) generatePublicKey(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "publickey", "Print the public key of a gateway for the peer", "publickeys", "publickeies")
-	kind, name := choice("", "server", "client"), ""
-	cmd.Flags().Var(kind, "gateway-type", "Which end of the tunnel this cluster runs")
-	cmd.Flags().StringVar(&name, "gateway-name", "", "Name of the gateway")
-	o.outputFlag(cmd, "yaml", usageFormat)
-	require(cmd, "gateway-type", "gateway-name")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			s.busy(nowhere, "Waiting for the keys of the gateway")
-			key, err := c.keyOf(s.ctx, gatewayNamed(c.tenant, name, kind.value))
-			if err != nil {
-				return err
-			}
-			s.quiet()
-			return e.print(o.output, publicKey("", c.id, c.id, key))
-		})
+func generatePublicKey(o *single) work {
+	kind, gateway := choice("", "server", "client"), ""
+	o.Flags().Var(kind, "gateway-type", "Which end of the tunnel this cluster runs")
+	o.Flags().StringVar(&gateway, "gateway-name", "", "Name of the gateway")
+	o.outputFlag("yaml", usageFormat)
+	require(o.Command, "gateway-type", "gateway-name")
+	return func(s *script, c *cluster) error {
+		s.busy(nowhere, "Waiting for the keys of the gateway")
+		key, err := c.keyOf(s.ctx, gatewayNamed(c.tenant, gateway, kind.value))
+		if err != nil {
+			return err
+		}
+		s.quiet()
+		return o.print(publicKey("", c.id, c.id, key))
 	}
 }
 
@@ -115,37 +97,35 @@ func (c *cluster) locate(ctx context.Context, object client.Object) error {
 	return fmt.Errorf("%s exists several times: %s; choose one with --namespace", c.nameOf(object), someNames(placesOf(found)))
 }
 
-func (e *env) generateTenant(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "tenant", "Sign the provider's nonce and print the Tenant for the provider", "tenants")
+func generateTenant(o *single) work {
 	var remoteNamespace, challenge, proxyURL string
 	var noHandshake bool
-	o.needPeer(cmd, "Cluster ID of the provider")
-	o.outputFlag(cmd, "yaml", usageFormat)
-	cmd.Flags().StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the provider")
-	cmd.Flags().StringVar(&challenge, "nonce", "", "The nonce to sign (default: the one already stored)")
-	cmd.Flags().StringVar(&proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
-	cmd.Flags().BoolVar(&noHandshake, "no-handshake", false, "Print what admits a consumer whose credentials you make yourself")
-	cmd.MarkFlagsMutuallyExclusive("no-handshake", "nonce")
+	o.needPeer("Cluster ID of the provider")
+	o.outputFlag("yaml", usageFormat)
+	flags := o.Flags()
+	flags.StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the provider")
+	flags.StringVar(&challenge, "nonce", "", "The nonce to sign (default: the one already stored)")
+	flags.StringVar(&proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
+	flags.BoolVar(&noHandshake, "no-handshake", false, "Print what admits a consumer whose credentials you make yourself")
+	o.MarkFlagsMutuallyExclusive("no-handshake", "nonce")
 	o.ownTenant = true
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			if noHandshake {
-				namespace := orDefault(remoteNamespace, api.TenantNamespace(c.id))
-				return e.print(o.output, admission(namespace, c.id, proxyURL)...)
-			}
-			if challenge != "" && !plan.IsNonce([]byte(challenge)) {
-				return fmt.Errorf("--nonce is no nonce, which is the base64 text of %d bytes; give all that '%s get nonce' prints at the provider", plan.NonceSize, e.name)
-			}
-			signature, err := s.signature(c, string(o.peer), challenge)
-			if err != nil {
-				return err
-			}
-			object, err := c.tenantFor(s.ctx, remoteNamespace, signature, proxyURL)
-			if err != nil {
-				return err
-			}
-			return e.print(o.output, object)
-		})
+	return func(s *script, c *cluster) error {
+		if noHandshake {
+			return o.print(admission(cmp.Or(remoteNamespace, api.TenantNamespace(c.id)), c.id, proxyURL)...)
+		}
+		if challenge != "" && !plan.IsNonce([]byte(challenge)) {
+			return fmt.Errorf("--nonce is no nonce, which is the base64 text of %d bytes; "+
+				"give all that '%s get nonce' prints at the provider", plan.NonceSize, o.env.name)
+		}
+		signature, err := s.signature(c, o.peer, challenge)
+		if err != nil {
+			return err
+		}
+		object, err := c.tenantFor(s.ctx, remoteNamespace, signature, proxyURL)
+		if err != nil {
+			return err
+		}
+		return o.print(object)
 	}
 }
 
@@ -183,26 +163,24 @@ func (c *cluster) storedNonce(ctx context.Context, provider string) (err error) 
 	return fmt.Errorf("there is no nonce of %q to sign; give the one '%s get nonce' prints there with --nonce", provider, c.env.name)
 }
 
-func (e *env) generateIdentity(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "identity", "Print the Identity for a consumer", "identities")
+func generateIdentity(o *single) work {
 	var remoteNamespace string
-	o.needPeer(cmd, "Cluster ID of the consumer")
-	o.outputFlag(cmd, "yaml", usageFormat)
-	cmd.Flags().StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the consumer")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			tenants := &authv1beta1.TenantList{}
-			if err := c.listOf(s.ctx, c.tenant, string(o.peer), tenants); err != nil {
-				return err
-			}
-			if len(tenants.Items) == 0 {
-				return fmt.Errorf("no tenant for %q; apply the one '%s generate tenant' prints at the consumer", string(o.peer), e.name)
-			}
-			from := tenants.Items[0]
-			if !answered(&from) || from.Status.TenantNamespace == "" {
-				return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name), "%s", orDefault(saysOf(&from), "try again when it is Ready"))
-			}
-			return e.print(o.output, identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))
-		})
+	o.needPeer("Cluster ID of the consumer")
+	o.outputFlag("yaml", usageFormat)
+	o.Flags().StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the consumer")
+	return func(s *script, c *cluster) error {
+		tenants := &authv1beta1.TenantList{}
+		if err := c.listOf(s.ctx, c.tenant, o.peer, tenants); err != nil {
+			return err
+		}
+		if len(tenants.Items) == 0 {
+			return fmt.Errorf("no tenant for %q; apply the one '%s generate tenant' prints at the consumer", o.peer, o.env.name)
+		}
+		from := tenants.Items[0]
+		if !answered(&from) || from.Status.TenantNamespace == "" {
+			return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name),
+				"%s", cmp.Or(saysOf(&from), "try again when it is Ready"))
+		}
+		return o.print(identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))
 	}
 }

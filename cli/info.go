@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -195,7 +196,7 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 		return out, fmt.Errorf("list networks: %w", err)
 	}
 	for _, n := range list.Items {
-		cidr := orDefault(n.Status.CIDR, n.Spec.CIDR)
+		cidr := cmp.Or(n.Status.CIDR, n.Spec.CIDR)
 		switch n.Labels[api.LabelNetworkType] {
 		case api.NetworkTypePodCIDR:
 			out.PodCIDRs = append(out.PodCIDRs, cidr)

@@ -330,7 +330,7 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 		}
 		info.Accepted = accepted > 1
 		if accepted+denied == 0 && len(info.Alerts) == 0 {
-			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+orDefault(saysOf(&s), c.eventOf(ctx, &s)), "; "))
+			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+cmp.Or(saysOf(&s), c.eventOf(ctx, &s)), "; "))
 		}
 		if s.Annotations[api.AnnotationCordon] == api.True {
 			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func (t template) parts() (version, plural string) {
 // resolve fills in the namespace, which is Liqo's unless the user named one, and the kind, which only
 // the cluster knows: users give a plural.
 func (c *cluster) resolve(t *template) error {
-	t.namespace = orDefault(t.namespace, c.namespace)
+	t.namespace = cmp.Or(t.namespace, c.namespace)
 	version, plural := t.parts()
 	gv, err := schema.ParseGroupVersion(version)
 	if err != nil {
@@ -283,13 +284,6 @@ func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode 
 		out.Spec.LoadBalancerClasses = append(out.Spec.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: class, Default: i == 0})
 	}
 	return out
-}
-
-// virtualNodeOf describes the VirtualNode that spends what a slice was granted.
-func virtualNodeOf(v virtual, s *authv1beta1.ResourceSlice) virtual {
-	v.secret = api.KubeconfigSecretName(api.ResourceSliceIdentityName(s.Name))
-	v.resources = s.Status.Resources
-	return v
 }
 
 // offloading extends a namespace to the virtual nodes that match one of the terms; no term means

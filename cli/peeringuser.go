@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -15,7 +16,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,65 +36,60 @@ const (
 	peeringKeyBits = 2048
 )
 
-func (e *env) generatePeeringUser(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "peering-user", "Print a kubeconfig with which one consumer can peer with this cluster, and nothing else")
+func generatePeeringUser(o *single) work {
 	compatible := choice("auto", "true", "false")
-	needConsumer(cmd, o)
-	cmd.Flags().Var(compatible, "tls-compatibility-mode", "RSA instead of Ed25519 keys; auto: as Liqo was installed")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			if c.id == string(o.peer) {
-				return errOwnUser
-			}
-			if err := c.noPeeringUser(s.ctx, string(o.peer)); err != nil {
-				return err
-			}
-			if err := c.unusedName(s.ctx, string(o.peer)); err != nil {
-				return err
-			}
-			s.warn(nowhere, "Note that this functionality is currently not supported in EKS clusters")
-			s.busy(nowhere, "Generating user")
-			config, err := c.newPeeringUser(s.ctx, string(o.peer), compatible.value)
-			if err != nil {
-				return err
-			}
-			s.warn(nowhere, "Please take note of this kubeconfig as it is not stored.")
-			s.warn(nowhere, "Note that it can only be used to peer with this cluster from a cluster with ID %s", o.peer)
-			s.info(nowhere, "User generated successfully")
-			_, err = e.Out.Write(config)
+	o.needConsumer()
+	o.Flags().Var(compatible, "tls-compatibility-mode", "RSA instead of Ed25519 keys; auto: as Liqo was installed")
+	return func(s *script, c *cluster) error {
+		if c.id == o.peer {
+			return errOwnUser
+		}
+		if err := c.noPeeringUser(s.ctx, o.peer); err != nil {
 			return err
-		})
+		}
+		if err := c.unusedName(s.ctx, o.peer); err != nil {
+			return err
+		}
+		s.warn(nowhere, "Note that this functionality is currently not supported in EKS clusters")
+		s.busy(nowhere, "Generating user")
+		config, err := c.newPeeringUser(s.ctx, o.peer, compatible.value)
+		if err != nil {
+			return err
+		}
+		s.warn(nowhere, "Please take note of this kubeconfig as it is not stored.")
+		s.warn(nowhere, "Note that it can only be used to peer with this cluster from a cluster with ID %s", o.peer)
+		s.info(nowhere, "User generated successfully")
+		_, err = s.env.Out.Write(config)
+		return err
 	}
 }
 
 var errOwnUser = errors.New("--consumer-cluster-id is the ID of this cluster; give that of the cluster that is to use it")
 
-func needConsumer(cmd *cobra.Command, o *single) {
+// needConsumer adds the required flag with the consumer's ID.
+func (o *single) needConsumer() {
 	o.ownTenant = true
-	cmd.Flags().Var(&o.peer, "consumer-cluster-id", "Cluster ID of the consumer")
-	require(cmd, "consumer-cluster-id")
+	o.Flags().Var((*clusterID)(&o.peer), "consumer-cluster-id", "Cluster ID of the consumer")
+	require(o.Command, "consumer-cluster-id")
 }
 
-func (e *env) deletePeeringUser(parent *cobra.Command) {
-	cmd, o := e.noun(parent, "peering-user", "Take the access of a peering user away")
-	needConsumer(cmd, o)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.act(cmd, func(s *script, c *cluster) error {
-			found, err := c.peeringUser(s.ctx, string(o.peer))
-			if err != nil {
+func deletePeeringUser(o *single) work {
+	o.needConsumer()
+	return func(s *script, c *cluster) error {
+		found, err := c.peeringUser(s.ctx, o.peer)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("there is no peering user for cluster %q", o.peer)
+		}
+		for _, object := range found {
+			if _, err := c.remove(s.ctx, object); err != nil {
 				return err
 			}
-			if len(found) == 0 {
-				return fmt.Errorf("there is no peering user for cluster %q", string(o.peer))
-			}
-			for _, object := range found {
-				if _, err := c.remove(s.ctx, object); err != nil {
-					return err
-				}
-			}
-			s.info(nowhere, "Peering user for cluster with ID %q deleted successfully", string(o.peer))
-			return nil
-		})
+		}
+		s.info(nowhere, "Peering user for cluster with ID %q deleted successfully", o.peer)
+		return nil
 	}
 }
 
@@ -320,5 +315,5 @@ func (c *cluster) publicURL(ctx context.Context, installed *appsv1.Deployment) s
 	if err := c.List(ctx, nodes); err != nil {
 		return c.config.Host
 	}
-	return orDefault(plan.NodeAPIServer(nodes.Items), c.config.Host)
+	return cmp.Or(plan.NodeAPIServer(nodes.Items), c.config.Host)
 }

@@ -89,8 +89,8 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	root.SetErr(streams.ErrOut)
 	e.addGlobalFlags(root)
 	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(), e.unauthenticateCommand(),
-		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.createCommand(), e.deleteCommand(),
-		e.generateCommand(), e.getCommand(), e.infoCommand(), e.testCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
+		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(), e.testCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
+	root.AddCommand(e.kindCommands()...)
 	root.AddCommand(e.cordonCommands()...)
 	root.AddCommand(e.approveCommand())
 	e.completeFlags(root)

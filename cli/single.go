@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,12 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// single are the flags of verbs that work on one object of one peer.
+// single is a subcommand that works on one object of one peer, such as "create configuration NAME".
 type single struct {
-	env       *env
+	*cobra.Command
+	env *env
+	// name is the argument; empty if the subcommand takes none.
+	name      string
 	namespace string
 	liqo      *pflag.Flag
-	peer      clusterID
+	peer      string
 	output    string
 	// ownTenant: the verb finds or makes the tenant namespace itself.
 	ownTenant bool
@@ -26,45 +31,51 @@ type single struct {
 	anywhere bool
 	wait     bool
 	timeout  time.Duration
+	// before runs before the cluster is contacted and reports whether nothing else is to be done.
+	before func() (done bool, err error)
 }
 
-// noun makes a subcommand like "create configuration" and adds the common flags.
-func (e *env) noun(parent *cobra.Command, use, short string, aliases ...string) (*cobra.Command, *single) {
-	o := &single{env: e}
-	cmd := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions}
-	if use != nounOf(use) {
-		cmd.Args = cobra.ExactArgs(1)
+// work is what a subcommand does on the cluster.
+type work func(s *script, c *cluster) error
+
+// addNoun adds a subcommand like "create configuration" with the common flags.
+func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub subcommand) {
+	o := &single{env: e, Command: &cobra.Command{Use: noun, Short: sub.short, Aliases: aliases, Args: cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions}}
+	if sub.arg != "" {
+		o.Use += " " + sub.arg
+		o.Args = cobra.ExactArgs(1)
 	}
-	flags := cmd.Flags()
+	flags := o.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the object (default: the tenant namespace of the peer)")
 	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	parent.AddCommand(cmd)
-	return cmd, o
-}
-
-// nounOf is the first word of a usage line.
-func nounOf(use string) string {
-	for i, r := range use {
-		if r == ' ' {
-			return use[:i]
-		}
+	do := sub.setup(o)
+	o.RunE = func(_ *cobra.Command, args []string) error {
+		o.name = strings.Join(args, "")
+		return o.act(do)
 	}
-	return use
+	parent.AddCommand(o.Command)
 }
 
 // needPeer adds the required flag with the peer's ID.
-func (o *single) needPeer(cmd *cobra.Command, usage string) {
-	cmd.Flags().Var(&o.peer, "remote-cluster-id", usage)
-	require(cmd, "remote-cluster-id")
+func (o *single) needPeer(usage string) {
+	o.Flags().Var((*clusterID)(&o.peer), "remote-cluster-id", usage)
+	require(o.Command, "remote-cluster-id")
 }
 
+const (
+	usageOutput = "Print the object as json or yaml and create nothing"
+	usageFormat = "Format: json or yaml"
+)
+
 // networkObject is for objects that work in any one namespace, joined by the peer's label.
-func (o *single) networkObject(cmd *cobra.Command) {
-	o.needPeer(cmd, "Cluster ID of the peer")
-	o.outputFlag(cmd, "", usageOutput)
+func (o *single) networkObject() {
+	o.needPeer("Cluster ID of the peer")
+	o.outputFlag("", usageOutput)
 	o.anywhere = true
-	cmd.Flags().Lookup("namespace").Usage = "Namespace of the object (default: where the peer's network is, else its tenant namespace, else that of the kubeconfig)"
+	o.Flags().Lookup("namespace").Usage = "Namespace of the object " +
+		"(default: where the peer's network is, else its tenant namespace, else that of the kubeconfig)"
 }
 
 func require(cmd *cobra.Command, names ...string) {
@@ -75,8 +86,13 @@ func require(cmd *cobra.Command, names ...string) {
 	}
 }
 
-func (o *single) outputFlag(cmd *cobra.Command, value, usage string) {
-	cmd.Flags().StringVarP(&o.output, "output", "o", value, usage)
+func (o *single) outputFlag(value, usage string) {
+	o.Flags().StringVarP(&o.output, "output", "o", value, usage)
+}
+
+// completes completes the argument.
+func (o *single) completes(from names) {
+	o.ValidArgsFunction = firstOnly(o.env.completion(from))
 }
 
 // cluster reaches the cluster and finds the namespace of the object.
@@ -90,65 +106,34 @@ func (o *single) cluster(ctx context.Context) (*cluster, error) {
 		return c, nil
 	}
 	if o.anywhere && c.tenant == "" {
-		if err := c.findNetwork(ctx, string(o.peer)); err != nil {
+		if err := c.findNetwork(ctx, o.peer); err != nil {
 			return nil, err
 		}
-		c.tenant = orDefault(c.network, c.current)
+		c.tenant = cmp.Or(c.network, c.current)
 	}
-	return c, c.needTenant(ctx, string(o.peer))
+	return c, c.needTenant(ctx, o.peer)
 }
 
-// act runs the work of a verb on the cluster, within its time.
-func (o *single) act(cmd *cobra.Command, work func(s *script, c *cluster) error) error {
+// act does the work of a subcommand on the cluster, within its time.
+func (o *single) act(do work) error {
+	if o.before != nil {
+		if done, err := o.before(); done || err != nil {
+			return err
+		}
+	}
 	if o.output != "" {
 		if err := checkFormat(o.output); err != nil {
 			return err
 		}
 	}
-	s, stop := o.env.newScript(cmd.Context(), o.timeout)
+	s, stop := o.env.newScript(o.Context(), o.timeout)
 	defer stop()
 	c, err := o.cluster(s.ctx)
 	if err != nil {
 		return err
 	}
-	return work(s, c)
+	return do(s, c)
 }
 
-// maker says how to make an object.
-type maker struct {
-	build func(ctx context.Context, c *cluster) (client.Object, error)
-	// asks about what the object, made in place of another, would destroy; nil when nothing can be.
-	asks func(s *script, c *cluster, object client.Object) error
-	// said is printed when the object is there.
-	said string
-	// done waits for what follows; nil when nothing does.
-	done func(s *script, c *cluster, object client.Object) error
-}
-
-// run applies what is built, or prints it.
-func (o *single) run(cmd *cobra.Command, m maker) error {
-	return o.act(cmd, func(s *script, c *cluster) error { return o.make(s, c, m) })
-}
-
-func (o *single) make(s *script, c *cluster, m maker) error {
-	object, err := m.build(s.ctx, c)
-	if err != nil {
-		return err
-	}
-	if o.output != "" {
-		return o.env.print(o.output, object)
-	}
-	if m.asks != nil {
-		if err := m.asks(s, c, object); err != nil {
-			return err
-		}
-	}
-	if err := c.apply(s.ctx, object); err != nil {
-		return err
-	}
-	s.info(nowhere, "%s", m.said)
-	if m.done == nil {
-		return nil
-	}
-	return m.done(s, c, object)
-}
+// print writes objects to standard output in the format of the output flag.
+func (o *single) print(objects ...client.Object) error { return o.env.print(o.output, objects...) }

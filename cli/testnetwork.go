@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -475,7 +476,7 @@ func (t *trial) balancersOf(c *cluster) ([]string, error) {
 	err := c.await(t.ctx, service, func() bool {
 		out = nil
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			out = append(out, orDefault(ingress.IP, ingress.Hostname))
+			out = append(out, cmp.Or(ingress.IP, ingress.Hostname))
 		}
 		return len(out) > 0
 	})

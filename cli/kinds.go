@@ -1,0 +1,94 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+)
+
+// kind is a kind of object that create, generate, get or delete work on.
+type kind struct {
+	noun    string
+	aliases []string
+	// verbs are the subcommands by their verb. A verb that is missing does not exist for the kind.
+	verbs map[string]subcommand
+}
+
+// subcommand is one verb of one kind.
+type subcommand struct {
+	// arg is the name of the argument in the usage line; empty if there is none.
+	arg, short string
+	// setup adds the flags and returns what the subcommand does.
+	setup func(*single) work
+}
+
+// kindsOfObjects are the kinds in alphabetical order.
+func kindsOfObjects() []kind {
+	return []kind{
+		{"configuration", []string{"config", "configurations"}, map[string]subcommand{
+			"create":   {"NAME", "Tell the cluster the address ranges of a peer", createConfiguration},
+			"generate": {"", "Print the address ranges of this cluster for a peer", generateConfiguration},
+			"delete":   {"NAME", "Delete a configuration", deleteObject(&netv1beta1.Configuration{}, "Configuration")},
+		}},
+		{"gatewayclient", []string{"gatewayclients", "client", "clients", "gwc"}, map[string]subcommand{
+			"create": {"NAME", "Create the client end of a tunnel", createGatewayClient},
+			"delete": {"NAME", "Delete a gatewayclient", deleteObject(&netv1beta1.GatewayClient{}, "GatewayClient")},
+		}},
+		{"gatewayserver", []string{"gatewayservers", "server", "servers", "gws"}, map[string]subcommand{
+			"create": {"NAME", "Create the server end of a tunnel", createGatewayServer},
+			"delete": {"NAME", "Delete a gatewayserver", deleteObject(&netv1beta1.GatewayServer{}, "GatewayServer")},
+		}},
+		{"identity", []string{"identities"}, map[string]subcommand{
+			"generate": {"", "Print the Identity for a consumer", generateIdentity},
+		}},
+		{"kubeconfig", []string{"kc"}, map[string]subcommand{
+			"get": {"IDENTITY", "Print the kubeconfig of an identity", getKubeconfig},
+		}},
+		{"nonce", nil, map[string]subcommand{
+			"create": {"", "Create the challenge a consumer must sign", createNonce},
+			"get":    {"", "Print the nonce a consumer must sign", getNonce},
+		}},
+		{"peering-user", nil, map[string]subcommand{
+			"generate": {"", "Print a kubeconfig with which one consumer can peer with this cluster, and nothing else",
+				generatePeeringUser},
+			"delete": {"", "Take the access of a peering user away", deletePeeringUser},
+		}},
+		{"publickey", []string{"publickeys", "publickeies"}, map[string]subcommand{
+			"create":   {"NAME", "Give the gateway the public key of a peer", createPublicKey},
+			"generate": {"", "Print the public key of a gateway for the peer", generatePublicKey},
+			"delete":   {"NAME", "Delete a publickey", deleteObject(&netv1beta1.PublicKey{}, "PublicKey")},
+		}},
+		{"resourceslice", []string{"rs", "resourceslices"}, map[string]subcommand{
+			"create": {"NAME", "Ask a provider for resources", createResourceSlice},
+		}},
+		{"tenant", []string{"tenants"}, map[string]subcommand{
+			"generate": {"", "Sign the provider's nonce and print the Tenant for the provider", generateTenant},
+		}},
+		{"virtualnode", []string{"vn", "virtualnodes"}, map[string]subcommand{
+			"create": {"NAME", "Make a virtual node from resources of a provider", createVirtualNode},
+			"delete": {"NAME", "Delete a virtualnode", deleteObject(&offv1beta1.VirtualNode{}, "Virtual node")},
+		}},
+	}
+}
+
+// kindCommands are the verbs that work on one object of one of the kinds.
+func (e *env) kindCommands() []*cobra.Command {
+	verbs := []*cobra.Command{
+		group("create", "Create one of the objects of a peering"),
+		group("delete", "Delete one of the objects of a peering"),
+		group("generate", "Print an object to be applied in the other cluster"),
+		group("get", "Print a secret of a peering"),
+	}
+	for _, verb := range verbs {
+		for _, k := range kindsOfObjects() {
+			if sub, ok := k.verbs[verb.Name()]; ok {
+				e.addNoun(verb, k.noun, k.aliases, sub)
+			}
+		}
+	}
+	return verbs
+}
