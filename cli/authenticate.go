@@ -51,9 +51,8 @@ func (e *env) authenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := newAuthentication(s, consumer, provider, o)
-		a.start()
-		return a.report()
+		a := &authentication{authOptions: o, consumer: consumer, provider: provider}
+		return s.run(a.steps()...)
 	}
 	return cmd
 }
@@ -67,58 +66,96 @@ func addAuthFlags(cmd *cobra.Command, o *authOptions) {
 // authentication is the handshake: the provider's challenge, the consumer's answer, the Tenant with
 // it, and the Identity with what the Tenant got.
 type authentication struct {
-	*script
-	consumer, provider *cluster
 	authOptions
+	consumer, provider *cluster
+	// after lists the steps that must be done first.
+	after []string
 
-	consumerNS, providerNS                        *task
-	nonceMade, nonceFilled                        *task
-	signedMade, signedFilled                      *task
-	tenantMade, tenantApplied, tenantFilled       *task
-	identityMade, identityApplied, identityFilled *task
+	// What the steps find out.
+	challenge, signature []byte
+	tenant               *authv1beta1.Tenant
+	identity             *authv1beta1.Identity
 }
 
-func newAuthentication(s *script, consumer, provider *cluster, o authOptions) *authentication {
-	return &authentication{script: s, consumer: consumer, provider: provider, authOptions: o}
+func (a *authentication) steps() []step {
+	from, to := &a.consumer, &a.provider
+	ensureTenant := func(c *cluster) func(context.Context) error {
+		return func(ctx context.Context) error { return c.ensureTenant(ctx, c.other.id) }
+	}
+	return []step{
+		{name: "consumer namespace", after: a.after, at: from, doing: "Ensuring tenant namespace",
+			done: "Tenant namespace correctly ensured", do: ensureTenant(a.consumer)},
+		{name: "provider namespace", after: a.after, at: to, doing: "Ensuring tenant namespace",
+			done: "Tenant namespace correctly ensured", do: ensureTenant(a.provider)},
+		{name: "nonce", after: []string{"provider namespace"}, at: to, doing: "Creating nonce", done: "Nonce secret ensured",
+			do: func(ctx context.Context) error { return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id)) }},
+		{name: "challenge", after: []string{"nonce"}, at: to, doing: "Waiting for nonce to be generated",
+			done: "Nonce generated successfully", do: func(ctx context.Context) (err error) {
+				a.challenge, err = a.provider.awaitField(ctx, a.provider.tenant, api.NonceSecret, api.NonceField)
+				return err
+			}},
+		{after: []string{"challenge"}, at: to, doing: "Retrieving nonce", done: "Nonce retrieved"},
+		{name: "signed nonce", after: []string{"challenge", "consumer namespace"}, at: from, doing: "Ensuring signed nonce secret",
+			done: "Signed nonce secret ensured",
+			do:   func(ctx context.Context) error { return a.consumer.askSignature(ctx, a.provider.id, a.challenge) }},
+		{name: "signature", after: []string{"signed nonce"}, at: from, doing: "Waiting for nonce to be signed", done: "Nonce is signed",
+			do: func(ctx context.Context) (err error) {
+				a.signature, err = a.consumer.awaitField(ctx, a.consumer.tenant, api.SignedNonceSecret, api.SignedNonceField)
+				return err
+			}},
+		{after: []string{"signature"}, at: from, doing: "Retrieving signed nonce", done: "Signed nonce retrieved"},
+		{name: "tenant", after: []string{"signature"}, at: from, doing: "Generating tenant", done: "Tenant correctly generated",
+			do: a.makeTenant},
+		{name: "tenant applied", after: []string{"tenant"}, at: to, doing: "Applying tenant on provider cluster",
+			done: "Tenant correctly applied on provider cluster", do: a.applyTenant},
+		{name: "tenant answered", after: []string{"tenant applied"}, at: to, doing: "Waiting for tenant status to be filled",
+			done: "Tenant status is filled", do: func(ctx context.Context) error {
+				return a.provider.await(ctx, a.tenant, func() bool { return answered(a.tenant) })
+			}},
+		{name: "identity", after: []string{"tenant answered"}, at: to, doing: "Generating identity",
+			done: "Identity correctly generated", do: a.makeIdentity},
+		{name: "identity applied", after: []string{"identity"}, at: from, doing: "Applying identity on consumer cluster",
+			done: "Identity correctly applied on consumer cluster",
+			do: func(ctx context.Context) error {
+				return a.applyProxied(ctx, a.consumer, a.identity, "spec", "authParams", "proxyURL")
+			}},
+		{name: "identity in use", after: []string{"identity applied"}, at: from, doing: "Waiting for identity status to be filled",
+			done: "Identity status is filled", do: func(ctx context.Context) error {
+				return a.consumer.await(ctx, a.identity, func() bool { return inUse(a.identity) })
+			}},
+	}
 }
 
-// start begins all work; report prints it. The tasks before must be done first.
-func (a *authentication) start(before ...*task) {
-	a.consumerNS = a.script.start(func(ctx context.Context) error { return a.consumer.ensureTenant(ctx, a.provider.id) }, before...)
-	a.providerNS = a.script.start(func(ctx context.Context) error { return a.provider.ensureTenant(ctx, a.consumer.id) }, before...)
-	a.nonceMade = a.script.start(func(ctx context.Context) error {
-		return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
-	}, a.providerNS)
-	var challenge, signature []byte
-	a.nonceFilled = a.script.start(func(ctx context.Context) (err error) {
-		challenge, err = a.provider.awaitField(ctx, a.provider.tenant, api.NonceSecret, api.NonceField)
+// makeTenant builds the Tenant that the provider is asked for.
+func (a *authentication) makeTenant(ctx context.Context) (err error) {
+	if err := a.findProxy(ctx); err != nil {
 		return err
-	}, a.nonceMade)
-	a.signedMade = a.script.start(func(ctx context.Context) error {
-		return a.consumer.askSignature(ctx, a.provider.id, challenge)
-	}, a.nonceFilled, a.consumerNS)
-	a.signedFilled = a.script.start(func(ctx context.Context) (err error) {
-		signature, err = a.consumer.awaitField(ctx, a.consumer.tenant, api.SignedNonceSecret, api.SignedNonceField)
+	}
+	a.tenant, err = a.consumer.tenantFor(ctx, a.provider.tenant, a.signature, a.proxyURL)
+	return err
+}
+
+func (a *authentication) applyTenant(ctx context.Context) error {
+	if err := a.keepProof(ctx); err != nil {
 		return err
-	}, a.signedMade)
-	var wanted *authv1beta1.Tenant
-	a.tenantMade = a.script.start(func(ctx context.Context) (err error) {
-		if err := a.findProxy(ctx); err != nil {
-			return err
-		}
-		wanted, err = a.consumer.tenantFor(ctx, a.provider.tenant, signature, a.proxyURL)
-		return err
-	}, a.signedFilled)
-	a.tenantApplied = a.script.start(func(ctx context.Context) error {
-		if err := a.keepProof(ctx, wanted); err != nil {
-			return err
-		}
-		return a.applyProxied(ctx, a.provider, wanted, "spec", "proxyURL")
-	}, a.tenantMade)
-	a.tenantFilled = a.script.start(func(ctx context.Context) error {
-		return a.provider.await(ctx, wanted, func() bool { return answered(wanted) })
-	}, a.tenantApplied)
-	a.giveIdentity(&wanted)
+	}
+	return a.applyProxied(ctx, a.provider, a.tenant, "spec", "proxyURL")
+}
+
+// makeIdentity builds the Identity from the status of the Tenant.
+func (a *authentication) makeIdentity(context.Context) error {
+	params := a.tenant.Status.AuthParams.DeepCopy()
+	switch { // the provider may not have copied it yet
+	case a.proxyURL != "":
+		params.ProxyURL = a.proxyURL
+	case a.direct():
+		params.ProxyURL = ""
+	}
+	a.identity = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, params)
+	if a.proxyURL != "" || a.direct() {
+		a.identity.Annotations = map[string]string{api.AnnotationInBand: fmt.Sprint(a.inBand && !a.asked("proxy-url"))}
+	}
+	return nil
 }
 
 // answered reports whether a Tenant has its credentials: those of a key it had before are none.
@@ -135,37 +172,13 @@ func inUse(i *authv1beta1.Identity) bool {
 
 // keepProof leaves a Tenant that was admitted with the same key as it is: each admission uses up a nonce,
 // so that a new answer would be given, and a certificate made, at every run.
-func (a *authentication) keepProof(ctx context.Context, wanted *authv1beta1.Tenant) error {
-	have := &authv1beta1.Tenant{}
+func (a *authentication) keepProof(ctx context.Context) error {
+	wanted, have := a.tenant, &authv1beta1.Tenant{}
 	err := a.provider.Get(ctx, client.ObjectKeyFromObject(wanted), have)
 	if err == nil && have.DeletionTimestamp == nil && have.Status.AuthParams != nil && bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
 		wanted.Spec.CSR, wanted.Spec.Signature = have.Spec.CSR, have.Spec.Signature
 	}
 	return a.provider.describe("read", wanted, client.IgnoreNotFound(err))
-}
-
-func (a *authentication) giveIdentity(from **authv1beta1.Tenant) {
-	var given *authv1beta1.Identity
-	a.identityMade = a.script.start(func(context.Context) error {
-		params := (*from).Status.AuthParams.DeepCopy()
-		switch { // the provider may not have copied it yet
-		case a.proxyURL != "":
-			params.ProxyURL = a.proxyURL
-		case a.direct():
-			params.ProxyURL = ""
-		}
-		given = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, params)
-		if a.proxyURL != "" || a.direct() {
-			given.Annotations = map[string]string{api.AnnotationInBand: fmt.Sprint(a.inBand && !a.asked("proxy-url"))}
-		}
-		return nil
-	}, a.tenantFilled)
-	a.identityApplied = a.script.start(func(ctx context.Context) error {
-		return a.applyProxied(ctx, a.consumer, given, "spec", "authParams", "proxyURL")
-	}, a.identityMade)
-	a.identityFilled = a.script.start(func(ctx context.Context) error {
-		return a.consumer.await(ctx, given, func() bool { return inUse(given) })
-	}, a.identityApplied)
 }
 
 // applyProxied applies an object that names the proxy in one of its fields. Applying adds to what is
@@ -182,25 +195,6 @@ func (a *authentication) applyProxied(ctx context.Context, c *cluster, object cl
 		return fmt.Errorf("set %v of %s: %w", field, c.nameOf(object), err)
 	}
 	return c.apply(ctx, want)
-}
-
-func (a *authentication) report() error {
-	return a.say(
-		row{a.consumerNS, local, "Ensuring tenant namespace", "Tenant namespace correctly ensured"},
-		row{a.providerNS, remote, "Ensuring tenant namespace", "Tenant namespace correctly ensured"},
-		row{a.nonceMade, remote, "Creating nonce", "Nonce secret ensured"},
-		row{a.nonceFilled, remote, "Waiting for nonce to be generated", "Nonce generated successfully"},
-		row{a.nonceFilled, remote, "Retrieving nonce", "Nonce retrieved"},
-		row{a.signedMade, local, "Ensuring signed nonce secret", "Signed nonce secret ensured"},
-		row{a.signedFilled, local, "Waiting for nonce to be signed", "Nonce is signed"},
-		row{a.signedFilled, local, "Retrieving signed nonce", "Signed nonce retrieved"},
-		row{a.tenantMade, local, "Generating tenant", "Tenant correctly generated"},
-		row{a.tenantApplied, remote, "Applying tenant on provider cluster", "Tenant correctly applied on provider cluster"},
-		row{a.tenantFilled, remote, "Waiting for tenant status to be filled", "Tenant status is filled"},
-		row{a.identityMade, remote, "Generating identity", "Identity correctly generated"},
-		row{a.identityApplied, local, "Applying identity on consumer cluster", "Identity correctly applied on consumer cluster"},
-		row{a.identityFilled, local, "Waiting for identity status to be filled", "Identity status is filled"},
-	)
 }
 
 // awaitField waits for a key of a Secret to be filled.

@@ -56,6 +56,11 @@ type cluster struct {
 	// network is the namespace of gateways, keys and ranges for the other cluster, all of which must
 	// lie in one: the tenant namespace, unless they were made elsewhere. Empty until found.
 	network string
+	// other is the other cluster of a pair; gateway is the name of the gateway for it.
+	other   *cluster
+	gateway string
+	// ranges are those of this cluster; empty until read.
+	ranges ranges
 	// flags are those by which the user chose the cluster, the kubeconfig's first, for messages to quote.
 	flags []string
 	env   *env
@@ -126,6 +131,7 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	if err != nil {
 		return nil, nil, err
 	}
+	here.other, there.other = there, here
 	e.busy(nowhere, func() string { return "Contacting the clusters" })
 	err = together(func() error { return here.identify(ctx, p.liqo) }, func() error { return there.identify(ctx, p.remoteLiqo) })
 	e.quiet()

@@ -42,7 +42,7 @@ func (o *single) create(s *script, c *cluster, object client.Object, then creati
 	if !then.wait {
 		return nil
 	}
-	return s.say(row{s.start(then.ready), nowhere, "Waiting until it is ready", then.readyLine})
+	return s.run(step{doing: "Waiting until it is ready", done: then.readyLine, do: then.ready})
 }
 
 // labelArgument refuses names that are too long for labels, which carry the names of gateways, slices
@@ -192,8 +192,7 @@ func createResourceSlice(o *single) work {
 			return o.print(resourceSlice(c.tenant, o.peer, wanted))
 		}
 		w := &wish{script: s, consumer: c, provider: o.peer, slice: wanted}
-		w.start()
-		return w.report()
+		return s.run(w.steps()...)
 	}
 }
 

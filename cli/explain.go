@@ -232,16 +232,15 @@ func wantsNode(v *offv1beta1.VirtualNode) bool { return v.Spec.CreateNode == nil
 
 // otherSays adds to a passed deadline what the other cluster's Connection says: each side of a tunnel
 // sees what the other cannot.
-func (n *network) otherSays(err error, c *cluster) error {
-	other := n.other(c)
+func (c *cluster) otherSays(err error) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
-	connection := &netv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: other.network, Name: api.GatewayResourceName(n.gateway[other.side])}}
-	if reason, _ := other.reason(ctx, connection); reason != "" {
-		return fmt.Errorf("%w; %s%s: %s", err, other.side, other.nameOf(connection), reason)
+	connection, _ := c.other.tunnel()
+	if reason, _ := c.other.reason(ctx, connection); reason != "" {
+		return fmt.Errorf("%w; %s%s: %s", err, c.other.side, c.other.nameOf(connection), reason)
 	}
 	return err
 }

@@ -46,50 +46,42 @@ func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) erro
 	return undo(n)
 }
 
+// each does the same on both clusters at once.
+func (n *network) each(do func(*cluster) error) error {
+	return together(func() error { return do(n.here) }, func() error { return do(n.there) })
+}
+
 // findBoth finds out where the network's objects lie.
 func (n *network) findBoth() error {
-	return together(
-		func() error { return n.here.findNetwork(n.ctx, n.there.id) },
-		func() error { return n.there.findNetwork(n.ctx, n.here.id) },
-	)
+	return n.each(func(c *cluster) error { return c.findNetwork(n.ctx, c.other.id) })
 }
 
 // disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
 // said of the end a cluster never had, unless there was none at all. The public keys stay, for a user
 // may have made them; the next connect replaces those of gateways that made theirs.
 func (n *network) disconnect() error {
-	if err := n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, &netv1beta1.GatewayClientList{}, "Gateway client"); err != nil {
+	if err := n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"); err != nil {
 		return err
 	}
-	return n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayServerList{}, "Gateway server")
+	return n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, "Gateway server")
 }
 
-// removeGateways removes the gateways of one kind from both clusters; usually they are on the
-// first one.
-func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, what string) error {
-	found := map[side]bool{}
-	var onUsual, onOther bool
-	err := together(
-		func() (err error) {
-			onUsual, err = n.removeAll(n.clearanceOf(usual, here, "Deleting "+what))
-			return err
-		},
-		func() (err error) {
-			onOther, err = n.removeAll(n.clearanceOf(n.other(usual), there, "Deleting "+what))
-			return err
-		},
-	)
+// removeGateways removes the gateways of one kind from both clusters; usually they are on one.
+func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) error {
+	removed := map[side]*bool{local: new(bool), remote: new(bool)}
+	err := n.each(func(c *cluster) (err error) {
+		*removed[c.side], err = n.removeAll(n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList), "Deleting "+what))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	found[usual.side], found[n.other(usual).side] = onUsual, onOther
-	for _, c := range []*cluster{n.here, n.there} {
+	for _, c := range n.pair() {
+		missing := c == usual && !*removed[c.other.side]
 		switch {
-		case found[c.side]:
+		case *removed[c.side], missing && n.disconnected:
 			n.info(c.side, "%s correctly deleted", what)
-		case c == usual && !onOther && n.disconnected:
-			n.info(c.side, "%s correctly deleted", what)
-		case c == usual && !onOther:
+		case missing:
 			n.info(c.side, "%s already deleted", what)
 		}
 	}
@@ -97,12 +89,7 @@ func (n *network) removeGateways(usual *cluster, here, there client.ObjectList, 
 }
 
 func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) clearance {
-	return clearance{cluster: c, in: c.network, peer: n.other(c).id, list: list, wait: n.networkOptions.wait, doing: doing}
-}
-
-func (n *network) removePublicKeys(c *cluster) error {
-	_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, "Deleting public keys"))
-	return err
+	return clearance{cluster: c, in: c.network, peer: c.other.id, list: list, wait: n.networkOptions.wait, doing: doing}
 }
 
 // reset also removes the public keys and the Configurations.
@@ -110,13 +97,13 @@ func (n *network) reset() error {
 	if err := n.disconnect(); err != nil {
 		return err
 	}
-	if err := together(
-		func() error { return n.removePublicKeys(n.here) },
-		func() error { return n.removePublicKeys(n.there) },
-	); err != nil {
+	if err := n.each(func(c *cluster) error {
+		_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, "Deleting public keys"))
+		return err
+	}); err != nil {
 		return err
 	}
-	for _, c := range []*cluster{n.here, n.there} {
+	for _, c := range n.pair() {
 		undo := n.clearanceOf(c, &netv1beta1.ConfigurationList{}, "Deleting network configuration")
 		undo.gone, undo.none = "Network configuration correctly deleted", "Network configuration already deleted"
 		if err := n.clear(undo); err != nil {

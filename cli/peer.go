@@ -62,14 +62,9 @@ func (e *env) peerCommand() *cobra.Command {
 
 // peer begins everything at once: authentication does not wait for the network, unless it goes
 // through it. Success means that the virtual node can be used.
-func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
+func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
-	defer func() {
-		if err == nil {
-			s.times()
-		}
-	}()
 	consumer, provider, err := e.connect(s.ctx, p)
 	if err != nil {
 		return err
@@ -81,40 +76,34 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) (err error) {
 		return err
 	}
 	o.network.wait = true
-	s.begin("network")
 	n := newNetwork(s, consumer, provider, o.network)
-	ready := n.homes(true)
-	before := []*task{ready}
+	a := &authentication{authOptions: o.auth, consumer: consumer, provider: provider, after: []string{"home"}}
+	network := n.homes(true)
 	if !o.noNetwork {
-		n.configure(ready)
-		n.connect(ready)
+		network = slices.Concat(network, n.configuration(), n.connection())
 		if o.auth.inBand {
-			before = append(before, n.readyHere, n.clientUp)
+			a.after = append(a.after, inBandAfter(consumer)...)
 		}
 	}
-	s.begin("authentication")
-	a := newAuthentication(s, consumer, provider, o.auth)
-	a.start(before...)
-	s.begin("resources")
-	w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
-		name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
-		keepsClass: !o.auth.asked("resource-slice-class"), keepsNode: !o.auth.asked("create-virtual-node"),
-	}}
+	s.start("network", network...)
+	s.start("authentication", a.steps()...)
 	if o.createSlice {
-		w.start(a.identityFilled)
+		w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
+			name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
+			keepsClass: !o.auth.asked("resource-slice-class"), keepsNode: !o.auth.asked("create-virtual-node"),
+		}}
+		s.start("resources", w.steps()...)
 	}
-	if !o.noNetwork {
-		if err := n.reportConfiguration(); err != nil {
-			return err
-		}
-		if err := n.reportConnection(); err != nil {
-			return err
-		}
-	}
-	if err := a.report(); err != nil || !o.createSlice {
+	if err := s.finish(); err != nil {
 		return err
 	}
-	return w.report()
+	s.times()
+	return nil
+}
+
+// inBandAfter lists the steps after which the provider's API server can be reached through the tunnel.
+func inBandAfter(consumer *cluster) []string {
+	return []string{"in force at " + consumer.id, "client up"}
 }
 
 // possible refuses flags that exclude each other before anything is done: without a tunnel of this command
@@ -154,38 +143,54 @@ type wish struct {
 	provider string
 	slice
 
-	object                        *authv1beta1.ResourceSlice
-	made, authenticated, answered *task
-	node                          *task
-	refused                       bool
+	object  *authv1beta1.ResourceSlice
+	refused bool
 }
 
-func (w *wish) start(before ...*task) {
-	w.made = w.script.start(func(ctx context.Context) error {
-		w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
-		if err := w.keep(ctx); err != nil {
-			return err
-		}
-		return w.consumer.apply(ctx, w.object)
-	}, before...)
-	w.authenticated = w.script.start(func(ctx context.Context) error {
-		answer, err := w.answer(ctx, authv1beta1.ResourceSliceAuthentication)
-		if err == nil && answer.Status == authv1beta1.ResourceSliceDenied {
-			err = fmt.Errorf("ResourceSlice authentication: Denied by %s: %s", w.provider, answer.Message)
-		}
+// steps make the request and wait for its answers. Refused resources are no error: the provider's
+// administrator decides, and may change her mind.
+func (w *wish) steps() []step {
+	at := &w.consumer
+	return []step{
+		{name: "slice", after: []string{"identity in use"}, at: at, doing: "Creating ResourceSlice", done: "ResourceSlice created", do: w.request},
+		{name: "slice authentication", after: []string{"slice"}, at: at, doing: "Waiting for ResourceSlice authentication",
+			done: "ResourceSlice authentication: Accepted", do: w.authenticate},
+		{name: "slice resources", after: []string{"slice authentication"}, at: at, doing: "Waiting for ResourceSlice resources",
+			report: w.reportResources, do: func(ctx context.Context) error {
+				answer, err := w.answer(ctx, authv1beta1.ResourceSliceResources)
+				w.refused = answer.Status == authv1beta1.ResourceSliceDenied
+				return err
+			}},
+		{after: []string{"slice resources"}, at: at, doing: "Waiting for the virtual node to be ready",
+			skip: func() bool { return w.refused || !w.virtualNode },
+			do:   func(ctx context.Context) error { return w.consumer.awaitNode(ctx, w.name) }},
+	}
+}
+
+// request applies the slice.
+func (w *wish) request(ctx context.Context) error {
+	w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
+	if err := w.keep(ctx); err != nil {
 		return err
-	}, w.made)
-	w.answered = w.script.start(func(ctx context.Context) error {
-		answer, err := w.answer(ctx, authv1beta1.ResourceSliceResources)
-		w.refused = answer.Status == authv1beta1.ResourceSliceDenied
-		return err
-	}, w.authenticated)
-	w.node = w.script.start(func(ctx context.Context) error {
-		if w.refused || !w.virtualNode {
-			return nil
-		}
-		return w.consumer.awaitNode(ctx, w.name)
-	}, w.answered)
+	}
+	return w.consumer.apply(ctx, w.object)
+}
+
+// authenticate waits until the provider accepts the consumer's credentials for the slice.
+func (w *wish) authenticate(ctx context.Context) error {
+	answer, err := w.answer(ctx, authv1beta1.ResourceSliceAuthentication)
+	if err == nil && answer.Status == authv1beta1.ResourceSliceDenied {
+		err = fmt.Errorf("ResourceSlice authentication: Denied by %s: %s", w.provider, answer.Message)
+	}
+	return err
+}
+
+func (w *wish) reportResources(took string) {
+	if w.refused {
+		w.warn(w.consumer.side, "ResourceSlice resources not accepted. The provider cluster may have cordoned the tenant or the resourceslice")
+		return
+	}
+	w.info(w.consumer.side, "ResourceSlice resources: Accepted%s", took)
 }
 
 // keep leaves what the user did not name as it is in a slice that is there.
@@ -228,27 +233,6 @@ func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceCon
 		return cordoned
 	})
 	return answer, err
-}
-
-// report prints how the request went. Refused resources are no error: the provider's administrator
-// decides, and may change her mind.
-func (w *wish) report() error {
-	at := w.consumer.side
-	if err := w.say(
-		row{w.made, at, "Creating ResourceSlice", "ResourceSlice created"},
-		row{w.authenticated, at, "Waiting for ResourceSlice authentication", "ResourceSlice authentication: Accepted"},
-	); err != nil {
-		return err
-	}
-	if err := w.await(w.answered, at, "Waiting for ResourceSlice resources"); err != nil {
-		return err
-	}
-	if w.refused {
-		w.warn(at, "ResourceSlice resources not accepted. The provider cluster may have cordoned the tenant or the resourceslice")
-		return nil
-	}
-	w.info(at, "ResourceSlice resources: Accepted%s", w.took(w.answered))
-	return w.await(w.node, at, "Waiting for the virtual node to be ready")
 }
 
 // awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node is Ready if it is to have one,

@@ -13,13 +13,33 @@ import (
 // errTimeout is what a passed deadline reads like; users' scripts look for it.
 var errTimeout = errors.New("timed out waiting for the condition")
 
-// script runs the work of a verb side by side and prints its lines one after the other:
+// step is a piece of a verb's work and the line that reports it.
+type step struct {
+	// name stands in the lists of steps that wait for this one; several steps may share one.
+	name string
+	// after lists the names of the steps that must succeed first. A name that no step of the verb has is ignored.
+	after []string
+	// at is the cluster that the line is about, read when it is printed; nil = none.
+	at **cluster
+	// doing is shown on a terminal during the work. If it is empty, the step is waited for only by others.
+	doing string
+	// done is the line printed afterwards; empty = no line.
+	done string
+	// report prints other lines instead of done. Its argument ends a line: the duration with --verbose.
+	report func(took string)
+	// skip reports that there is nothing to do or print; asked when the steps in after have succeeded.
+	skip func() bool
+	// do is the work; nil = the line only.
+	do func(ctx context.Context) error
+}
+
+// script runs the steps of a verb concurrently and prints their lines in the order of the list:
 //
 //	work    ──Configuration──┐            ┌─gateways───────────────┐
 //	        ──Nonce──Tenant──┼──Identity──┼──ResourceSlice──┐      │
 //	lines   Configuration ▸ gateways … ▸ Nonce ▸ Tenant ▸ Identity ▸ ResourceSlice
 //
-// A line appears when its work and all lines before it are done. The first failure ends all work.
+// A line appears when its step and all lines before it are done. The first failure ends all work.
 type script struct {
 	*printer
 	env  *env
@@ -27,18 +47,30 @@ type script struct {
 	fail context.CancelCauseFunc
 	// wind gives the work its whole time, from now on.
 	wind func()
-	// progress is that of the work outside tasks.
+	// progress is that of the work outside steps.
 	progress *progress
-	// verbose shows times: those of the tasks, and of the phases they are started in.
+	// verbose shows durations: those of the steps and of the phases.
 	verbose bool
 	began   time.Time
 	phases  []phase
+	// unreported are the steps that finish has not come to yet.
+	unreported []*task
 }
 
-// phase is a part of a verb's work; its tasks may run beside those of others.
+// phase is a part of a verb's work; its steps may run beside those of others.
 type phase struct {
 	name  string
 	tasks []*task
+}
+
+// task is a step that was started; ended is closed when it has ended with err.
+type task struct {
+	step
+	ended      chan struct{}
+	err        error
+	skipped    bool
+	progress   *progress
+	from, upTo time.Time
 }
 
 // newScript ends all work when ctx ends or the timeout has passed. The returned function frees
@@ -56,7 +88,7 @@ func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, fu
 	return s, func() { free() }
 }
 
-// confirm asks before the action named by subject, while no task runs. The time to answer is not that of the work.
+// confirm asks before the action named by subject, while no step runs. The time to answer is not that of the work.
 func (s *script) confirm(subject string) error {
 	defer s.wind()
 	return s.env.confirm(subject, ": ")
@@ -68,49 +100,104 @@ func (s *script) busy(at side, doing string) {
 	s.printer.busy(at, func() string { return s.progress.behind(doing) })
 }
 
-// task is one piece of work; done is closed when it has ended with err.
-type task struct {
-	done         chan struct{}
-	err          error
-	progress     *progress
-	began, ended time.Time
+// run starts steps and prints their lines.
+func (s *script) run(steps ...step) error {
+	s.start("", steps...)
+	return s.finish()
 }
 
-// start begins the work as soon as the tasks before it have succeeded.
-func (s *script) start(work func(ctx context.Context) error, before ...*task) *task {
-	ctx, p := withProgress(s.ctx)
-	t := &task{done: make(chan struct{}), progress: p}
-	if last := len(s.phases) - 1; last >= 0 {
-		s.phases[last].tasks = append(s.phases[last].tasks, t)
+// start starts the steps of a phase; finish prints their lines. A step is listed behind all that it waits for.
+func (s *script) start(phaseName string, steps ...step) {
+	p := phase{name: phaseName}
+	known := map[string][]*task{}
+	for _, t := range s.unreported {
+		known[t.name] = append(known[t.name], t)
 	}
-	go func() {
-		defer close(t.done)
-		for _, b := range before {
-			if <-b.done; b.err != nil {
-				t.err = b.err
-				return
+	for _, st := range steps {
+		t := &task{step: st, ended: make(chan struct{})}
+		var before []*task
+		for _, name := range st.after {
+			before = append(before, known[name]...)
+		}
+		known[st.name] = append(known[st.name], t)
+		p.tasks = append(p.tasks, t)
+		ctx, progress := withProgress(s.ctx)
+		t.progress = progress
+		go func() {
+			defer close(t.ended)
+			if t.err = t.work(ctx, before); t.err != nil {
+				s.fail(t.err)
 			}
+		}()
+	}
+	s.phases, s.unreported = append(s.phases, p), append(s.unreported, p.tasks...)
+}
+
+// work does a step as soon as those before it have succeeded. One that is only a line takes the time of the first.
+func (t *task) work(ctx context.Context, before []*task) error {
+	for _, b := range before {
+		if <-b.ended; b.err != nil {
+			return b.err
 		}
-		if t.err = context.Cause(ctx); t.err != nil {
-			return
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if t.skipped = t.skip != nil && t.skip(); t.skipped {
+		return nil
+	}
+	if t.do == nil {
+		if len(before) > 0 {
+			t.from, t.upTo = before[0].from, before[0].upTo
 		}
-		t.began = time.Now()
-		t.err = work(ctx)
-		t.ended = time.Now()
-		if t.err != nil {
-			s.fail(t.err)
+		return nil
+	}
+	t.from = time.Now()
+	err := t.do(ctx)
+	t.upTo = time.Now()
+	return err
+}
+
+// finish prints the lines of all steps that were started, in their order.
+func (s *script) finish() error {
+	for ; len(s.unreported) > 0; s.unreported = s.unreported[1:] {
+		t := s.unreported[0]
+		if t.doing == "" {
+			continue
 		}
-	}()
-	return t
+		if err := s.await(t); err != nil {
+			return err
+		}
+		took := ""
+		if s.verbose {
+			took = fmt.Sprintf(" (%.2fs)", t.upTo.Sub(t.from).Seconds())
+		}
+		switch {
+		case t.skipped:
+		case t.report != nil:
+			t.report(took)
+		case t.done != "":
+			s.info(t.side(), "%s%s", t.done, took)
+		}
+	}
+	return nil
+}
+
+// side is the cluster that the line is about.
+func (t *task) side() side {
+	if t.at == nil {
+		return nowhere
+	}
+	return (*t.at).side
 }
 
 // await shows what is done until the task has ended.
-func (s *script) await(t *task, at side, doing string) error {
+func (s *script) await(t *task) error {
 	select {
-	case <-t.done:
+	case <-t.ended:
 	default:
-		s.printer.busy(at, func() string { return t.progress.behind(doing) })
-		<-t.done
+		s.printer.busy(t.side(), func() string { return t.progress.behind(t.doing) })
+		<-t.ended
 	}
 	if errors.Is(t.err, context.Canceled) {
 		return context.Cause(s.ctx)
@@ -118,37 +205,7 @@ func (s *script) await(t *task, at side, doing string) error {
 	return t.err
 }
 
-// row is one line of a verb's output.
-type row struct {
-	work *task
-	at   side
-	// doing is shown while the work runs, done is printed after it.
-	doing, done string
-}
-
-// say prints the rows in order.
-func (s *script) say(rows ...row) error {
-	for _, r := range rows {
-		if err := s.await(r.work, r.at, r.doing); err != nil {
-			return err
-		}
-		s.info(r.at, "%s%s", r.done, s.took(r.work))
-	}
-	return nil
-}
-
-// took is how long a task that has ended took, for who wants to know.
-func (s *script) took(t *task) string {
-	if !s.verbose {
-		return ""
-	}
-	return fmt.Sprintf(" (%.2fs)", t.ended.Sub(t.began).Seconds())
-}
-
-// begin names the phase to which the tasks started from now on belong.
-func (s *script) begin(name string) { s.phases = append(s.phases, phase{name: name}) }
-
-// times prints when each phase was worked on, counted from the start of the command.
+// times prints when each phase was worked on, counted from the start of the command. All steps have ended.
 func (s *script) times() {
 	if !s.verbose {
 		return
@@ -156,31 +213,17 @@ func (s *script) times() {
 	for _, p := range s.phases {
 		var from, to time.Time
 		for _, t := range p.tasks {
-			select {
-			case <-t.done:
-			default:
-				continue // nobody waits for it
+			if from.IsZero() || !t.from.IsZero() && t.from.Before(from) {
+				from = t.from
 			}
-			if from.IsZero() || t.began.Before(from) {
-				from = t.began
-			}
-			if t.ended.After(to) {
-				to = t.ended
+			if t.upTo.After(to) {
+				to = t.upTo
 			}
 		}
-		if !from.IsZero() {
-			s.info(nowhere, "Time of %s: %.2fs, from %.2fs to %.2fs", p.name, to.Sub(from).Seconds(), from.Sub(s.began).Seconds(), to.Sub(s.began).Seconds())
-		}
+		s.info(nowhere, "Time of %s: %.2fs, from %.2fs to %.2fs",
+			p.name, to.Sub(from).Seconds(), from.Sub(s.began).Seconds(), to.Sub(s.began).Seconds())
 	}
 	s.info(nowhere, "Time in all: %.2fs", time.Since(s.began).Seconds())
-}
-
-// both begins work on two clusters and returns the tasks.
-func (s *script) both(a, b *cluster, work func(ctx context.Context, c *cluster) error, before ...*task) (ta, tb *task) {
-	run := func(c *cluster) *task {
-		return s.start(func(ctx context.Context) error { return work(ctx, c) }, before...)
-	}
-	return run(a), run(b)
 }
 
 // together waits for all functions and returns the first error in their order.

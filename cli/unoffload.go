@@ -59,16 +59,14 @@ func (e *env) unoffload(ctx context.Context, names []string, selector string, li
 	if err := s.confirm("unoffload"); err != nil {
 		return err
 	}
-	var tasks []*task
+	var steps []step
 	for _, name := range names {
-		tasks = append(tasks, s.start(func(ctx context.Context) error {
-			return c.takeBack(ctx, name)
-		}))
+		steps = append(steps, step{doing: "Unoffloading namespace " + name,
+			done: fmt.Sprintf("Offloading of namespace %q correctly disabled", name),
+			do:   func(ctx context.Context) error { return c.takeBack(ctx, name) }})
 	}
-	for i, name := range names {
-		if err := s.say(row{tasks[i], nowhere, "Unoffloading namespace " + name, fmt.Sprintf("Offloading of namespace %q correctly disabled", name)}); err != nil {
-			return err
-		}
+	if err := s.run(steps...); err != nil {
+		return err
 	}
 	s.info(nowhere, "Unoffloading completed successfully")
 	return nil
