@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -348,9 +349,9 @@ func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error)
 		return nil, fmt.Errorf("encode %T: %w", object, err)
 	}
 	out := &unstructured.Unstructured{Object: content}
-	gvk, err := kindOf(object, e.scheme)
+	gvk, err := apiutil.GVKForObject(object, e.scheme)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find the kind of %T: %w", object, err)
 	}
 	out.SetGroupVersionKind(gvk)
 	unstructured.RemoveNestedField(out.Object, "status")
@@ -385,7 +386,7 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 	if err == nil {
 		return nil
 	}
-	gvk, _ := kindOf(object, c.Scheme())
+	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(), gvk.Kind, c.env.name)
 	}
@@ -397,7 +398,7 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 
 // nameOf is kind and name as kubectl takes them.
 func (c *cluster) nameOf(object client.Object) string {
-	gvk, _ := kindOf(object, c.Scheme())
+	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
 	name := strings.ToLower(gvk.Kind) + " "
 	if gvk.Kind == "ResourceSlice" {
 		name = "rslice " // Kubernetes has ResourceSlices of its own

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -309,7 +310,7 @@ func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 
 // eventOf is the latest warning about an object.
 func (c *cluster) eventOf(ctx context.Context, object client.Object) string {
-	gvk, err := kindOf(object, c.Scheme())
+	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	if err != nil {
 		return ""
 	}

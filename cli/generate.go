@@ -83,7 +83,7 @@ func (c *cluster) locate(ctx context.Context, object client.Object) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.all(ctx, list, client.MatchingFields{nameField: object.GetName()})
+	found, err := c.all(ctx, list, client.MatchingFields{metav1.ObjectNameField: object.GetName()})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/deploy"
+	"github.com/liqo-go/liqo/internal/await"
 )
 
 // installOptions are the flags of install.
@@ -177,9 +178,9 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 
 // showPending shows which processes of the installation do not run yet, until ctx ends.
 func (c *cluster) showPending(ctx context.Context) {
-	_ = c.follow(ctx, &appsv1.DeploymentList{}, func(have items) bool {
+	_ = c.follow(ctx, &appsv1.DeploymentList{}, func(have await.Objects) bool {
 		var names []string
-		for _, item := range have.sorted() {
+		for _, item := range have.Sorted() {
 			d, ok := item.(*appsv1.Deployment)
 			if ok && d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas {
 				names = append(names, d.Name)

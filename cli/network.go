@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/await"
 )
 
 // networkOptions are the flags of a connection.
@@ -282,7 +282,7 @@ func configured(c *netv1beta1.Configuration, r ranges) bool {
 func (c *cluster) readRanges(ctx context.Context) (ranges, error) {
 	var out ranges
 	list := &ipamv1alpha1.NetworkList{}
-	err := c.follow(ctx, list, func(have items) bool {
+	err := c.follow(ctx, list, func(have await.Objects) bool {
 		out = ranges{}
 		for _, item := range have {
 			n, ok := item.(*ipamv1alpha1.Network)
@@ -327,9 +327,5 @@ func (n *network) initialised() (bool, error) {
 
 // listOf lists the objects of a namespace that concern the peer.
 func (c *cluster) listOf(ctx context.Context, namespace, peer string, list client.ObjectList) error {
-	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
-	if err != nil {
-		return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
-	}
-	return nil
+	return c.listing(list, c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer}))
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/await"
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
@@ -366,7 +367,7 @@ func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing s
 	for _, p := range t.pods {
 		pods += int(p.replicas)
 	}
-	err = c.follow(ctx, &discoveryv1.EndpointSliceList{}, func(have items) bool {
+	err = c.follow(ctx, &discoveryv1.EndpointSliceList{}, func(have await.Objects) bool {
 		out = endpointsIn(have)
 		return len(out) == pods
 	}, client.InNamespace(trialNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
@@ -378,9 +379,9 @@ func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing s
 }
 
 // endpointsIn are the ready endpoints of slices.
-func endpointsIn(slicesOf items) []endpoint {
+func endpointsIn(slicesOf await.Objects) []endpoint {
 	var out []endpoint
-	for _, item := range slicesOf.sorted() {
+	for _, item := range slicesOf.Sorted() {
 		for _, e := range item.(*discoveryv1.EndpointSlice).Endpoints {
 			if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 {
 				continue

@@ -100,7 +100,7 @@ func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 				AutomountServiceAccountToken:  new(false),
 				Containers: []corev1.Container{{
 					Name: trialApp, Image: p.image, ImagePullPolicy: p.pull, Args: []string{"echo", port},
-					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: nameField}}}},
+					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: metav1.ObjectNameField}}}},
 					Resources: corev1.ResourceRequirements{
 						Requests: corev1.ResourceList{"cpu": resource.MustParse("5m"), "memory": resource.MustParse("32Mi")},
 						Limits:   corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("128Mi")},

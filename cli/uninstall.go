@@ -25,6 +25,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/deploy"
+	"github.com/liqo-go/liqo/internal/await"
 )
 
 func (e *env) uninstallCommand() *cobra.Command {
@@ -129,7 +130,7 @@ func (c *cluster) holdsLiqo(ctx context.Context) (bool, error) {
 
 // showPods shows which pods of the installation are left, until ctx ends.
 func (c *cluster) showPods(ctx context.Context) {
-	_ = c.follow(ctx, &corev1.PodList{}, func(have items) bool {
+	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 		if len(have) > 0 {
 			show(ctx, "pods left: "+someNames(namesIn(have)))
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/await"
 )
 
 func (e *env) unoffloadCommand() *cobra.Command {
@@ -89,13 +90,13 @@ func (c *cluster) takeBack(ctx context.Context, namespace string) error {
 	defer stop()
 	away := c.podsAway(watching, namespace)
 	defer show(ctx, "")
-	err = c.follow(ctx, &offv1beta1.NamespaceOffloadingList{}, func(have items) bool {
+	err = c.follow(ctx, &offv1beta1.NamespaceOffloadingList{}, func(have await.Objects) bool {
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
 		away.beside(ctx, saysOf(object))
 		return len(have) == 0
-	}, only(object)...)
+	}, await.Only(object)...)
 	if err = c.timedOut(err, object); err != nil && away.String() != "" {
 		err = fmt.Errorf("%w; %s", err, away)
 	}
@@ -122,7 +123,7 @@ func (c *cluster) podsAway(ctx context.Context, namespace string) *podsAway {
 		for _, node := range nodes.Items {
 			virtual[node.Name] = true
 		}
-		_ = c.follow(ctx, &corev1.PodList{}, func(have items) bool {
+		_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 			out.count(ctx, have, virtual)
 			return false
 		}, client.InNamespace(namespace))
@@ -130,10 +131,10 @@ func (c *cluster) podsAway(ctx context.Context, namespace string) *podsAway {
 	return out
 }
 
-func (p *podsAway) count(ctx context.Context, pods items, virtual map[string]bool) {
+func (p *podsAway) count(ctx context.Context, pods await.Objects, virtual map[string]bool) {
 	p.mu.Lock()
 	p.names = nil
-	for _, item := range pods.sorted() {
+	for _, item := range pods.Sorted() {
 		pod, ok := item.(*corev1.Pod)
 		if ok && virtual[pod.Spec.NodeName] && !api.Finished(pod.Status.Phase) {
 			p.names = append(p.names, pod.Name)

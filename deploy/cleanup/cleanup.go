@@ -25,9 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
@@ -38,6 +36,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/await"
 )
 
 const (
@@ -167,70 +166,28 @@ func (c *cleaner) clear(ctx context.Context, list client.ObjectList, opts ...cli
 }
 
 func (c *cleaner) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
-	err := c.List(ctx, list, opts...)
-	if meta.IsNoMatchError(err) {
-		return nil, nil
-	}
+	found, err := await.List(ctx, c, list, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
-	var out []client.Object
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		out = append(out, o.(client.Object))
-		return nil
-	})
-	return out, err
+	return found, nil
 }
 
 // awaitNone waits until no object of the list is left and names those that are when time is up.
 func (c *cleaner) awaitNone(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var left []string
-	err := c.follow(ctx, list, func(have map[string]client.Object) bool {
-		left = left[:0]
-		for _, object := range have {
+	err := await.Until(ctx, c, list, func(have await.Objects) bool {
+		left = nil
+		for _, object := range have.Sorted() {
 			left = append(left, strings.Trim(object.GetNamespace()+"/"+object.GetName(), "/"))
 		}
 		return len(left) == 0
 	}, opts...)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%T: %s still there: %w", list, strings.Join(left, ", "), err)
+	switch {
+	case err == nil, meta.IsNoMatchError(err):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%T: %s still there: wait for %T: %w", list, strings.Join(left, ", "), list, err)
 	}
-	return err
-}
-
-// follow watches the objects of a list until done holds for them.
-func (c *cleaner) follow(ctx context.Context, list client.ObjectList, done func(map[string]client.Object) bool, opts ...client.ListOption) error {
-	for ctx.Err() == nil {
-		objects, err := c.list(ctx, list, opts...)
-		if err != nil {
-			return err
-		}
-		have := map[string]client.Object{}
-		for _, object := range objects {
-			have[string(object.GetUID())] = object
-		}
-		if done(have) {
-			return nil
-		}
-		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-		w, err := c.Watch(ctx, list, append(opts[:len(opts):len(opts)], from)...)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", list, err)
-		}
-		for event := range w.ResultChan() {
-			object, ok := event.Object.(client.Object)
-			if !ok {
-				break
-			}
-			if have[string(object.GetUID())] = object; event.Type == watch.Deleted {
-				delete(have, string(object.GetUID()))
-			}
-			if done(have) {
-				w.Stop()
-				return nil
-			}
-		}
-		w.Stop()
-	}
-	return fmt.Errorf("wait for %T: %w", list, ctx.Err())
+	return fmt.Errorf("wait for %T: %w", list, err)
 }
