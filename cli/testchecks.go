@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,22 +23,82 @@ import (
 // kindOfCheck is a path through the network.
 type kindOfCheck string
 
-// The paths, in the order in which they are tried.
 const (
 	// endpointsKnown is no path: a cluster must know the addresses before any is tried.
-	endpointsKnown  kindOfCheck = "endpoints"
-	podToPod        kindOfCheck = "pod → pod"
-	podToService    kindOfCheck = "pod → service"
-	nodeToPod       kindOfCheck = "node → pod"
-	podToNodePort   kindOfCheck = "pod → node port"
-	outsideNodePort kindOfCheck = "outside → node port"
-	outsideBalancer kindOfCheck = "outside → load balancer"
-	podToInternet   kindOfCheck = "pod → internet"
-	podToRemapped   kindOfCheck = "pod → remapped address"
+	endpointsKnown kindOfCheck = "endpoints"
+	podToPod       kindOfCheck = "pod → pod"
+	podToService   kindOfCheck = "pod → service"
 )
 
-func kindsOfChecks() []kindOfCheck {
-	return []kindOfCheck{podToPod, podToService, nodeToPod, podToNodePort, outsideNodePort, outsideBalancer, podToInternet, podToRemapped}
+// path is a row of the table of checks.
+type path struct {
+	kind    kindOfCheck
+	enabled bool
+	// from are the pods that ask; nil = liqoctl.
+	from func(site) []string
+	// to is what they ask: the to, url and want of checks.
+	to func(site) []check
+}
+
+// paths are all paths in the order in which they are tried, and which of them the flags ask for.
+func paths(o *testOptions) []path {
+	full := !o.basic
+	pods := func(s site) []string { return s.pods }
+	hosts := func(s site) []string { return s.hosts }
+	endpoints := func(s site) (out []check) {
+		for _, e := range s.endpoints {
+			out = append(out, check{to: e.cluster, url: webAddress(e.address, echo.Port), want: e.pod})
+		}
+		return out
+	}
+	return []path{
+		{podToPod, true, pods, endpoints},
+		{podToService, full, pods, func(s site) []check {
+			// As many requests as endpoints, for each connection is led to one of them.
+			names := slices.Repeat([]string{trialApp + "." + trialNamespace + ".svc"}, len(s.endpoints))
+			return targets("service", trialServicePort, names...)
+		}},
+		{"node → pod", full, hosts, endpoints},
+		{"pod → node port", full && o.podNodePort, pods,
+			func(s site) []check { return targets(s.id, s.nodePort, s.nodes...) }},
+		{"outside → node port", full && o.outsideNodePort, nil,
+			func(s site) []check { return targets(s.id, s.nodePort, s.reachable...) }},
+		{"outside → load balancer", full && o.balancer, nil,
+			func(s site) []check { return targets(s.id, trialServicePort, s.balancers...) }},
+		{"pod → internet", full && o.ip, pods,
+			func(s site) []check { return targets("internet", trialServicePort, s.internet) }},
+		{"pod → remapped address", full && o.ip, pods, func(s site) (out []check) {
+			for _, peer := range slices.Sorted(maps.Keys(s.remapped)) {
+				out = append(out, targets("internet by "+peer, trialServicePort, s.remapped[peer])...)
+			}
+			return out
+		}},
+	}
+}
+
+// targets are several addresses of one thing.
+func targets(to string, port int32, addresses ...string) (out []check) {
+	for _, address := range addresses {
+		out = append(out, check{to: to, url: webAddress(address, port)})
+	}
+	return out
+}
+
+// checks are the requests on a path, cluster by cluster.
+func (p path) checks(sites []site) (out []check) {
+	for _, s := range sites {
+		from, pods := outside, []string{""}
+		if p.from != nil {
+			from, pods = s.id, p.from(s)
+		}
+		for _, pod := range pods {
+			for _, c := range p.to(s) {
+				c.kind, c.from, c.pod = p.kind, from, pod
+				out = append(out, c)
+			}
+		}
+	}
+	return out
 }
 
 // outside is where liqoctl runs.
@@ -81,68 +140,6 @@ type check struct {
 	to, url string
 	// want is the only right answer; empty when any is.
 	want string
-}
-
-// checks are all requests the options ask for, by path and by cluster.
-func checks(sites []site, o *testOptions) []check {
-	var out []check
-	for _, s := range sites {
-		out = append(out, s.checks(o)...)
-	}
-	slices.SortStableFunc(out, func(a, b check) int {
-		return cmp.Compare(slices.Index(kindsOfChecks(), a.kind), slices.Index(kindsOfChecks(), b.kind))
-	})
-	return out
-}
-
-func (s site) checks(o *testOptions) []check {
-	var out []check
-	from := func(pods []string, add func(from check)) {
-		for _, pod := range pods {
-			add(check{from: s.id, pod: pod})
-		}
-	}
-	toPods := func(kind kindOfCheck) func(check) {
-		return func(c check) {
-			for _, e := range s.endpoints {
-				c.kind, c.to, c.url, c.want = kind, e.cluster, webAddress(e.address, echo.Port), e.pod
-				out = append(out, c)
-			}
-		}
-	}
-	to := func(kind kindOfCheck, to string, addresses []string, port int32) func(check) {
-		return func(c check) {
-			for _, address := range addresses {
-				c.kind, c.to, c.url = kind, to, webAddress(address, port)
-				out = append(out, c)
-			}
-		}
-	}
-	liqoctl := func(add func(check)) { add(check{from: outside}) }
-	from(s.pods, toPods(podToPod))
-	if o.basic {
-		return out
-	}
-	// As many requests as endpoints, for each connection is led to one of them.
-	service := slices.Repeat([]string{trialApp + "." + trialNamespace + ".svc"}, len(s.endpoints))
-	from(s.pods, to(podToService, "service", service, trialServicePort))
-	from(s.hosts, toPods(nodeToPod))
-	if o.podNodePort {
-		from(s.pods, to(podToNodePort, s.id, s.nodes, s.nodePort))
-	}
-	if o.outsideNodePort {
-		liqoctl(to(outsideNodePort, s.id, s.reachable, s.nodePort))
-	}
-	if o.balancer {
-		liqoctl(to(outsideBalancer, s.id, s.balancers, trialServicePort))
-	}
-	if o.ip {
-		from(s.pods, to(podToInternet, "internet", []string{s.internet}, trialServicePort))
-		for _, peer := range slices.Sorted(maps.Keys(s.remapped)) {
-			from(s.pods, to(podToRemapped, "internet by "+peer, []string{s.remapped[peer]}, trialServicePort))
-		}
-	}
-	return out
 }
 
 func webAddress(host string, port int32) string {

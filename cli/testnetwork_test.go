@@ -103,8 +103,13 @@ func TestChecks(t *testing.T) {
 		"--basic": {basic: true, ip: true, podNodePort: true}, "no flags": {}, "all flags": {ip: true, balancer: true, podNodePort: true, outsideNodePort: true},
 	} {
 		var text strings.Builder
-		for _, c := range checks(sites, o) {
-			fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("%-24s %-7s %-21s %-17s %s %s", c.kind, c.from, c.pod, c.to, c.url, c.want), " "))
+		for _, p := range paths(o) {
+			for _, c := range p.checks(sites) {
+				line := fmt.Sprintf("%-24s %-7s %-21s %-17s %s %s", c.kind, c.from, c.pod, c.to, c.url, c.want)
+				if p.enabled {
+					fmt.Fprintln(&text, strings.TrimRight(line, " "))
+				}
+			}
 		}
 		parts[name] = text.String()
 	}
