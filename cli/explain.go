@@ -103,11 +103,7 @@ func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
 func saysOf(object client.Object) string {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		for _, condition := range o.Status.Conditions {
-			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-				return fmt.Sprintf("%s; let namespace %s have such pods: change its Pod Security labels, its quota or what else is named", condition.Message, o.Namespace)
-			}
-		}
+		return deploymentSays(o)
 	case *corev1.Namespace:
 		return namespaceSays(o)
 	case *authv1beta1.ResourceSlice:
@@ -117,12 +113,7 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case *offv1beta1.VirtualNode:
-		for _, condition := range o.Status.Conditions {
-			part := condition.Type == offv1beta1.VirtualKubeletCondition || condition.Type == offv1beta1.NodeCondition
-			if part && condition.Status != offv1beta1.VirtualNodeRunning && condition.Status != offv1beta1.VirtualNodeNone {
-				return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": ")
-			}
-		}
+		return virtualNodeSays(o)
 	case *corev1.Node:
 		for _, condition := range o.Status.Conditions {
 			if bad := condition.Type == corev1.NodeReady != (condition.Status == corev1.ConditionTrue); bad {
@@ -142,6 +133,28 @@ func saysOf(object client.Object) string {
 			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil && c.Status != metav1.ConditionTrue {
 				return c.Message
 			}
+		}
+	}
+	return ""
+}
+
+// deploymentSays is why a Deployment's pods cannot be made.
+func deploymentSays(d *appsv1.Deployment) string {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return fmt.Sprintf("%s; let namespace %s have such pods: "+
+				"change its Pod Security labels, its quota or what else is named", condition.Message, d.Namespace)
+		}
+	}
+	return ""
+}
+
+// virtualNodeSays is which part of a virtual node does not run.
+func virtualNodeSays(v *offv1beta1.VirtualNode) string {
+	for _, c := range v.Status.Conditions {
+		part := c.Type == offv1beta1.VirtualKubeletCondition || c.Type == offv1beta1.NodeCondition
+		if part && c.Status != offv1beta1.VirtualNodeRunning && c.Status != offv1beta1.VirtualNodeNone {
+			return strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), ": ")
 		}
 	}
 	return ""

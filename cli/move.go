@@ -14,21 +14,17 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqo-go/liqo/api"
-	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
@@ -121,147 +117,6 @@ func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error
 			m.Volumes, m.copied.Name)
 	}
 	return hint(err, "the volume is where it was; run the command again")
-}
-
-// configure reads from the installation what copies, and where copies lie.
-func (m *volumeMove) configure(o *moveOptions) error {
-	manager := m.controllerManager()
-	if err := m.read(m.ctx, manager); err != nil {
-		return err
-	}
-	container := manager.Spec.Template.Spec.Containers[0]
-	m.Image, m.PullPolicy, m.Volumes = container.Image, container.ImagePullPolicy, api.StorageNamespace
-	for _, arg := range container.Args {
-		if namespace, ok := strings.CutPrefix(arg, "--storage-namespace="); ok {
-			m.Volumes = namespace
-		}
-	}
-	var err error
-	if m.Resources.Requests, err = o.requests.list(); err != nil {
-		return err
-	}
-	m.Resources.Limits, err = o.limits.list()
-	return err
-}
-
-// survey finds out how far an earlier move came and whether this one can be done.
-//
-//	claim                copy    what is left to do
-//	there                any     everything
-//	being deleted        whole   its end, and what follows
-//	gone, or begun anew  whole   the claim anew, and what follows
-//	all its data is there  any   the end of the copy
-func (m *volumeMove) survey() (done bool, err error) {
-	if m.found, err = m.claim(m.Move.Namespace, m.Name); err != nil {
-		return false, err
-	}
-	if m.copied, err = m.claim(m.Volumes, m.Copy(&corev1.PersistentVolumeClaim{}).Name); err != nil {
-		return false, err
-	}
-	if m.copied != nil && m.copied.DeletionTimestamp == nil {
-		if m.old, err = plan.Recorded(m.copied); err != nil {
-			return false, err
-		}
-	}
-	mark, ending := "", false
-	if m.found != nil {
-		mark, ending = m.found.Annotations[plan.AnnotationMoving], m.found.DeletionTimestamp != nil
-	}
-	switch {
-	case m.found == nil && m.old == nil:
-		return false, fmt.Errorf("claim %s/%s does not exist; 'kubectl get pvc -A' lists those that do", m.Move.Namespace, m.Name)
-	case mark == plan.MovingDone:
-		return true, m.finish()
-	case mark != "" && m.old == nil:
-		return false, fmt.Errorf("claim %s/%s has a part of its data only, and the copy in namespace %s is gone; restore it from a backup",
-			m.Move.Namespace, m.Name, m.Volumes)
-	case m.old == nil && ending:
-		return false, fmt.Errorf("claim %s/%s is being deleted; wait until it is gone", m.Move.Namespace, m.Name)
-	case m.old != nil && m.found != nil && m.found.UID != m.old.UID && mark == "" && !ending:
-		return false, fmt.Errorf("claim %s/%s was made by somebody else while its data is in claim %s/%s; delete it and run the command again",
-			m.Move.Namespace, m.Name, m.Volumes, m.copied.Name)
-	}
-	m.whole = m.old != nil && (m.found == nil || mark != "" || ending)
-	if !m.whole {
-		m.old = m.found
-	}
-	return false, m.check()
-}
-
-// check refuses what cannot be done.
-func (m *volumeMove) check() error {
-	if err := m.Get(m.ctx, client.ObjectKeyFromObject(m.target), m.target); apierrors.IsNotFound(err) {
-		return fmt.Errorf("node %s does not exist; 'kubectl get nodes' lists those that do", m.target.Name)
-	} else if err != nil {
-		return m.describe("read", m.target, err)
-	}
-	in := plan.MoveInput{Claim: m.old, Held: m.whole, Target: m.target}
-	class, volume := &storagev1.StorageClass{}, &corev1.PersistentVolume{}
-	offloading := &offv1beta1.NamespaceOffloading{}
-	for object, key := range map[client.Object]client.ObjectKey{
-		class:      {Name: *cmp.Or(m.old.Spec.StorageClassName, new(""))},
-		volume:     {Name: m.old.Spec.VolumeName},
-		offloading: {Namespace: m.Move.Namespace, Name: api.NamespaceOffloadingName},
-	} {
-		if key.Name == "" {
-			continue
-		}
-		if err := m.Get(m.ctx, key, object); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read what claim %s/%s depends on: %w", m.Move.Namespace, m.Name, err)
-		}
-	}
-	in.Provisioner, in.Strategy = class.Provisioner, offloading.Spec.PodOffloadingStrategy
-	if volume.Name != "" {
-		in.Volume = volume
-	}
-	m.Size = plan.Size(m.old, in.Volume)
-	if m.whole { // and the old volume may be gone
-		m.Size = *m.copied.Spec.Resources.Requests.Storage()
-	}
-	var err error
-	if in.Mapped, err = m.mapped(); err != nil {
-		return err
-	}
-	if in.Users, err = m.users(nil); err != nil {
-		return err
-	}
-	if obstacle := plan.Obstacle(in); obstacle != "" {
-		return fmt.Errorf("claim %s/%s cannot be moved: %s", m.Move.Namespace, m.Name, obstacle)
-	}
-	return nil
-}
-
-// mapped says whether the claim's namespace is offloaded to the cluster of the target.
-func (m *volumeMove) mapped() (bool, error) {
-	maps := &offv1beta1.NamespaceMapList{}
-	if err := m.List(m.ctx, maps, client.MatchingLabels{api.LabelRemoteClusterID: m.target.Labels[api.LabelRemoteClusterID]}); err != nil {
-		return false, fmt.Errorf("list namespace maps: %w", err)
-	}
-	for _, n := range maps.Items {
-		if n.Status.CurrentMapping[m.Move.Namespace].Phase == offv1beta1.NamespaceAccepted {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// users are the pods that use the claim, or have since some time; nil = now.
-func (m *volumeMove) users(since *metav1.Time) ([]string, error) {
-	pods := &corev1.PodList{}
-	if err := m.List(m.ctx, pods, client.InNamespace(m.Move.Namespace)); err != nil {
-		return nil, fmt.Errorf("list pods in %s: %w", m.Move.Namespace, err)
-	}
-	return m.Users(pods.Items, since), nil
-}
-
-// claim reads a claim; nil if there is none.
-func (m *volumeMove) claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	err := m.Get(m.ctx, client.ObjectKeyFromObject(claim), claim)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return claim, m.describe("read", claim, err)
 }
 
 // run does what is left to do. The old volume goes when the copy is whole, the copy when the new
@@ -440,11 +295,6 @@ func (m *volumeMove) copyWith(verb, node string) error {
 		err = fmt.Errorf("%s: %s", m.nameOf(copying), cmp.Or(lastWords(copying), "it has failed; see its log"))
 	}
 	return cmp.Or(err, m.clear(m.ctx))
-}
-
-// await is the cluster's: the script has one for its tasks.
-func (m *volumeMove) await(ctx context.Context, obj client.Object, ok func() bool) error {
-	return m.cluster.await(ctx, obj, ok)
 }
 
 // until waits for Kubernetes; for a pod that failed in vain.

@@ -165,7 +165,7 @@ func (s *script) finish() error {
 		if t.doing == "" {
 			continue
 		}
-		if err := s.await(t); err != nil {
+		if err := s.waitFor(t); err != nil {
 			return err
 		}
 		took := ""
@@ -191,8 +191,8 @@ func (t *task) side() side {
 	return (*t.at).side
 }
 
-// await shows what is done until the task has ended.
-func (s *script) await(t *task) error {
+// waitFor shows what is done until the task has ended.
+func (s *script) waitFor(t *task) error {
 	select {
 	case <-t.ended:
 	default:
