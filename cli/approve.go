@@ -43,7 +43,8 @@ func (s *script) approveRanges(c *cluster, peer string) error {
 		s.info(nowhere, "No ranges of cluster %q wait for approval", peer)
 		return nil
 	}
-	s.warn(nowhere, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at which they are seen now end", peer, strings.Join(ranges, ", "))
+	s.warn(nowhere, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at "+
+		"which they are seen now end", peer, strings.Join(ranges, ", "))
 	if err := s.confirm("approve"); err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func (o authOptions) direct() bool {
 func (e *env) authenticateCommand() *cobra.Command {
 	var o authOptions
 	var timeout time.Duration
-	cmd := &cobra.Command{Use: "authenticate", Aliases: []string{"auth"}, Short: "Let the local cluster use the remote one's API", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "authenticate", Aliases: []string{"auth"},
+		Short: "Let the local cluster use the remote one's API", Args: cobra.NoArgs}
 	p := addPairFlags(cmd)
 	addAuthFlags(cmd, &o)
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
@@ -82,48 +83,51 @@ func (a *authentication) steps() []step {
 	ensureTenant := func(c *cluster) func(context.Context) error {
 		return func(ctx context.Context) error { return c.ensureTenant(ctx, c.other.id) }
 	}
-	return []step{
-		{name: "consumer namespace", after: a.after, at: from, doing: "Ensuring tenant namespace",
-			done: "Tenant namespace correctly ensured", do: ensureTenant(a.consumer)},
-		{name: "provider namespace", after: a.after, at: to, doing: "Ensuring tenant namespace",
-			done: "Tenant namespace correctly ensured", do: ensureTenant(a.provider)},
-		{name: "nonce", after: []string{"provider namespace"}, at: to, doing: "Creating nonce", done: "Nonce secret ensured",
-			do: func(ctx context.Context) error { return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id)) }},
-		{name: "challenge", after: []string{"nonce"}, at: to, doing: "Waiting for nonce to be generated",
-			done: "Nonce generated successfully", do: func(ctx context.Context) (err error) {
-				a.challenge, err = a.provider.awaitField(ctx, a.provider.tenant, api.NonceSecret, api.NonceField)
-				return err
-			}},
-		{after: []string{"challenge"}, at: to, doing: "Retrieving nonce", done: "Nonce retrieved"},
-		{name: "signed nonce", after: []string{"challenge", "consumer namespace"}, at: from, doing: "Ensuring signed nonce secret",
-			done: "Signed nonce secret ensured",
-			do:   func(ctx context.Context) error { return a.consumer.askSignature(ctx, a.provider.id, a.challenge) }},
-		{name: "signature", after: []string{"signed nonce"}, at: from, doing: "Waiting for nonce to be signed", done: "Nonce is signed",
-			do: func(ctx context.Context) (err error) {
-				a.signature, err = a.consumer.awaitField(ctx, a.consumer.tenant, api.SignedNonceSecret, api.SignedNonceField)
-				return err
-			}},
-		{after: []string{"signature"}, at: from, doing: "Retrieving signed nonce", done: "Signed nonce retrieved"},
-		{name: "tenant", after: []string{"signature"}, at: from, doing: "Generating tenant", done: "Tenant correctly generated",
-			do: a.makeTenant},
-		{name: "tenant applied", after: []string{"tenant"}, at: to, doing: "Applying tenant on provider cluster",
-			done: "Tenant correctly applied on provider cluster", do: a.applyTenant},
-		{name: "tenant answered", after: []string{"tenant applied"}, at: to, doing: "Waiting for tenant status to be filled",
-			done: "Tenant status is filled", do: func(ctx context.Context) error {
-				return a.provider.await(ctx, a.tenant, func() bool { return answered(a.tenant) })
-			}},
-		{name: "identity", after: []string{"tenant answered"}, at: to, doing: "Generating identity",
-			done: "Identity correctly generated", do: a.makeIdentity},
-		{name: "identity applied", after: []string{"identity"}, at: from, doing: "Applying identity on consumer cluster",
-			done: "Identity correctly applied on consumer cluster",
-			do: func(ctx context.Context) error {
-				return a.applyProxied(ctx, a.consumer, a.identity, "spec", "authParams", "proxyURL")
-			}},
-		{name: "identity in use", after: []string{"identity applied"}, at: from, doing: "Waiting for identity status to be filled",
-			done: "Identity status is filled", do: func(ctx context.Context) error {
-				return a.consumer.await(ctx, a.identity, func() bool { return inUse(a.identity) })
-			}},
+	awaitField := func(c *cluster, name, field string, into *[]byte) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			*into, err = c.awaitField(ctx, c.tenant, name, field)
+			return err
+		}
 	}
+	return []step{
+		{name: "consumer namespace", after: a.after, at: from, do: ensureTenant(a.consumer),
+			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
+		{name: "provider namespace", after: a.after, at: to, do: ensureTenant(a.provider),
+			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
+		{name: "nonce", after: []string{"provider namespace"}, at: to, do: a.makeNonce,
+			doing: "Creating nonce", done: "Nonce secret ensured"},
+		{name: "challenge", after: []string{"nonce"}, at: to,
+			do:    awaitField(a.provider, api.NonceSecret, api.NonceField, &a.challenge),
+			doing: "Waiting for nonce to be generated", done: "Nonce generated successfully"},
+		{after: []string{"challenge"}, at: to, doing: "Retrieving nonce", done: "Nonce retrieved"},
+		{name: "signed nonce", after: []string{"challenge", "consumer namespace"}, at: from, do: a.answer,
+			doing: "Ensuring signed nonce secret", done: "Signed nonce secret ensured"},
+		{name: "signature", after: []string{"signed nonce"}, at: from,
+			do:    awaitField(a.consumer, api.SignedNonceSecret, api.SignedNonceField, &a.signature),
+			doing: "Waiting for nonce to be signed", done: "Nonce is signed"},
+		{after: []string{"signature"}, at: from, doing: "Retrieving signed nonce", done: "Signed nonce retrieved"},
+		{name: "tenant", after: []string{"signature"}, at: from, do: a.makeTenant,
+			doing: "Generating tenant", done: "Tenant correctly generated"},
+		{name: "tenant applied", after: []string{"tenant"}, at: to, do: a.applyTenant,
+			doing: "Applying tenant on provider cluster", done: "Tenant correctly applied on provider cluster"},
+		{name: "tenant answered", after: []string{"tenant applied"}, at: to, do: a.awaitTenant,
+			doing: "Waiting for tenant status to be filled", done: "Tenant status is filled"},
+		{name: "identity", after: []string{"tenant answered"}, at: to, do: a.makeIdentity,
+			doing: "Generating identity", done: "Identity correctly generated"},
+		{name: "identity applied", after: []string{"identity"}, at: from, do: a.applyIdentity,
+			doing: "Applying identity on consumer cluster", done: "Identity correctly applied on consumer cluster"},
+		{name: "identity in use", after: []string{"identity applied"}, at: from, do: a.awaitIdentity,
+			doing: "Waiting for identity status to be filled", done: "Identity status is filled"},
+	}
+}
+
+func (a *authentication) makeNonce(ctx context.Context) error {
+	return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
+}
+
+// answer asks for the signature of the challenge.
+func (a *authentication) answer(ctx context.Context) error {
+	return a.consumer.askSignature(ctx, a.provider.id, a.challenge)
 }
 
 // makeTenant builds the Tenant that the provider is asked for.
@@ -142,6 +146,10 @@ func (a *authentication) applyTenant(ctx context.Context) error {
 	return a.applyProxied(ctx, a.provider, a.tenant, "spec", "proxyURL")
 }
 
+func (a *authentication) awaitTenant(ctx context.Context) error {
+	return a.provider.await(ctx, a.tenant, func() bool { return answered(a.tenant) })
+}
+
 // makeIdentity builds the Identity from the status of the Tenant.
 func (a *authentication) makeIdentity(context.Context) error {
 	params := a.tenant.Status.AuthParams.DeepCopy()
@@ -158,6 +166,14 @@ func (a *authentication) makeIdentity(context.Context) error {
 	return nil
 }
 
+func (a *authentication) applyIdentity(ctx context.Context) error {
+	return a.applyProxied(ctx, a.consumer, a.identity, "spec", "authParams", "proxyURL")
+}
+
+func (a *authentication) awaitIdentity(ctx context.Context) error {
+	return a.consumer.await(ctx, a.identity, func() bool { return inUse(a.identity) })
+}
+
 // answered reports whether a Tenant has its credentials: those of a key it had before are none.
 func answered(t *authv1beta1.Tenant) bool {
 	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
@@ -167,7 +183,8 @@ func answered(t *authv1beta1.Tenant) bool {
 func inUse(i *authv1beta1.Identity) bool {
 	told := meta.FindStatusCondition(i.Status.Conditions, "Ready")
 	return i.Status.KubeconfigSecretRef != nil && (told == nil || // it does not say
-		(told.Status == metav1.ConditionTrue || told.Reason == plan.ReasonCertificateNotRenewed) && told.ObservedGeneration >= i.Generation)
+		(told.Status == metav1.ConditionTrue || told.Reason == plan.ReasonCertificateNotRenewed) &&
+			told.ObservedGeneration >= i.Generation)
 }
 
 // keepProof leaves a Tenant that was admitted with the same key as it is: each admission uses up a nonce,
@@ -175,7 +192,8 @@ func inUse(i *authv1beta1.Identity) bool {
 func (a *authentication) keepProof(ctx context.Context) error {
 	wanted, have := a.tenant, &authv1beta1.Tenant{}
 	err := a.provider.Get(ctx, client.ObjectKeyFromObject(wanted), have)
-	if err == nil && have.DeletionTimestamp == nil && have.Status.AuthParams != nil && bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
+	if err == nil && have.DeletionTimestamp == nil && have.Status.AuthParams != nil &&
+		bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
 		wanted.Spec.CSR, wanted.Spec.Signature = have.Spec.CSR, have.Spec.Signature
 	}
 	return a.provider.describe("read", wanted, client.IgnoreNotFound(err))
@@ -199,7 +217,7 @@ func (a *authentication) applyProxied(ctx context.Context, c *cluster, object cl
 
 // awaitField waits for a key of a Secret to be filled.
 func (c *cluster) awaitField(ctx context.Context, namespace, name, field string) ([]byte, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metaOf(namespace, name)}
 	err := c.await(ctx, secret, func() bool { return len(secret.Data[field]) > 0 })
 	return secret.Data[field], err
 }
@@ -217,8 +235,10 @@ func (c *cluster) askSignature(ctx context.Context, provider string, challenge [
 }
 
 // tenantFor builds the Tenant of this cluster from its key for the provider and its answer to the challenge.
-func (c *cluster) tenantFor(ctx context.Context, namespace string, signature []byte, proxyURL string) (*authv1beta1.Tenant, error) {
-	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.PeerKeysSecretName(c.tenant)}}
+func (c *cluster) tenantFor(
+	ctx context.Context, namespace string, signature []byte, proxyURL string,
+) (*authv1beta1.Tenant, error) {
+	keys := &corev1.Secret{ObjectMeta: metaOf(c.namespace, api.PeerKeysSecretName(c.tenant))}
 	if err := c.read(ctx, keys); err != nil {
 		return nil, hint(err, "it is made by %s; check that it runs, in this version", api.ControllerManagerName)
 	}
@@ -230,7 +250,8 @@ func (c *cluster) tenantFor(ctx context.Context, namespace string, signature []b
 	if err != nil {
 		return nil, err
 	}
-	return tenant(namespace, c.id, credentials{publicKey: keys.Data[api.PublicKeyField], request: request, signature: signature, proxyURL: proxyURL}), nil
+	return tenant(namespace, c.id, credentials{publicKey: keys.Data[api.PublicKeyField], request: request,
+		signature: signature, proxyURL: proxyURL}), nil
 }
 
 // findProxy sets the proxy URL of an in-band peering: the provider's proxy as this cluster sees it
@@ -239,7 +260,7 @@ func (a *authentication) findProxy(ctx context.Context) error {
 	if !a.inBand || a.proxyURL != "" {
 		return nil
 	}
-	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: a.provider.namespace, Name: api.IPAPIServerProxy}}
+	proxy := &ipamv1alpha1.IP{ObjectMeta: metaOf(a.provider.namespace, api.IPAPIServerProxy)}
 	if err := a.provider.await(ctx, proxy, func() bool { return proxy.Status.IP != "" }); err != nil {
 		return hint(err, "an in-band peering needs proxy.enabled in the provider")
 	}

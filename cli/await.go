@@ -66,7 +66,9 @@ func (c *cluster) awaitNone(ctx context.Context, list client.ObjectList, opts ..
 }
 
 // awaitAll watches until ok holds for all objects of the list.
-func (c *cluster) awaitAll(ctx context.Context, list client.ObjectList, ok func(client.Object) bool, opts ...client.ListOption) error {
+func (c *cluster) awaitAll(
+	ctx context.Context, list client.ObjectList, ok func(client.Object) bool, opts ...client.ListOption,
+) error {
 	defer show(ctx, "")
 	var left []client.Object
 	err := c.follow(ctx, list, func(have await.Objects) bool {
@@ -88,7 +90,9 @@ func (c *cluster) awaitAll(ctx context.Context, list client.ObjectList, ok func(
 }
 
 // follow watches the objects of one list until done holds for them.
-func (c *cluster) follow(ctx context.Context, list client.ObjectList, done func(await.Objects) bool, opts ...client.ListOption) error {
+func (c *cluster) follow(
+	ctx context.Context, list client.ObjectList, done func(await.Objects) bool, opts ...client.ListOption,
+) error {
 	err := await.Until(ctx, c, list, done, opts...)
 	if ctx.Err() != nil {
 		return err

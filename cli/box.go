@@ -24,6 +24,13 @@ func (l *lines) text(depth int, text string) {
 // add adds a key and its value.
 func (l *lines) add(depth int, key, value string) { l.text(depth, key+": "+value) }
 
+// addNonEmpty adds a key and its value, or nothing if the value is empty.
+func (l *lines) addNonEmpty(depth int, key, value string) {
+	if value != "" {
+		l.add(depth, key, value)
+	}
+}
+
 // addMap adds a key and below it the pairs, ordered; nothing when there are none.
 func (l *lines) addMap(depth int, key string, pairs map[string]string) {
 	if len(pairs) == 0 {

@@ -117,8 +117,9 @@ type pair struct {
 // addPairFlags is for verbs whose namespace flags mean where Liqo is installed.
 func addPairFlags(cmd *cobra.Command) *pair {
 	return &pair{
-		remote: addRemoteFlags(cmd),
-		liqo:   addLiqoFlag(cmd.Flags(), "namespace", "n", ""), remoteLiqo: addLiqoFlag(cmd.Flags(), "remote-namespace", "", ofRemote),
+		remote:     addRemoteFlags(cmd),
+		liqo:       addLiqoFlag(cmd.Flags(), "namespace", "n", ""),
+		remoteLiqo: addLiqoFlag(cmd.Flags(), "remote-namespace", "", ofRemote),
 	}
 }
 
@@ -134,7 +135,8 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	}
 	here.other, there.other = there, here
 	e.busy(nowhere, func() string { return "Contacting the clusters" })
-	err = together(func() error { return here.identify(ctx, p.liqo) }, func() error { return there.identify(ctx, p.remoteLiqo) })
+	err = together(func() error { return here.identify(ctx, p.liqo) },
+		func() error { return there.identify(ctx, p.remoteLiqo) })
 	e.quiet()
 	if err != nil {
 		return here, there, err
@@ -165,7 +167,8 @@ func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
 	if mine.UID == others.UID && (mine.UID != "" || sameServer(c.config, other.config)) {
 		return errSameCluster
 	}
-	return fmt.Errorf("both clusters use the cluster ID %q; give one of them a new one: run '%s uninstall' there, then '%s install --cluster-id <new ID>'",
+	return fmt.Errorf("both clusters use the cluster ID %q; give one of them a new one: run '%s uninstall' there, "+
+		"then '%s install --cluster-id <new ID>'",
 		c.id, c.env.name, c.env.name)
 }
 
@@ -174,7 +177,8 @@ var errSameCluster = errors.New("local and remote clusters must be different")
 // sameServer reports whether two configurations lead to one API server. They need not lead to one cluster: of a
 // proxy before many, the credentials choose.
 func sameServer(a, b *rest.Config) bool {
-	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil && bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
+	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil &&
+		bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
 }
 
 // here reaches the only cluster of a verb and learns who it is.
@@ -201,7 +205,8 @@ func (e *env) cluster(flags access, at side, namespace string) (*cluster, error)
 	if err != nil {
 		return nil, kubeconfigError(err, flags, at)
 	}
-	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, flags: flags.quoted, env: e}, nil
+	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, flags: flags.quoted,
+		env: e}, nil
 }
 
 // standardInput stands for a kubeconfig that is read from there.
@@ -260,7 +265,8 @@ func kubeconfigError(err error, flags access, at side) error {
 	if clientcmd.IsEmptyConfig(err) || errors.Is(err, genericclioptions.ErrEmptyConfig) {
 		err = errNoKubeconfig
 	}
-	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s", strings.Join(flags.quoted, " and "))
+	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s",
+		strings.Join(flags.quoted, " and "))
 }
 
 // identify reads the cluster ID, which tells whether Liqo is installed where that flag says.
@@ -272,14 +278,16 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
-		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or name its namespace with --%s",
+		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or "+
+			"name its namespace with --%s",
 			c.namespace, c.side.named(), c.env.name, liqo.Name)
 	case err != nil:
 		return c.unreachable(ctx, err)
 	}
 	c.id = stored.Data[api.ClusterIDConfigMapKey]
 	if err := api.ValidateClusterID(c.id); err != nil {
-		return fmt.Errorf("read ConfigMap %s/%s of the %scluster: %w", c.namespace, api.ClusterIDConfigMap, c.side.named(), err)
+		return fmt.Errorf("read ConfigMap %s/%s of the %scluster: %w", c.namespace, api.ClusterIDConfigMap,
+			c.side.named(), err)
 	}
 	return nil
 }
@@ -288,7 +296,8 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 func (c *cluster) unreachable(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s", strings.Join(c.flags, " and "))
+		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s",
+			strings.Join(c.flags, " and "))
 	}
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -297,8 +306,9 @@ func (c *cluster) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return &noAnswer{c.side, hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
-		"check that its API server runs and %s is right", c.flags[0])}
+	return &noAnswer{c.side,
+		hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
+			"check that its API server runs and %s is right", c.flags[0])}
 }
 
 // noAnswer says that a cluster cannot be reached.
@@ -310,14 +320,15 @@ type noAnswer struct {
 func (n *noAnswer) Unwrap() error { return n.error }
 
 // apply makes the object exist with at least the fields given; fields others filled in stay, and
-// nothing is written when all is there. One that is being deleted is made anew when it is gone. It uses get, create and update only: the rights of a
-// peering user do not reach further.
+// nothing is written when all is there. One that is being deleted is made anew when it is gone. It
+// uses get, create and update only: the rights of a peering user do not reach further.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	want, err := c.env.manifest(desired)
 	if err != nil {
 		return err
 	}
-	return retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+	changed := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(retry.DefaultRetry, changed, func() error {
 		have := &unstructured.Unstructured{}
 		have.SetGroupVersionKind(want.GroupVersionKind())
 		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
@@ -388,7 +399,8 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 	}
 	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(), gvk.Kind, c.env.name)
+		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(),
+			gvk.Kind, c.env.name)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errTimeout

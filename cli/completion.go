@@ -52,13 +52,13 @@ func firstOnly(complete cobra.CompletionFunc) cobra.CompletionFunc {
 }
 
 // objects offers the names that name finds in the objects of a list, an empty one offers nothing.
-func objects(list func() client.ObjectList, name func(client.Object) string, opts ...client.ListOption) names {
+func objects(list client.ObjectList, name func(client.Object) string, opts ...client.ListOption) names {
 	return func(ctx context.Context, e *env) []string {
 		c, err := e.cluster(e.local, nowhere, api.Namespace)
 		if err != nil {
 			return nil
 		}
-		found, _ := c.all(ctx, list(), opts...)
+		found, _ := c.all(ctx, list.DeepCopyObject().(client.ObjectList), opts...)
 		var out []string
 		for _, object := range found {
 			if text := name(object); text != "" {
@@ -84,12 +84,12 @@ var byName = client.Object.GetName
 
 // peerIDs offers the clusters this one knows.
 func peerIDs() names {
-	return objects(func() client.ObjectList { return &corev1beta1.ForeignClusterList{} }, byName)
+	return objects(&corev1beta1.ForeignClusterList{}, byName)
 }
 
 // activeIDs offers the clusters with which some module is on.
 func activeIDs() names {
-	return objects(func() client.ObjectList { return &corev1beta1.ForeignClusterList{} }, func(o client.Object) string {
+	return objects(&corev1beta1.ForeignClusterList{}, func(o client.Object) string {
 		if !enabledPeer(o) {
 			return ""
 		}
@@ -99,17 +99,18 @@ func activeIDs() names {
 
 // knownIDs also offers clusters for which there is a tenant namespace only.
 func knownIDs() names {
-	return anyOf(peerIDs(), objects(func() client.ObjectList { return &corev1.NamespaceList{} },
-		func(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] }, client.HasLabels{api.LabelTenantNamespace}))
+	return anyOf(peerIDs(), objects(&corev1.NamespaceList{},
+		func(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] },
+		client.HasLabels{api.LabelTenantNamespace}))
 }
 
 func namespaceNames() names {
-	return objects(func() client.ObjectList { return &corev1.NamespaceList{} }, byName)
+	return objects(&corev1.NamespaceList{}, byName)
 }
 
 // offloadable offers the namespaces a selector would find.
 func offloadable() names {
-	return objects(func() client.ObjectList { return &corev1.NamespaceList{} }, func(o client.Object) string {
+	return objects(&corev1.NamespaceList{}, func(o client.Object) string {
 		if !offered(o, api.Namespace) {
 			return ""
 		}
@@ -118,7 +119,7 @@ func offloadable() names {
 }
 
 func offloadedNames() names {
-	return objects(func() client.ObjectList { return &offv1beta1.NamespaceOffloadingList{} }, client.Object.GetNamespace)
+	return objects(&offv1beta1.NamespaceOffloadingList{}, client.Object.GetNamespace)
 }
 
 // contextual offers what the kubeconfig holds.
@@ -145,11 +146,12 @@ func flagNames() map[string]names {
 		"cluster":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Clusters) }),
 		"user":                contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) }),
 		"output":              func(context.Context, *env) []string { return []string{"json", "yaml"} },
-		"resource-slice-name": objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName, client.HasLabels{api.LabelReplication}),
-		"target-node":         objects(func() client.ObjectList { return &corev1.NodeList{} }, byName),
+		"resource-slice-name": objects(&authv1beta1.ResourceSliceList{}, byName,
+			client.HasLabels{api.LabelReplication}),
+		"target-node": objects(&corev1.NodeList{}, byName),
 		"gateway-name": anyOf(
-			objects(func() client.ObjectList { return &netv1beta1.GatewayServerList{} }, byName),
-			objects(func() client.ObjectList { return &netv1beta1.GatewayClientList{} }, byName)),
+			objects(&netv1beta1.GatewayServerList{}, byName),
+			objects(&netv1beta1.GatewayClientList{}, byName)),
 	}
 }
 
@@ -177,11 +179,9 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 
 // namesOf offers the objects of a kind.
 func (e *env) namesOf(kind client.Object) names {
-	return objects(func() client.ObjectList {
-		list, err := listFor(kind, e.scheme)
-		if err != nil {
-			panic(err) // a kind without a list: a programming error
-		}
-		return list
-	}, byName)
+	list, err := listFor(kind, e.scheme)
+	if err != nil {
+		panic(err) // a kind without a list: a programming error
+	}
+	return objects(list, byName)
 }

@@ -45,19 +45,23 @@ func (e *env) cordonCommands() []*cobra.Command {
 	turns := []turn{
 		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
 			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
-			from: []authv1beta1.TenantCondition{authv1beta1.TenantActive}, warns: "Tenant %q is not active. Activate the tenant to cordon it."},
+			from:  []authv1beta1.TenantCondition{authv1beta1.TenantActive},
+			warns: "Tenant %q is not active. Activate the tenant to cordon it."},
 		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true,
 			shortSlice: "Serve a cordoned slice again", to: authv1beta1.TenantActive,
 			from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned}, warns: "Tenant %q is not cordoned"},
-		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true, to: authv1beta1.TenantDrained},
-		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated", to: authv1beta1.TenantActive},
+		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true,
+			to: authv1beta1.TenantDrained},
+		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated",
+			to: authv1beta1.TenantActive},
 	}
 	var commands []*cobra.Command
 	for _, t := range turns {
 		cmd := group(t.verb, t.short)
 		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.turnTenant})
 		if t.shortSlice != "" {
-			e.addNoun(cmd, "resourceslice", []string{"rs", "resourceslices"}, subcommand{"NAME", t.shortSlice, t.markSlice})
+			e.addNoun(cmd, "resourceslice", []string{"rs", "resourceslices"},
+				subcommand{"NAME", t.shortSlice, t.markSlice})
 		}
 		commands = append(commands, cmd)
 	}
@@ -69,7 +73,7 @@ func (t turn) turnTenant(o *single) work {
 	o.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
 	o.completes(o.env.namesOf(&authv1beta1.Tenant{}))
 	return func(s *script, c *cluster) error {
-		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: o.name}}
+		tenant := &authv1beta1.Tenant{ObjectMeta: metaOf(c.tenant, o.name)}
 		if c.tenant == "" {
 			if err := c.locateTenant(s.ctx, tenant); err != nil {
 				return err
@@ -87,7 +91,8 @@ func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) 
 		return err
 	}
 	named := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
-	of := slices.DeleteFunc(tenants, func(t client.Object) bool { return t.(*authv1beta1.Tenant).Spec.ClusterID != tenant.Name })
+	of := slices.DeleteFunc(tenants,
+		func(t client.Object) bool { return t.(*authv1beta1.Tenant).Spec.ClusterID != tenant.Name })
 	if named || len(of) != 1 {
 		return c.locate(ctx, tenant)
 	}
@@ -143,7 +148,8 @@ func (s *script) tellLeft(c *cluster, tenant *authv1beta1.Tenant) error {
 		return err
 	}
 	if len(pods) > 0 {
-		s.warn(nowhere, "Pods of %s run until their grace period is over; 'kubectl delete pods -A -l %s=%s --grace-period=1' ends them now", id, api.LabelOrigin, id)
+		s.warn(nowhere, "Pods of %s run until their grace period is over; 'kubectl delete pods -A -l %s=%s "+
+			"--grace-period=1' ends them now", id, api.LabelOrigin, id)
 	}
 	return s.tellNetwork(c, tenant.Namespace, id)
 }
@@ -151,7 +157,7 @@ func (s *script) tellLeft(c *cluster, tenant *authv1beta1.Tenant) error {
 // tellNetwork says that a peer without rights is still connected.
 func (s *script) tellNetwork(c *cluster, namespace, peer string) error {
 	for _, list := range []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}} {
-		gateways, err := c.all(s.ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
+		gateways, err := c.all(s.ctx, list, client.InNamespace(namespace), ofPeer(peer))
 		if err != nil {
 			return err
 		}
@@ -165,7 +171,8 @@ func (s *script) tellNetwork(c *cluster, namespace, peer string) error {
 
 // tellDrain names the volumes the consumer has here: they go with its namespaces.
 func (s *script) tellDrain(c *cluster, tenant *authv1beta1.Tenant) error {
-	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{}, client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
+	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{},
+		client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
 	var claims []string
 	for _, claim := range copies {
 		claims = append(claims, c.nameOf(claim))
@@ -194,12 +201,14 @@ func (c *cluster) awaitTurn(ctx context.Context, tenant *authv1beta1.Tenant) err
 	if state != authv1beta1.TenantDrained {
 		return c.awaitQuotas(ctx, tenant.Namespace)
 	}
-	copies := []client.ListOption{client.InNamespace(tenant.Namespace), client.MatchingLabels{api.LabelReplicated: api.True}}
+	copies := []client.ListOption{client.InNamespace(tenant.Namespace),
+		client.MatchingLabels{api.LabelReplicated: api.True}}
 	return together(
 		func() error { return c.awaitNone(ctx, &authv1beta1.ResourceSliceList{}, copies...) },
 		func() error { return c.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, copies...) },
 		func() error {
-			return c.awaitNone(ctx, &offv1beta1.ShadowPodList{}, client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
+			return c.awaitNone(ctx, &offv1beta1.ShadowPodList{},
+				client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
 		},
 	)
 }
@@ -213,7 +222,8 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
 		}
 	}
-	all := slices.ContainsFunc(tenants.Items, func(t authv1beta1.Tenant) bool { return stateOfTenant(&t) != authv1beta1.TenantActive })
+	all := slices.ContainsFunc(tenants.Items,
+		func(t authv1beta1.Tenant) bool { return stateOfTenant(&t) != authv1beta1.TenantActive })
 	// cordoned tells by the name of a slice what it is to be.
 	cordoned := map[string]bool{}
 	for _, slice := range granted.Items {
@@ -232,7 +242,7 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 func (t turn) markSlice(o *single) work {
 	o.needPeer("Cluster ID of the consumer")
 	o.ownTenant = true
-	o.completes(objects(func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }, byName,
+	o.completes(objects(&authv1beta1.ResourceSliceList{}, byName,
 		client.MatchingLabels{api.LabelReplicated: api.True}))
 	return func(s *script, c *cluster) error {
 		slice, err := c.granted(s.ctx, o.peer, o.name)
@@ -240,7 +250,8 @@ func (t turn) markSlice(o *single) work {
 			return err
 		}
 		if slice.Labels[api.LabelReplicated] != api.True {
-			return fmt.Errorf("resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted",
+			return fmt.Errorf(
+				"resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted",
 				slice.Name, o.peer)
 		}
 		if err := s.confirmTurn(t); err != nil {
@@ -275,12 +286,13 @@ func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1
 	if c.tenant == "" {
 		return nil, fmt.Errorf("the cluster has no consumer %q; '%s info' shows its peers", consumer, c.env.name)
 	}
-	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(c.tenant, name)}
 	err = c.read(ctx, slice)
 	if !apierrors.IsNotFound(err) {
 		return slice, err
 	}
-	all, listing := c.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(c.tenant), client.MatchingLabels{api.LabelReplicated: api.True})
+	all, listing := c.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(c.tenant),
+		client.MatchingLabels{api.LabelReplicated: api.True})
 	if listing != nil {
 		return nil, listing
 	}

@@ -35,7 +35,8 @@ func (c *cluster) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResou
 	if err != nil {
 		return err
 	}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(m), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(m), client.FieldOwner(fieldManager),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply kind %s: %w", crd.Name, err)
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}

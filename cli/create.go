@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -228,8 +227,9 @@ func createVirtualNode(o *single) work {
 				return err
 			}
 		}
-		return o.create(s, c, object, creation{"Virtual node created", v.createNode, fmt.Sprintf("Node %s is Ready", v.name),
-			func(ctx context.Context) error { return c.awaitNode(ctx, v.name) }})
+		return o.create(s, c, object,
+			creation{"Virtual node created", v.createNode, fmt.Sprintf("Node %s is Ready", v.name),
+				func(ctx context.Context) error { return c.awaitNode(ctx, v.name) }})
 	}
 }
 
@@ -248,7 +248,7 @@ func (v *virtual) addFlags(flags *pflag.FlagSet) {
 
 // spend lets a virtual node use what a slice was granted.
 func (c *cluster) spend(ctx context.Context, sliceName string, v *virtual) error {
-	from := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: sliceName}}
+	from := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(c.tenant, sliceName)}
 	if err := c.read(ctx, from); err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 // confirmNodeLoss asks about the volumes of namespaces that reach their provider by this node alone.
 func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
 	return s.confirmNodes(c, "delete", func(r *reach) {
-		r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
+		r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
+			func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
 	})
 }
 

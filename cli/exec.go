@@ -29,7 +29,8 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 	}
 	var out, failed bytes.Buffer
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &failed}); err != nil {
-		err = fmt.Errorf("run %s in pod %s/%s of the %scluster: %w: %s", command[0], namespace, pod, c.side.named(), err, oneLine(failed.String()))
+		err = fmt.Errorf("run %s in pod %s/%s of the %scluster: %w: %s", command[0], namespace, pod, c.side.named(),
+			err, oneLine(failed.String()))
 		return out.Bytes(), err
 	}
 	return out.Bytes(), nil

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -108,7 +107,8 @@ func saysOf(object client.Object) string {
 		return namespaceSays(o)
 	case *authv1beta1.ResourceSlice:
 		for _, condition := range o.Status.Conditions {
-			if condition.Status == authv1beta1.ResourceSliceDenied || condition.Type == "Ready" && condition.Status != "True" {
+			if condition.Status == authv1beta1.ResourceSliceDenied ||
+				condition.Type == "Ready" && condition.Status != "True" {
 				return condition.Message
 			}
 		}
@@ -128,9 +128,11 @@ func saysOf(object client.Object) string {
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
 		for _, condition := range []string{
-			netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits, netv1beta1.ConnectionPortsAnswer,
+			netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits,
+			netv1beta1.ConnectionPortsAnswer,
 		} {
-			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil && c.Status != metav1.ConditionTrue {
+			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil &&
+				c.Status != metav1.ConditionTrue {
 				return c.Message
 			}
 		}
@@ -163,14 +165,15 @@ func virtualNodeSays(v *offv1beta1.VirtualNode) string {
 // networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
 // the tunnel.
 func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
-	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.InternalFabricList{}, &netv1beta1.ConnectionList{})
+	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{},
+		&netv1beta1.GatewayClientList{}, &netv1beta1.InternalFabricList{}, &netv1beta1.ConnectionList{})
 }
 
 // says lists what the objects that concern a peer say is wrong.
 func (c *cluster) says(ctx context.Context, peer string, lists ...client.ObjectList) ([]string, error) {
 	said := []string{}
 	for _, list := range lists {
-		found, err := c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer})
+		found, err := c.all(ctx, list, ofPeer(peer))
 		if err != nil {
 			return nil, err
 		}
@@ -186,12 +189,9 @@ func (c *cluster) says(ctx context.Context, peer string, lists ...client.ObjectL
 // accessSays lists what is wrong with the access of a peer to this cluster and of this one to the
 // peer, and what an administrator has taken from the peer.
 func (c *cluster) accessSays(ctx context.Context, peer string) ([]string, error) {
-	said, err := c.says(ctx, peer, &authv1beta1.TenantList{}, &authv1beta1.IdentityList{})
-	if err != nil {
-		return nil, err
-	}
 	tenants := &authv1beta1.TenantList{}
-	if err := c.listOf(ctx, everywhere, peer, tenants); err != nil {
+	said, err := c.says(ctx, peer, tenants, &authv1beta1.IdentityList{})
+	if err != nil {
 		return nil, err
 	}
 	for i := range tenants.Items {
@@ -214,7 +214,7 @@ func (c *cluster) nodesSay(ctx context.Context, peer string) ([]string, error) {
 		if says := saysOf(v); says != "" {
 			said = append(said, c.nameOf(v)+": "+says)
 		}
-		kubelet := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: api.VirtualKubeletName(v.Name)}}
+		kubelet := virtualKubelet(v.Namespace, v.Name)
 		if says := c.missing(ctx, kubelet); kubelet.Status.ReadyReplicas == 0 {
 			said = append(said, says)
 		}
@@ -301,18 +301,21 @@ func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		switch last, now := s.LastTerminationState.Terminated, s.State; {
 		case now.Waiting != nil && last != nil:
-			return fmt.Sprintf("container %s ended with code %d (%s); "+look, s.Name, last.ExitCode, now.Waiting.Reason, pod.Namespace, pod.Name+" --previous")
+			return fmt.Sprintf("container %s ended with code %d (%s); "+look, s.Name, last.ExitCode, now.Waiting.Reason,
+				pod.Namespace, pod.Name+" --previous")
 		case now.Waiting != nil && now.Waiting.Message != "":
 			return fmt.Sprintf("container %s: %s: %s", s.Name, now.Waiting.Reason, now.Waiting.Message)
 		case now.Terminated != nil && now.Terminated.ExitCode != 0:
-			return fmt.Sprintf("container %s ended with code %d; "+look, s.Name, now.Terminated.ExitCode, pod.Namespace, pod.Name)
+			return fmt.Sprintf("container %s ended with code %d; "+look, s.Name, now.Terminated.ExitCode, pod.Namespace,
+				pod.Name)
 		case now.Running != nil && !s.Ready:
 			return fmt.Sprintf("container %s runs but is not ready; "+look, s.Name, pod.Namespace, pod.Name)
 		}
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("no node takes pod %s: %s; make room on one, or take away what is named", pod.Name, condition.Message)
+			return fmt.Sprintf("no node takes pod %s: %s; make room on one, or take away what is named", pod.Name,
+				condition.Message)
 		}
 	}
 	if pod.Status.Phase == corev1.PodPending {

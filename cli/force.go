@@ -25,9 +25,11 @@ func (e *env) forceCommand() *cobra.Command {
 	force := group("force", "Do without the other side what needs both")
 	var namespace string
 	var timeout time.Duration
-	unpeer := &cobra.Command{Use: "unpeer <cluster-id>", Short: "End the peering with a cluster that is gone for good", Args: cobra.ExactArgs(1),
+	unpeer := &cobra.Command{Use: "unpeer <cluster-id>", Short: "End the peering with a cluster that is gone for good",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.confirm("force unpeer might leave the remote cluster in an inconsistent state and it", ": "); err != nil {
+			if err := e.confirm("force unpeer might leave the remote cluster in an inconsistent state and it",
+				": "); err != nil {
 				return err
 			}
 			return e.forceUnpeer(cmd.Context(), namespace, args[0], timeout)
@@ -78,7 +80,8 @@ func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout tim
 	if err := c.awaitNone(s.ctx, &corev1.NodeList{}, node); err != nil {
 		return c.withRest(err, id)
 	}
-	s.warn(nowhere, "The remote cluster keeps its side of the peering; if it comes back, run '%s force unpeer %s' there", e.name, c.id)
+	s.warn(nowhere, "The remote cluster keeps its side of the peering; "+
+		"if it comes back, run '%s force unpeer %s' there", e.name, c.id)
 	s.info(nowhere, "Force unpeer executed successfully")
 	return nil
 }
@@ -99,7 +102,8 @@ func remnants() []client.ObjectList {
 	return []client.ObjectList{
 		&authv1beta1.ResourceSliceList{}, &offv1beta1.VirtualNodeList{}, &offv1beta1.NamespaceMapList{},
 		&authv1beta1.IdentityList{}, &authv1beta1.TenantList{},
-		&netv1beta1.GatewayClientList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.PublicKeyList{}, &netv1beta1.ConfigurationList{},
+		&netv1beta1.GatewayClientList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.PublicKeyList{},
+		&netv1beta1.ConfigurationList{},
 	}
 }
 
@@ -139,7 +143,7 @@ func (s *script) dropObjects(c *cluster, peer string) error {
 func (c *cluster) remnantsOf(ctx context.Context, peer string) ([]client.Object, error) {
 	var out []client.Object
 	for _, list := range remnants() {
-		found, err := c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer})
+		found, err := c.all(ctx, list, ofPeer(peer))
 		if err != nil {
 			return nil, err
 		}

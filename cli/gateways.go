@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
@@ -46,7 +45,8 @@ func (n *network) connection() []step {
 			doing: "Setting up gateway server", report: n.reportServer, do: n.setServer},
 		n.pod(server),
 		step{name: "endpoint", after: []string{"server"}, at: &server.cluster, skip: n.isReversed,
-			doing: "Waiting for gateway server Service", done: "Gateway server Service created successfully", do: n.awaitEndpoint},
+			doing: "Waiting for gateway server Service", done: "Gateway server Service created successfully",
+			do: n.awaitEndpoint},
 		step{name: "client", after: []string{"endpoint"}, at: &client.cluster, skip: n.isReversed,
 			doing: "Setting up gateway client", done: "Gateway client correctly set up", do: n.setClient},
 		n.pod(client))
@@ -78,7 +78,8 @@ func (n *network) keys(from, to *end) []step {
 	var secret string
 	return []step{
 		{name: from.kind + " keys", after: []string{from.kind}, at: &from.cluster, skip: n.isReversed,
-			doing: "Waiting for gateway " + from.kind + " Secret", done: "Gateway " + from.kind + " Secret created successfully",
+			doing: "Waiting for gateway " + from.kind + " Secret",
+			done:  "Gateway " + from.kind + " Secret created successfully",
 			do: func(ctx context.Context) (err error) {
 				secret, err = from.awaitKeys(ctx, from.object.DeepCopyObject().(client.Object))
 				return err
@@ -101,7 +102,8 @@ func (n *network) keys(from, to *end) []step {
 // created waits for the Connection of an end.
 func created(e *end) step {
 	return step{name: e.kind + " connection", after: []string{e.kind + " pod"}, at: &e.cluster,
-		doing: "Waiting for the connection", done: "Connection created successfully", do: func(ctx context.Context) error {
+		doing: "Waiting for the connection", done: "Connection created successfully",
+		do: func(ctx context.Context) error {
 			connection, deployment := e.tunnel()
 			return e.await(ctx, connection, func() bool { return true }, deployment)
 		}}
@@ -120,7 +122,7 @@ func established(e *end) step {
 
 // tunnel returns the Connection of the gateway for the other cluster, and its Deployment, without contents.
 func (c *cluster) tunnel() (*netv1beta1.Connection, *appsv1.Deployment) {
-	at := metav1.ObjectMeta{Namespace: c.network, Name: api.GatewayResourceName(c.gateway)}
+	at := metaOf(c.network, api.GatewayResourceName(c.gateway))
 	return &netv1beta1.Connection{ObjectMeta: at}, &appsv1.Deployment{ObjectMeta: at}
 }
 
@@ -146,7 +148,8 @@ func (n *network) look(ctx context.Context) error {
 	if dialer != nil {
 		n.client.gateway = dialer.Name
 	}
-	if err := n.turn(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil, dialer != nil); err != nil {
+	if err := n.turn(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil,
+		dialer != nil); err != nil {
 		return err
 	}
 	return n.checkTemplates(ctx)
@@ -157,7 +160,9 @@ func (n *network) look(ctx context.Context) error {
 //	both ends   it serves both directions, and nothing is built
 //	one         its other end is built, for somebody has begun so; it goes where the user says which side serves.
 //	            Beside one of our way none would connect, for a cluster takes one gateway for a peer.
-func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, served, dialled bool) error {
+func (n *network) turn(
+	ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, served, dialled bool,
+) error {
 	asked := n.asked("gw-server-service-location")
 	switch {
 	case server == nil && dialer == nil:
@@ -171,7 +176,8 @@ func (n *network) turn(ctx context.Context, server *netv1beta1.GatewayServer, di
 		return n.drop(ctx, n.server.cluster, dialer)
 	case served && dialled:
 	case served || dialled:
-		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with --gw-server-service-location")
+		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with " +
+			"--gw-server-service-location")
 	case server != nil:
 		n.server.cluster, n.client.cluster = n.client.cluster, n.server.cluster
 		n.server.gateway = server.Name
@@ -224,7 +230,8 @@ func (n *network) checkTemplates(ctx context.Context) error {
 
 // setServer makes the server; one that is to be exposed differently is replaced.
 func (n *network) setServer(ctx context.Context) error {
-	server := gatewayServer(metaFor(n.server.network, n.server.gateway, n.client.id), n.serverTemplate, n.service, n.mtu)
+	server := gatewayServer(metaFor(n.server.network, n.server.gateway, n.client.id), n.serverTemplate, n.service,
+		n.mtu)
 	have := &netv1beta1.GatewayServer{}
 	err := n.server.Get(ctx, client.ObjectKeyFromObject(server), have)
 	if err == nil && have.Spec.Endpoint != nil {
@@ -322,7 +329,8 @@ func (n *network) reportServer(took string) {
 // awaitEndpoint waits until clients can reach the server.
 func (n *network) awaitEndpoint(ctx context.Context) error {
 	n.announced = n.server.object.(*netv1beta1.GatewayServer).DeepCopy()
-	return n.server.await(ctx, n.announced, func() bool { return announced(n.announced, n.asked("gw-server-service-port")) })
+	return n.server.await(ctx, n.announced,
+		func() bool { return announced(n.announced, n.asked("gw-server-service-port")) })
 }
 
 // setClient makes the client towards the server's endpoint, or what the user gave instead, with the
@@ -336,16 +344,20 @@ func (n *network) setClient(ctx context.Context) error {
 	if len(n.port) > 0 {
 		endpoint.Port, endpoint.Ports = n.port.split()
 	}
-	object := gatewayClient(metaFor(n.client.network, n.client.gateway, n.server.id), n.clientTemplate, endpoint, server.Spec.MTU)
+	object := gatewayClient(metaFor(n.client.network, n.client.gateway, n.server.id), n.clientTemplate, endpoint,
+		server.Spec.MTU)
 	plan.Note(object, server.Status.Endpoint)
 	n.client.object = object
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return n.writeClient(ctx, object, server.Status.Endpoint) })
+	return retry.RetryOnConflict(retry.DefaultRetry,
+		func() error { return n.writeClient(ctx, object, server.Status.Endpoint) })
 }
 
 // writeClient creates a client or changes the one there is. An endpoint is replaced as a whole: a port
 // left over from another one would contradict it. One that the server never announced was chosen, for a
 // NAT for example: without a flag that names another, it stays as long as it can fit.
-func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) error {
+func (n *network) writeClient(
+	ctx context.Context, want *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus,
+) error {
 	have := &netv1beta1.GatewayClient{}
 	err := n.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
@@ -356,7 +368,8 @@ func (n *network) writeClient(ctx context.Context, want *netv1beta1.GatewayClien
 	}
 	before := have.DeepCopy()
 	have.Spec.MTU = want.Spec.MTU
-	if n.address == "" && len(n.port) == 0 && plan.Chosen(have, announced) && len(have.Spec.Endpoint.Ports) == len(announced.Ports) {
+	if n.address == "" && len(n.port) == 0 && plan.Chosen(have, announced) &&
+		len(have.Spec.Endpoint.Ports) == len(announced.Ports) {
 		have.Spec.Endpoint.Protocol = announced.Protocol
 	} else {
 		have.Spec.Endpoint = want.Spec.Endpoint
@@ -388,8 +401,9 @@ func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, o
 			stop()
 		}
 	}()
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.GatewayResourceName(gateway)}}
-	err := c.await(either, d, func() bool { return d.Status.ReadyReplicas > 0 && d.Status.ObservedGeneration >= d.Generation }, owner)
+	d := &appsv1.Deployment{ObjectMeta: metaOf(namespace, api.GatewayResourceName(gateway))}
+	err := c.await(either, d,
+		func() bool { return d.Status.ReadyReplicas > 0 && d.Status.ObservedGeneration >= d.Generation }, owner)
 	if stop(); <-elsewhere {
 		return nil
 	}
@@ -426,7 +440,7 @@ func keysOf(gateway client.Object) *corev1.ObjectReference {
 
 // gatewayKey waits for the public key in a gateway's Secret.
 func (c *cluster) gatewayKey(ctx context.Context, name string) ([]byte, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.network, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metaOf(c.network, name)}
 	err := c.await(ctx, secret, func() bool { return len(secret.Data[api.PublicKeyField]) > 0 })
 	return secret.Data[api.PublicKeyField], err
 }

@@ -54,7 +54,7 @@ func generatePublicKey(o *single) work {
 
 // gatewayNamed is a gateway of which only the name is known.
 func gatewayNamed(namespace, name, kind string) client.Object {
-	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	at := metaOf(namespace, name)
 	if kind == "client" {
 		return &netv1beta1.GatewayClient{ObjectMeta: at}
 	}
@@ -94,7 +94,8 @@ func (c *cluster) locate(ctx context.Context, object client.Object) error {
 		object.SetNamespace(found[0].GetNamespace())
 		return nil
 	}
-	return fmt.Errorf("%s exists several times: %s; choose one with --namespace", c.nameOf(object), someNames(placesOf(found)))
+	return fmt.Errorf("%s exists several times: %s; choose one with --namespace", c.nameOf(object),
+		someNames(placesOf(found)))
 }
 
 func generateTenant(o *single) work {
@@ -106,7 +107,8 @@ func generateTenant(o *single) work {
 	flags.StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the provider")
 	flags.StringVar(&challenge, "nonce", "", "The nonce to sign (default: the one already stored)")
 	flags.StringVar(&proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
-	flags.BoolVar(&noHandshake, "no-handshake", false, "Print what admits a consumer whose credentials you make yourself")
+	flags.BoolVar(&noHandshake, "no-handshake", false,
+		"Print what admits a consumer whose credentials you make yourself")
 	o.MarkFlagsMutuallyExclusive("no-handshake", "nonce")
 	o.ownTenant = true
 	return func(s *script, c *cluster) error {
@@ -160,7 +162,8 @@ func (c *cluster) storedNonce(ctx context.Context, provider string) (err error) 
 			return err
 		}
 	}
-	return fmt.Errorf("there is no nonce of %q to sign; give the one '%s get nonce' prints there with --nonce", provider, c.env.name)
+	return fmt.Errorf("there is no nonce of %q to sign; give the one '%s get nonce' prints there with --nonce",
+		provider, c.env.name)
 }
 
 func generateIdentity(o *single) work {
@@ -174,7 +177,8 @@ func generateIdentity(o *single) work {
 			return err
 		}
 		if len(tenants.Items) == 0 {
-			return fmt.Errorf("no tenant for %q; apply the one '%s generate tenant' prints at the consumer", o.peer, o.env.name)
+			return fmt.Errorf("no tenant for %q; apply the one '%s generate tenant' prints at the consumer", o.peer,
+				o.env.name)
 		}
 		from := tenants.Items[0]
 		if !answered(&from) || from.Status.TenantNamespace == "" {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -28,7 +27,7 @@ func getKubeconfig(o *single) work {
 
 // printField writes a key of a Secret to standard output as it is.
 func (s *script) printField(c *cluster, name, field string) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metaOf(c.tenant, name)}
 	if err := c.read(s.ctx, secret); err != nil {
 		return err
 	}

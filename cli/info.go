@@ -312,7 +312,8 @@ func installationBoxes(i *installation, verbose bool) []string {
 func describePods(pods map[string]podInfo) map[string]string {
 	out := map[string]string{}
 	for name, p := range pods {
-		out[name] = fmt.Sprintf("%s, containers ready: %d/%d, restarts: %d", p.Status, p.ReadyContainers, p.TotalContainers, p.Restarts)
+		out[name] = fmt.Sprintf("%s, containers ready: %d/%d, restarts: %d", p.Status, p.ReadyContainers,
+			p.TotalContainers, p.Restarts)
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -23,14 +22,14 @@ import (
 type keyInfo struct {
 	// SharedKey reports that this cluster authenticates with the key that former versions used for all peers.
 	SharedKey bool `json:"sharedKey,omitempty"`
-	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name". A peering user of the
-	// peer can read the ones in the tenant namespace.
+	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name".
+	// A peering user of the peer can read the ones in the tenant namespace.
 	UserSecrets []string `json:"userSecrets,omitempty"`
 }
 
 // inspectKeys reports the keys used with a peer. Secrets that the user may not read are left out.
 func (c *cluster) inspectKeys(ctx context.Context, peer string) (keyInfo, error) {
-	shared := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.AuthenticationKeysSecret}}
+	shared := &corev1.Secret{ObjectMeta: metaOf(c.namespace, api.AuthenticationKeysSecret)}
 	err := c.Get(ctx, client.ObjectKeyFromObject(shared), shared)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return keyInfo{}, c.describe("read", shared, err)
@@ -52,7 +51,8 @@ func (c *cluster) inspectKeys(ctx context.Context, peer string) (keyInfo, error)
 
 // secretsUsed lists the Secrets that objects of a peer refer to, and this cluster's control-plane kubeconfigs for it.
 func (c *cluster) secretsUsed(ctx context.Context, peer string) ([]string, error) {
-	servers, clients, nodes := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &offv1beta1.VirtualNodeList{}
+	servers, clients, nodes := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
+		&offv1beta1.VirtualNodeList{}
 	for _, list := range []client.ObjectList{servers, clients, nodes} {
 		if err := c.listOf(ctx, everywhere, peer, list); err != nil {
 			return nil, err

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,7 +184,8 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 	into.Info = whoInfo{ClusterID: peer, Role: f.Status.Role}
 	into.Network.Status, into.Network.Alerts = statusOf(modules.Networking), alertsOf(modules.Networking)
 	into.Authentication = peerAuth{
-		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
+		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL,
+		APIServerStatus: apiServerStatus(f),
 	}
 	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
 	var network, access, nodes []string
@@ -330,10 +330,12 @@ func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) 
 		}
 		info.Accepted = accepted > 1
 		if accepted+denied == 0 && len(info.Alerts) == 0 {
-			info.Alerts = append(info.Alerts, strings.TrimSuffix("not answered yet; "+cmp.Or(saysOf(&s), c.eventOf(ctx, &s)), "; "))
+			info.Alerts = append(info.Alerts,
+				strings.TrimSuffix("not answered yet; "+cmp.Or(saysOf(&s), c.eventOf(ctx, &s)), "; "))
 		}
 		if s.Annotations[api.AnnotationCordon] == api.True {
-			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))
+			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon "+
+				"resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))
 		}
 		out = append(out, info)
 	}
@@ -347,7 +349,8 @@ func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, er
 	}
 	out := []nodeInfo{}
 	for _, v := range list.Items {
-		info := nodeInfo{Name: v.Name, Status: unhealthy, ResourceSlice: v.Labels[api.LabelResourceSliceName], Resources: v.Spec.ResourceQuota.Hard}
+		info := nodeInfo{Name: v.Name, Status: unhealthy, ResourceSlice: v.Labels[api.LabelResourceSliceName],
+			Resources: v.Spec.ResourceQuota.Hard}
 		if v.Spec.KubeconfigSecretRef != nil {
 			info.Secret = v.Spec.KubeconfigSecretRef.Name
 		}
@@ -366,7 +369,7 @@ func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, er
 // nodeWell tells whether the Node of a virtual node is Ready; one that has none is as its kubelet.
 func (c *cluster) nodeWell(ctx context.Context, v *offv1beta1.VirtualNode) (bool, error) {
 	if !wantsNode(v) {
-		kubelet := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: api.VirtualKubeletName(v.Name)}}
+		kubelet := virtualKubelet(v.Namespace, v.Name)
 		err := c.Get(ctx, client.ObjectKeyFromObject(kubelet), kubelet)
 		return kubelet.Status.ReadyReplicas > 0, c.describe("read", kubelet, client.IgnoreNotFound(err))
 	}
@@ -404,9 +407,7 @@ func peerBoxes(p *peerInfo) []string {
 	if connection := p.Network.Connection; connection != nil {
 		net.text(0, "Connection")
 		net.add(1, "Status", connection.Status)
-		if connection.Latency != "" {
-			net.add(1, "Latency", connection.Latency)
-		}
+		net.addNonEmpty(1, "Latency", connection.Latency)
 		if !connection.Since.IsZero() {
 			net.add(1, "Since", connection.Since.UTC().Format(time.RFC3339))
 		}
@@ -414,16 +415,14 @@ func peerBoxes(p *peerInfo) []string {
 
 	auth.add(0, "Status", string(p.Authentication.Status))
 	auth.addList(0, "Alerts", p.Authentication.Alerts)
-	if p.Authentication.APIServerAddr != "" {
-		auth.add(0, "API server", p.Authentication.APIServerAddr)
-	}
-	if p.Authentication.APIServerStatus != "" {
-		auth.add(0, "API server status", string(p.Authentication.APIServerStatus))
-	}
+	auth.addNonEmpty(0, "API server", p.Authentication.APIServerAddr)
+	auth.addNonEmpty(0, "API server status", string(p.Authentication.APIServerStatus))
 	if p.Authentication.SharedKey {
-		auth.add(0, "Private key", "shared with other peers, as in former versions; 'liqoctl authenticate' replaces it by one for this peer")
+		auth.add(0, "Private key",
+			"shared with other peers, as in former versions; 'liqoctl authenticate' replaces it by one for this peer")
 	}
-	auth.addList(0, "Secrets supplied by users, which a peering user can read in the tenant namespace", p.Authentication.UserSecrets)
+	auth.addList(0, "Secrets supplied by users, which a peering user can read in the tenant namespace",
+		p.Authentication.UserSecrets)
 	for _, s := range p.Authentication.ResourceSlices {
 		auth.text(0, "Resource slice "+s.Name)
 		auth.add(1, "Action", s.Action)
@@ -438,12 +437,11 @@ func peerBoxes(p *peerInfo) []string {
 		off.text(0, "Virtual node "+v.Name)
 		off.add(1, "Status", string(v.Status))
 		off.add(1, "Secret", v.Secret)
-		if v.ResourceSlice != "" {
-			off.add(1, "Resource slice", v.ResourceSlice)
-		}
+		off.addNonEmpty(1, "Resource slice", v.ResourceSlice)
 		off.addMap(1, "Resources", amounts(v.Resources))
 	}
-	return []string{box("Peer cluster info", who), box("Network", net), box("Authentication", auth), box("Offloading", off)}
+	return []string{box("Peer cluster info", who), box("Network", net), box("Authentication", auth),
+		box("Offloading", off)}
 }
 
 // addGateway adds what is known of the tunnel's server; nothing before there is one.
@@ -467,8 +465,8 @@ func (l *lines) addGateway(g gatewayInfo) {
 	l.add(2, "Port", at.ports())
 	l.add(2, "Protocol", transport(g.Announced))
 	l.text(2, "To dial it, and follow it when it changes:")
-	l.text(2, fmt.Sprintf(`kubectl -n %s patch gatewayclient %s --field-manager=liqoctl --type=json -p '[{"op":"add","path":"/spec/endpoint","value":%s}]'`,
-		g.client.Namespace, g.client.Name, own))
+	l.text(2, fmt.Sprintf(`kubectl -n %s patch gatewayclient %s --field-manager=liqoctl --type=json -p `+
+		`'[{"op":"add","path":"/spec/endpoint","value":%s}]'`, g.client.Namespace, g.client.Name, own))
 }
 
 func (l *lines) addRanges(key string, r *cidrPair) {

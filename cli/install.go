@@ -25,7 +25,6 @@ import (
 	"helm.sh/helm/v3/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -62,8 +61,10 @@ type installOptions struct {
 var providers = [...]string{"", "kubeadm", "kind", "k3s", "generic"}
 
 func (e *env) installCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"}, Short: "Install Liqo in the cluster, or upgrade it", Args: cobra.NoArgs}
-	shorts := map[string]string{"": "", "kubeadm": "a kubeadm cluster", "kind": "a kind cluster", "k3s": "a K3s cluster", "generic": "any cluster"}
+	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"},
+		Short: "Install Liqo in the cluster, or upgrade it", Args: cobra.NoArgs}
+	shorts := map[string]string{"": "", "kubeadm": "a kubeadm cluster", "kind": "a kind cluster",
+		"k3s": "a K3s cluster", "generic": "any cluster"}
 	for _, name := range providers {
 		sub := cmd
 		if name != "" {
@@ -107,7 +108,8 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.noTelemetry, "disable-telemetry", false, "Accepted for compatibility; there is no telemetry")
 	flags.BoolVar(&o.anyAPIServer, "disable-api-server-sanity-check", false, "Accept any URL of the API server")
 	flags.BoolVar(&o.anyKernel, "disable-kernel-version-check", false, "Run on kernels older than supported")
-	flags.BoolVar(&o.skipValidation, "skip-validation", false, "Do not compare the address ranges with pods and Services")
+	flags.BoolVar(&o.skipValidation, "skip-validation", false,
+		"Do not compare the address ranges with pods and Services")
 }
 
 func takesCIDRs(provider string) bool {
@@ -209,7 +211,8 @@ func (o *installOptions) chart() (*chart.Chart, error) {
 		return nil, err
 	}
 	if o.version != "" && o.version != c.Metadata.AppVersion {
-		return nil, fmt.Errorf("this liqoctl installs %s, not %s; use the liqoctl of that version, or its chart with --local-chart-path", c.Metadata.AppVersion, o.version)
+		return nil, fmt.Errorf("this liqoctl installs %s, not %s; use the liqoctl of that version, or its chart with "+
+			"--local-chart-path", c.Metadata.AppVersion, o.version)
 	}
 	return c, nil
 }
@@ -233,7 +236,8 @@ func embeddedChart() (*chart.Chart, error) {
 // merged lays the user's values over ours: files, then --set, then --set-string. The deprecated single
 // range acts only without others, so ours give way to the user's.
 func (o *installOptions) merged(f facts) (map[string]any, error) {
-	users, err := o.values.MergeValues(getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
+	users, err := o.values.MergeValues(
+		getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
 	if err != nil {
 		return nil, fmt.Errorf("read the values: %w", err)
 	}
@@ -246,7 +250,9 @@ func (o *installOptions) merged(f facts) (map[string]any, error) {
 }
 
 // check refuses values that would not work.
-func (o *installOptions) check(ctx context.Context, c *cluster, f facts, vals map[string]any, chart *chart.Chart) error {
+func (o *installOptions) check(
+	ctx context.Context, c *cluster, f facts, vals map[string]any, chart *chart.Chart,
+) error {
 	if err := c.checkID(f.installed, valueAt(vals, "discovery", "config", "clusterID")); err != nil {
 		return err
 	}
@@ -309,7 +315,8 @@ func (e *env) dumpValues(path string, vals map[string]any) error {
 func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) (string, error) {
 	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
 	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
-	run.DryRun, run.ClientOnly, run.KubeVersion = true, true, &chartutil.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
+	run.DryRun, run.ClientOnly, run.KubeVersion = true, true,
+		&chartutil.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
 	rel, err := run.RunWithContext(ctx, chart, vals)
 	if err != nil {
 		return "", chartError(err)
@@ -363,11 +370,13 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 		return i.first(ctx, helm)
 	}
 	if last.Info.Status.IsPending() {
-		return nil, fmt.Errorf("release %s is %s: another installation runs or was interrupted; if none runs, delete secret %s/sh.helm.release.v1.%s.v%d and try again",
+		return nil, fmt.Errorf("release %s is %s: another installation runs or was interrupted; if none runs, delete "+
+			"secret %s/sh.helm.release.v1.%s.v%d and try again",
 			api.ReleaseName, last.Info.Status, i.namespace, api.ReleaseName, last.Version)
 	}
 	if last.Info.Status == release.StatusUninstalling {
-		return nil, fmt.Errorf("release %s was being uninstalled: end that with '%s uninstall', then install", api.ReleaseName, i.env.name)
+		return nil, fmt.Errorf("release %s was being uninstalled: end that with '%s uninstall', then install",
+			api.ReleaseName, i.env.name)
 	}
 	run := action.NewUpgrade(helm)
 	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.options.timeout, true
@@ -416,9 +425,9 @@ func (c *cluster) releaseError(verb string, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	workloads := []client.Object{
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ControllerManagerName}},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.FabricName}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ProxyName}},
+		&appsv1.Deployment{ObjectMeta: metaOf(c.namespace, api.ControllerManagerName)},
+		&appsv1.DaemonSet{ObjectMeta: metaOf(c.namespace, api.FabricName)},
+		&appsv1.Deployment{ObjectMeta: metaOf(c.namespace, api.ProxyName)},
 	}
 	for _, workload := range workloads {
 		if reason, found := c.reason(ctx, workload); found && reason != "" {

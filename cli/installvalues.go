@@ -110,7 +110,8 @@ func (c *cluster) installedID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
 	defer cancel()
 	stored := &corev1.ConfigMap{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap},
+		stored); client.IgnoreNotFound(err) != nil {
 		return "", c.unreachable(ctx, err)
 	}
 	return stored.Data[api.ClusterIDConfigMapKey], nil
@@ -118,15 +119,20 @@ func (c *cluster) installedID(ctx context.Context) (string, error) {
 
 // randomID is a name people can say.
 func randomID() string {
-	adjectives := strings.Fields("amber bold brisk calm clear coral crisp dawn deep dry early fair fresh gentle golden green keen light lively lucid mellow misty noble pale quick quiet rapid red round sharp silent silver soft still sunny swift warm wild winter young")
-	nouns := strings.Fields("bay beach bird breeze brook canyon cliff cloud dune dust falls feather field fire fjord forest glade grove harbor haze hill island lake leaf meadow mist moon moor ocean paper pine pond rain reef ridge river sea shore sky snow spring star stone stream sun surf tide valley water wave wind wood")
+	adjectives := strings.Fields("amber bold brisk calm clear coral crisp dawn deep dry early fair fresh gentle " +
+		"golden green keen light lively lucid mellow misty noble pale quick quiet rapid red round sharp silent " +
+		"silver soft still sunny swift warm wild winter young")
+	nouns := strings.Fields("bay beach bird breeze brook canyon cliff cloud dune dust falls feather field fire fjord " +
+		"forest glade grove harbor haze hill island lake leaf meadow mist moon moor ocean paper pine pond rain reef " +
+		"ridge river sea shore sky snow spring star stone stream sun surf tide valley water wave wind wood")
 	return adjectives[rand.IntN(len(adjectives))] + "-" + nouns[rand.IntN(len(nouns))]
 }
 
 // kubeadmRanges reads the arguments of the controller manager's pod.
 func (c *cluster) kubeadmRanges(ctx context.Context) (pods []string, services string, err error) {
 	found := &corev1.PodList{}
-	err = c.List(ctx, found, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"})
+	err = c.List(ctx, found, client.InNamespace("kube-system"),
+		client.MatchingLabels{"component": "kube-controller-manager"})
 	if err != nil {
 		return nil, "", fmt.Errorf("list pods of the controller manager: %w", err)
 	}
@@ -217,7 +223,8 @@ func insideOnly(address string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast()
 	}
-	return host == "" || host == "localhost" || host == "kubernetes" || strings.HasPrefix(host, "kubernetes.default") || strings.HasSuffix(host, ".svc") ||
+	return host == "" || host == "localhost" || host == "kubernetes" || strings.HasPrefix(host, "kubernetes.default") ||
+		strings.HasSuffix(host, ".svc") ||
 		strings.HasSuffix(host, ".cluster.local")
 }
 
@@ -226,7 +233,8 @@ func (c *cluster) checkID(installed, wanted string) error {
 	if installed == "" || wanted == installed || wanted == "" {
 		return nil
 	}
-	return fmt.Errorf("this cluster's ID is %q and cannot become %q: peers know the cluster by it; leave --cluster-id out, or run '%s uninstall' first",
+	return fmt.Errorf("this cluster's ID is %q and cannot become %q: peers know the cluster by it; leave "+
+		"--cluster-id out, or run '%s uninstall' first",
 		installed, wanted, c.env.name)
 }
 
@@ -269,7 +277,8 @@ func (c *cluster) checkAPIServer(ctx context.Context, address string, sane bool)
 			}
 		}
 	}
-	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a control plane; %s", c.config.Host, remedyURL)
+	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a "+
+		"control plane; %s", c.config.Host, remedyURL)
 }
 
 func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {
@@ -331,11 +340,13 @@ func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[s
 		return fmt.Errorf("list pods: %w", err)
 	}
 	for _, pod := range pods.Items {
-		if pod.Spec.HostNetwork || pod.Status.Phase != corev1.PodRunning || pod.Labels[api.LabelShadowPod] != "" || pod.Status.PodIP == "" {
+		if pod.Spec.HostNetwork || pod.Status.Phase != corev1.PodRunning || pod.Labels[api.LabelShadowPod] != "" ||
+			pod.Status.PodIP == "" {
 			continue
 		}
 		if !inside(pod.Status.PodIP, podRanges) {
-			return fmt.Errorf("pod %s/%s has address %s, outside the pod range %v; correct %s, or use --skip-validation",
+			return fmt.Errorf(
+				"pod %s/%s has address %s, outside the pod range %v; correct %s, or use --skip-validation",
 				pod.Namespace, pod.Name, pod.Status.PodIP, podRanges, o.podsBy())
 		}
 	}
@@ -343,8 +354,10 @@ func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[s
 		return fmt.Errorf("list services: %w", err)
 	}
 	for _, service := range services.Items {
-		if address := service.Spec.ClusterIP; address != "" && address != corev1.ClusterIPNone && !inside(address, serviceRanges) {
-			return fmt.Errorf("service %s/%s has address %s, outside the Service range %v; correct %s, or use --skip-validation",
+		if address := service.Spec.ClusterIP; address != "" && address != corev1.ClusterIPNone &&
+			!inside(address, serviceRanges) {
+			return fmt.Errorf(
+				"service %s/%s has address %s, outside the Service range %v; correct %s, or use --skip-validation",
 				service.Namespace, service.Name, address, serviceRanges, o.servicesBy())
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
@@ -50,8 +51,9 @@ func (e *env) moveCommand() *cobra.Command {
 	o := &moveOptions{}
 	sub := &cobra.Command{Use: "volume <pvc>", Aliases: []string{"pvc"}, Args: cobra.ExactArgs(1),
 		Short: "Move the volume of a claim of class liqo to where the pods of a node run",
-		Long: "Move the volume of a claim of class liqo to where the pods of a node run. The data is copied to a volume at home, " +
-			"the claim is made anew on the node, and the data is copied there. Interrupted, it is taken up again by the same command.",
+		Long: "Move the volume of a claim of class liqo to where the pods of a node run. " +
+			"The data is copied to a volume at home, the claim is made anew on the node, " +
+			"and the data is copied there. Interrupted, it is taken up again by the same command.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.moveVolume(cmd.Context(), o, args[0])
 		}}
@@ -113,7 +115,8 @@ func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error
 	}
 	m.tidy(context.WithoutCancel(ctx))
 	if m.whole {
-		return hint(err, "the data is safe in claim %s/%s: run the command again to go on, with another --target-node if that cannot have the volume",
+		return hint(err, "the data is safe in claim %s/%s: run the command again to go on, with another "+
+			"--target-node if that cannot have the volume",
 			m.Volumes, m.copied.Name)
 	}
 	return hint(err, "the volume is where it was; run the command again")
@@ -208,7 +211,9 @@ func (m *volumeMove) finish() error {
 }
 
 // annotate writes an annotation on a claim that is still the same and stays; an empty text removes it.
-func (m *volumeMove) annotate(claim *corev1.PersistentVolumeClaim, key, text string) (*corev1.PersistentVolumeClaim, error) {
+func (m *volumeMove) annotate(
+	claim *corev1.PersistentVolumeClaim, key, text string,
+) (*corev1.PersistentVolumeClaim, error) {
 	var written *corev1.PersistentVolumeClaim
 	err := m.unchanged(m.ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
 		if now == nil {
@@ -220,7 +225,8 @@ func (m *volumeMove) annotate(claim *corev1.PersistentVolumeClaim, key, text str
 			metav1.SetMetaDataAnnotation(&now.ObjectMeta, key, text)
 		}
 		written = now
-		return m.describe("update", now, m.Patch(m.ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+		return m.describe("update", now,
+			m.Patch(m.ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 	})
 	if err != nil {
 		return claim, err
@@ -231,7 +237,9 @@ func (m *volumeMove) annotate(claim *corev1.PersistentVolumeClaim, key, text str
 // unchanged does something with a claim as it is now, nil if it is gone or being deleted, provided that
 // nobody else has taken the move further since it was read. What it does must fail with a conflict if
 // the claim changes meanwhile; Kubernetes changes claims too, so then it is looked at again.
-func (m *volumeMove) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim, do func(*corev1.PersistentVolumeClaim) error) error {
+func (m *volumeMove) unchanged(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, do func(*corev1.PersistentVolumeClaim) error,
+) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		now := &corev1.PersistentVolumeClaim{}
 		err := m.Get(ctx, client.ObjectKeyFromObject(claim), now)

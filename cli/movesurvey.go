@@ -80,7 +80,8 @@ func (m *volumeMove) survey() (done bool, err error) {
 func (m *volumeMove) stuck(mark string, ending bool) error {
 	switch {
 	case m.found == nil && m.old == nil:
-		return fmt.Errorf("claim %s/%s does not exist; 'kubectl get pvc -A' lists those that do", m.Move.Namespace, m.Name)
+		return fmt.Errorf("claim %s/%s does not exist; 'kubectl get pvc -A' lists those that do", m.Move.Namespace,
+			m.Name)
 	case mark != "" && m.old == nil:
 		return fmt.Errorf("claim %s/%s has a part of its data only, and the copy in namespace %s is gone; "+
 			"restore it from a backup", m.Move.Namespace, m.Name, m.Volumes)
@@ -139,7 +140,8 @@ func (m *volumeMove) check() error {
 // mapped says whether the claim's namespace is offloaded to the cluster of the target.
 func (m *volumeMove) mapped() (bool, error) {
 	maps := &offv1beta1.NamespaceMapList{}
-	if err := m.List(m.ctx, maps, client.MatchingLabels{api.LabelRemoteClusterID: m.target.Labels[api.LabelRemoteClusterID]}); err != nil {
+	if err := m.List(m.ctx, maps,
+		client.MatchingLabels{api.LabelRemoteClusterID: m.target.Labels[api.LabelRemoteClusterID]}); err != nil {
 		return false, fmt.Errorf("list namespace maps: %w", err)
 	}
 	for _, n := range maps.Items {
@@ -161,7 +163,7 @@ func (m *volumeMove) users(since *metav1.Time) ([]string, error) {
 
 // claim reads a claim; nil if there is none.
 func (m *volumeMove) claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metaOf(namespace, name)}
 	err := m.Get(m.ctx, client.ObjectKeyFromObject(claim), claim)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

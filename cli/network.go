@@ -50,13 +50,16 @@ func (e *env) networkCommand() *cobra.Command {
 	f := &networkFlags{pair: &pair{remote: addRemoteFlags(cmd)}}
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")
-	flags.StringVar(&f.pair.remoteNamespace, "remote-namespace", "", "Tenant namespace in the remote cluster (default: found by its labels)")
+	flags.StringVar(&f.pair.remoteNamespace, "remote-namespace", "",
+		"Tenant namespace in the remote cluster (default: found by its labels)")
 	f.pair.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	f.pair.remoteLiqo = addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&f.options.wait, "wait", false, "Wait until what the command asked for is done; connect does unless this is false")
+	flags.BoolVar(&f.options.wait, "wait", false,
+		"Wait until what the command asked for is done; connect does unless this is false")
 	flags.BoolVar(&f.options.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
-	cmd.AddCommand(e.networkInitCommand(f), e.networkConnectCommand(f), e.networkDisconnectCommand(f), e.networkResetCommand(f))
+	cmd.AddCommand(e.networkInitCommand(f), e.networkConnectCommand(f), e.networkDisconnectCommand(f),
+		e.networkResetCommand(f))
 	return cmd
 }
 
@@ -74,7 +77,8 @@ func (e *env) networkInitCommand(f *networkFlags) *cobra.Command {
 }
 
 func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
-	cmd := &cobra.Command{Use: "connect", Short: "Connect two clusters by a tunnel, the remote one serving", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "connect", Short: "Connect two clusters by a tunnel, the remote one serving",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, stop := e.newScript(cmd.Context(), f.timeout)
 			defer stop()
@@ -115,24 +119,30 @@ func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	o.asked = flags.Changed
 	kind := choice("LoadBalancer", "NodePort", "ClusterIP")
 	o.service.kind, o.service.ports = kind.value, ports{api.WireGuardPort}
-	flags.Var(kindFlag{choice("Provider", "Consumer"), &o.location}, "gw-server-service-location", "Which side runs the tunnel's server: Provider is the remote cluster, Consumer the local one")
+	flags.Var(kindFlag{choice("Provider", "Consumer"), &o.location}, "gw-server-service-location",
+		"Which side runs the tunnel's server: Provider is the remote cluster, Consumer the local one")
 	flags.Var(kindFlag{kind, &o.service.kind}, "gw-server-service-type", "Type of the server's Service")
 	flags.Var(&o.service.ports, "gw-server-service-port", "Port of the server's Service; several make parallel tunnels")
-	flags.Var(&o.service.nodePorts, "gw-server-service-nodeport", "Node port of the server's Service, one for each port; 0 = any")
-	flags.StringVar(&o.service.loadBalancerIP, "gw-server-service-loadbalancerip", "", "Address of the server's load balancer; empty = any")
+	flags.Var(&o.service.nodePorts, "gw-server-service-nodeport",
+		"Node port of the server's Service, one for each port; 0 = any")
+	flags.StringVar(&o.service.loadBalancerIP, "gw-server-service-loadbalancerip", "",
+		"Address of the server's load balancer; empty = any")
 	flags.StringVar(&o.address, "gw-client-address", "", "Address or name the client dials instead of the server's own")
 	flags.Var(&o.port, "gw-client-port", "Port the client dials instead of the server's own, one for each port")
-	flags.Var(kindFlag{choice("UDP", "TCP"), &o.service.protocol}, "gw-protocol", "Transport of the tunnel; TCP is for networks that block UDP")
+	flags.Var(kindFlag{choice("UDP", "TCP"), &o.service.protocol}, "gw-protocol",
+		"Transport of the tunnel; TCP is for networks that block UDP")
 	flags.IntVar(&o.mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	renameFlags(flags, peerNames)
 }
 
 // peerNames lead from every other name of a flag to that in the help of peer.
 var peerNames = map[string]string{
-	"server-service-type": "gw-server-service-type", "server-port": "gw-server-service-port", "server-service-port": "gw-server-service-port",
-	"node-port": "gw-server-service-nodeport", "server-service-nodeport": "gw-server-service-nodeport",
-	"load-balancer-ip": "gw-server-service-loadbalancerip", "server-service-loadbalancerip": "gw-server-service-loadbalancerip",
-	"protocol": "gw-protocol",
+	"server-service-type": "gw-server-service-type", "server-port": "gw-server-service-port",
+	"server-service-port": "gw-server-service-port",
+	"node-port":           "gw-server-service-nodeport", "server-service-nodeport": "gw-server-service-nodeport",
+	"load-balancer-ip":              "gw-server-service-loadbalancerip",
+	"server-service-loadbalancerip": "gw-server-service-loadbalancerip",
+	"protocol":                      "gw-protocol",
 }
 
 // networkConnectNames lead from every other name of a flag to that in the help of network connect.
@@ -299,7 +309,7 @@ func (c *cluster) readRanges(ctx context.Context) (ranges, error) {
 		slices.Sort(out.pod)
 		return len(out.pod) > 0 && len(out.external) > 0
 	}, client.InNamespace(c.namespace), hasNetworkType)
-	return out, c.timedOut(err, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.NetworkExternalCIDR}})
+	return out, c.timedOut(err, &ipamv1alpha1.Network{ObjectMeta: metaOf(c.namespace, api.NetworkExternalCIDR)})
 }
 
 // hasNetworkType selects the Networks of the installation that peers are told.
@@ -327,5 +337,5 @@ func (n *network) initialised() (bool, error) {
 
 // listOf lists the objects of a namespace that concern the peer.
 func (c *cluster) listOf(ctx context.Context, namespace, peer string, list client.ObjectList) error {
-	return c.listing(list, c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer}))
+	return c.listing(list, c.List(ctx, list, client.InNamespace(namespace), ofPeer(peer)))
 }

@@ -18,7 +18,8 @@ func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
 }
 
 func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
-	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.part(cmd, f, func(n *network) (err error) {
 				if n.disconnected, err = n.initialised(); err != nil {
@@ -70,7 +71,8 @@ func (n *network) disconnect() error {
 func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) error {
 	removed := map[side]*bool{local: new(bool), remote: new(bool)}
 	err := n.each(func(c *cluster) (err error) {
-		*removed[c.side], err = n.removeAll(n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList), "Deleting "+what))
+		*removed[c.side], err = n.removeAll(
+			n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList), "Deleting "+what))
 		return err
 	})
 	if err != nil {
@@ -89,7 +91,7 @@ func (n *network) removeGateways(usual *cluster, list client.ObjectList, what st
 }
 
 func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) clearance {
-	return clearance{cluster: c, in: c.network, peer: c.other.id, list: list, wait: n.networkOptions.wait, doing: doing}
+	return clearance{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait, doing: doing}
 }
 
 // reset also removes the public keys and the Configurations.

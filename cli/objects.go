@@ -26,9 +26,21 @@ import (
 // The functions of this file build every object liqoctl makes, from values alone: what a verb
 // applies and what -o prints are the same.
 
+// metaOf is the metadata of an object that is known by its name.
+func metaOf(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// ofPeer selects the objects that concern a peer.
+func ofPeer(id string) client.MatchingLabels {
+	return client.MatchingLabels{api.LabelRemoteClusterID: id}
+}
+
 // metaFor is the metadata of an object that concerns a peer.
 func metaFor(namespace, name, peer string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: peer}}
+	out := metaOf(namespace, name)
+	out.Labels = ofPeer(peer)
+	return out
 }
 
 // tenantNamespace holds what concerns one peer. Gateways need rights that Pod Security must grant.
@@ -54,10 +66,9 @@ func (r ranges) are(c *netv1beta1.ClusterConfig) bool {
 
 // configuration tells a cluster the ranges of its peer.
 func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configuration {
+	announced := &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: r.pod, External: r.external}}
 	return &netv1beta1.Configuration{
-		ObjectMeta: metaFor(namespace, name, peer),
-		Spec:       netv1beta1.ConfigurationSpec{Remote: &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: r.pod, External: r.external}}},
-	}
+		ObjectMeta: metaFor(namespace, name, peer), Spec: netv1beta1.ConfigurationSpec{Remote: announced}}
 }
 
 // template names a gateway template by group/version/plural, name and namespace.
@@ -71,7 +82,8 @@ type template struct {
 func (t *template) addFlags(flags *pflag.FlagSet, prefix string, d template) {
 	flags.StringVar(&t.resource, prefix+"type", d.resource, "Kind of the gateway's template: group/version/resource")
 	flags.StringVar(&t.name, prefix+"template-name", d.name, "Template of the gateway")
-	flags.StringVar(&t.namespace, prefix+"template-namespace", d.namespace, "Namespace of the template (default: Liqo's)")
+	flags.StringVar(&t.namespace, prefix+"template-namespace", d.namespace,
+		"Namespace of the template (default: Liqo's)")
 }
 
 const (
@@ -130,7 +142,8 @@ type serverService struct {
 
 // endpoint is the wish of a gateway server.
 func (s serverService) endpoint() *netv1beta1.Endpoint {
-	out := &netv1beta1.Endpoint{ServiceType: corev1.ServiceType(s.kind), LoadBalancerIP: s.loadBalancerIP, Protocol: netv1beta1.Protocol(s.protocol)}
+	out := &netv1beta1.Endpoint{ServiceType: corev1.ServiceType(s.kind), LoadBalancerIP: s.loadBalancerIP,
+		Protocol: netv1beta1.Protocol(s.protocol)}
 	out.Port, out.Ports = s.ports.split()
 	out.NodePort, out.NodePorts = s.nodePorts.split()
 	return out
@@ -155,7 +168,8 @@ func gatewayClient(at metav1.ObjectMeta, t template, e netv1beta1.EndpointStatus
 }
 
 func publicKey(namespace, name, peer string, key []byte) *netv1beta1.PublicKey {
-	out := &netv1beta1.PublicKey{ObjectMeta: metaFor(namespace, name, peer), Spec: netv1beta1.PublicKeySpec{PublicKey: key}}
+	out := &netv1beta1.PublicKey{ObjectMeta: metaFor(namespace, name, peer),
+		Spec: netv1beta1.PublicKeySpec{PublicKey: key}}
 	out.Labels[api.LabelGatewayResource] = api.True
 	return out
 }
@@ -200,8 +214,9 @@ func admission(namespace, consumer, proxyURL string) []client.Object {
 	admitted.Spec.AuthzPolicy = authv1beta1.AuthzTolerateNoHandshake
 	return []client.Object{tenantNamespace(namespace, consumer), &rbacv1.RoleBinding{
 		ObjectMeta: metaFor(namespace, api.BindingRemoteControlPlane, consumer),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleRemoteControlPlane},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: consumer}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: api.ClusterRoleRemoteControlPlane},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: consumer}},
 	}, admitted}
 }
 
@@ -265,7 +280,8 @@ func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode 
 	}
 	if v.options != "" {
 		out.Spec.VkOptionsTemplateRef = &corev1.ObjectReference{
-			APIVersion: offv1beta1.GroupVersion.String(), Kind: "VkOptionsTemplate", Namespace: v.optionsNamespace, Name: v.options,
+			APIVersion: offv1beta1.GroupVersion.String(), Kind: "VkOptionsTemplate", Namespace: v.optionsNamespace,
+			Name: v.options,
 		}
 	}
 	if len(v.nodeSelector) > 0 || v.runtimeClass != "" {
@@ -275,27 +291,33 @@ func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode 
 		}
 	}
 	for i, class := range v.storage {
-		out.Spec.StorageClasses = append(out.Spec.StorageClasses, authv1beta1.StorageType{StorageClassName: class, Default: i == 0})
+		out.Spec.StorageClasses = append(out.Spec.StorageClasses,
+			authv1beta1.StorageType{StorageClassName: class, Default: i == 0})
 	}
 	for i, class := range v.ingress {
-		out.Spec.IngressClasses = append(out.Spec.IngressClasses, authv1beta1.IngressType{IngressClassName: class, Default: i == 0})
+		out.Spec.IngressClasses = append(out.Spec.IngressClasses,
+			authv1beta1.IngressType{IngressClassName: class, Default: i == 0})
 	}
 	for i, class := range v.balancers {
-		out.Spec.LoadBalancerClasses = append(out.Spec.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: class, Default: i == 0})
+		out.Spec.LoadBalancerClasses = append(out.Spec.LoadBalancerClasses,
+			authv1beta1.LoadBalancerType{LoadBalancerClassName: class, Default: i == 0})
 	}
 	return out
 }
 
 // offloading extends a namespace to the virtual nodes that match one of the terms; no term means
 // all of them.
-func offloading(namespace, pods, mapping, remoteName string, terms []corev1.NodeSelectorTerm) *offv1beta1.NamespaceOffloading {
+func offloading(
+	namespace, pods, mapping, remoteName string, terms []corev1.NodeSelectorTerm,
+) *offv1beta1.NamespaceOffloading {
 	return &offv1beta1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.NamespaceOffloadingName},
+		ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName),
 		Spec: offv1beta1.NamespaceOffloadingSpec{
 			PodOffloadingStrategy:    offv1beta1.PodOffloadingStrategy(pods),
 			NamespaceMappingStrategy: offv1beta1.NamespaceMappingStrategy(mapping),
 			RemoteNamespaceName:      remoteName,
-			ClusterSelector:          &corev1.NodeSelector{NodeSelectorTerms: append([]corev1.NodeSelectorTerm{}, terms...)},
+			ClusterSelector: &corev1.NodeSelector{NodeSelectorTerms: append([]corev1.NodeSelectorTerm{},
+				terms...)},
 		},
 	}
 }

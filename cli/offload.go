@@ -42,13 +42,15 @@ type offloadOptions struct {
 
 func (e *env) offloadCommand() *cobra.Command {
 	cmd := group("offload", "Let pods of a namespace run in other clusters")
-	o := &offloadOptions{pods: choice("LocalAndRemote", "Local", "Remote"), mapping: choice("DefaultName", "EnforceSameName", "SelectedName")}
+	o := &offloadOptions{pods: choice("LocalAndRemote", "Local", "Remote"),
+		mapping: choice("DefaultName", "EnforceSameName", "SelectedName")}
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Offload namespaces"}
 	flags := sub.Flags()
 	flags.Var(o.pods, "pod-offloading-strategy", "Where pods may run")
 	flags.Var(o.mapping, "namespace-mapping-strategy", "How the remote namespace is named")
 	flags.StringVar(&o.remoteName, "remote-namespace-name", "", "Name of the remote namespace, for SelectedName")
-	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to use; given several times, one of them must match")
+	flags.StringArrayVarP(&o.selectors, "selector", "l", nil,
+		"Labels of the virtual nodes to use; given several times, one of them must match")
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
 	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
@@ -67,7 +69,8 @@ func (e *env) offloadCommand() *cobra.Command {
 var (
 	errNoNamespace   = errors.New("namespace name or label selector must be specified")
 	errBothNamespace = errors.New("namespace name and label selector must not be specified together")
-	errOneRemoteName = errors.New("the remote namespace name cannot be specified when offloading multiple namespaces at once")
+	errOneRemoteName = errors.New(
+		"the remote namespace name cannot be specified when offloading multiple namespaces at once")
 	errNeedsName     = errors.New("the strategy SelectedName needs --remote-namespace-name")
 	errNeedsStrategy = errors.New("--remote-namespace-name needs --namespace-mapping-strategy=SelectedName")
 )
@@ -116,14 +119,16 @@ func selectorTerm(text string) (corev1.NodeSelectorTerm, error) {
 	var term corev1.NodeSelectorTerm
 	for _, r := range requirements {
 		operators := map[selection.Operator]corev1.NodeSelectorOperator{
-			selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn, selection.In: corev1.NodeSelectorOpIn,
+			selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn,
+			selection.In:        corev1.NodeSelectorOpIn,
 			selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
 			selection.Exists: corev1.NodeSelectorOpExists, selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist,
 			selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
 		}
 		values := r.Values().UnsortedList()
 		slices.Sort(values)
-		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: r.Key(), Operator: operators[r.Operator()], Values: values})
+		term.MatchExpressions = append(term.MatchExpressions,
+			corev1.NodeSelectorRequirement{Key: r.Key(), Operator: operators[r.Operator()], Values: values})
 	}
 	return term, nil
 }
@@ -203,7 +208,8 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell fun
 	s.busy(nowhere, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
 		switch wanted.Status.OffloadingPhase {
-		case offv1beta1.OffloadingReady, offv1beta1.OffloadingNoClusterSelected, offv1beta1.OffloadingAllFailed, offv1beta1.OffloadingSomeFailed:
+		case offv1beta1.OffloadingReady, offv1beta1.OffloadingNoClusterSelected, offv1beta1.OffloadingAllFailed,
+			offv1beta1.OffloadingSomeFailed:
 			return wanted.Status.ObservedGeneration >= wanted.Generation
 		}
 		return false
@@ -231,7 +237,8 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	r, err := c.reach(s.ctx)
 	if apierrors.IsForbidden(err) {
 		s.warn(nowhere, "Which pods and volumes are affected cannot be told: %v", err)
-		if selector := wanted.Spec.ClusterSelector; len(selector.NodeSelectorTerms) == 0 || equality.Semantic.DeepEqual(selector, before.Spec.ClusterSelector) {
+		if selector := wanted.Spec.ClusterSelector; len(selector.NodeSelectorTerms) == 0 ||
+			equality.Semantic.DeepEqual(selector, before.Spec.ClusterSelector) {
 			return nothing, nil // no provider is left
 		}
 		return nothing, s.confirm("offload")
@@ -259,7 +266,9 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 
 // tellAstray names those of pods that run where the namespace does not let new ones go any more, and those that
 // end, for the namespace has left their provider. virtual are the virtual nodes by name.
-func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, pods []corev1.Pod, virtual map[string]corev1.Node, left []string) {
+func (s *script) tellAstray(
+	c *cluster, o *offv1beta1.NamespaceOffloading, pods []corev1.Pod, virtual map[string]corev1.Node, left []string,
+) {
 	var end []string
 	stay := slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		ends := slices.Contains(left, virtual[p.Spec.NodeName].Labels[api.LabelRemoteClusterID])
@@ -269,14 +278,16 @@ func (s *script) tellAstray(c *cluster, o *offv1beta1.NamespaceOffloading, pods 
 		return ends
 	})
 	if len(end) > 0 {
-		s.warn(nowhere, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace, strings.Join(left, ", "), upTo(10, end))
+		s.warn(nowhere, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace,
+			strings.Join(left, ", "), upTo(10, end))
 	}
 	runtimeClass := api.RuntimeClassName // also for who may not read how the controller is set
 	if manager, err := c.controller(s.ctx); err == nil {
 		runtimeClass = cmp.Or(flagOf(manager, "liqo-runtime-class"), runtimeClass)
 	}
 	if names := plan.Astray(stay, virtual, o.Spec, runtimeClass); len(names) > 0 {
-		s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; delete them to have them elsewhere", o.Namespace, upTo(10, names))
+		s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; "+
+			"delete them to have them elsewhere", o.Namespace, upTo(10, names))
 	}
 }
 
@@ -321,5 +332,6 @@ func (c *cluster) namespaces(ctx context.Context, names []string, selector strin
 
 // offered leaves out namespaces that are not the user's.
 func offered(n client.Object, liqo string) bool {
-	return n.GetDeletionTimestamp() == nil && n.GetLabels()[api.LabelTenantNamespace] == "" && n.GetName() != liqo && n.GetName() != metav1.NamespaceSystem
+	return n.GetDeletionTimestamp() == nil && n.GetLabels()[api.LabelTenantNamespace] == "" && n.GetName() != liqo &&
+		n.GetName() != metav1.NamespaceSystem
 }

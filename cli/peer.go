@@ -39,7 +39,8 @@ type peerOptions struct {
 
 func (e *env) peerCommand() *cobra.Command {
 	o := &peerOptions{}
-	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)",
+		Args: cobra.NoArgs}
 	p := addPairFlags(cmd)
 	addGatewayFlags(cmd.Flags(), &o.network)
 	addAuthFlags(cmd, &o.auth)
@@ -117,7 +118,8 @@ func (o *peerOptions) possible(ctx context.Context, consumer *cluster, provider 
 		return err
 	}
 	if len(joined.Items) == 0 {
-		return fmt.Errorf("--in-band goes through the tunnel, --networking-disabled makes none, and there is none to %s yet; leave one of the two out or run '%s network connect' first",
+		return fmt.Errorf("--in-band goes through the tunnel, --networking-disabled makes none, and there is none to "+
+			"%s yet; leave one of the two out or run '%s network connect' first",
 			provider, consumer.env.name)
 	}
 	return nil
@@ -152,10 +154,13 @@ type wish struct {
 func (w *wish) steps() []step {
 	at := &w.consumer
 	return []step{
-		{name: "slice", after: []string{"identity in use"}, at: at, doing: "Creating ResourceSlice", done: "ResourceSlice created", do: w.request},
-		{name: "slice authentication", after: []string{"slice"}, at: at, doing: "Waiting for ResourceSlice authentication",
-			done: "ResourceSlice authentication: Accepted", do: w.authenticate},
-		{name: "slice resources", after: []string{"slice authentication"}, at: at, doing: "Waiting for ResourceSlice resources",
+		{name: "slice", after: []string{"identity in use"}, at: at, doing: "Creating ResourceSlice",
+			done: "ResourceSlice created", do: w.request},
+		{name: "slice authentication", after: []string{"slice"}, at: at,
+			doing: "Waiting for ResourceSlice authentication",
+			done:  "ResourceSlice authentication: Accepted", do: w.authenticate},
+		{name: "slice resources", after: []string{"slice authentication"}, at: at,
+			doing:  "Waiting for ResourceSlice resources",
 			report: w.reportResources, do: func(ctx context.Context) error {
 				answer, err := w.answer(ctx, authv1beta1.ResourceSliceResources)
 				w.refused = answer.Status == authv1beta1.ResourceSliceDenied
@@ -187,7 +192,8 @@ func (w *wish) authenticate(ctx context.Context) error {
 
 func (w *wish) reportResources(took string) {
 	if w.refused {
-		w.warn(w.consumer.side, "ResourceSlice resources not accepted. The provider cluster may have cordoned the tenant or the resourceslice")
+		w.warn(w.consumer.side, "ResourceSlice resources not accepted. The provider cluster may have cordoned the "+
+			"tenant or the resourceslice")
 		return
 	}
 	w.info(w.consumer.side, "ResourceSlice resources: Accepted%s", took)
@@ -215,7 +221,9 @@ func (w *wish) keep(ctx context.Context) error {
 
 // answer waits for the provider's word on one question about the present request. A provider that has
 // cordoned the slice grants no change, which counts as denied: its answer to the former request stays.
-func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceConditionType) (authv1beta1.ResourceSliceCondition, error) {
+func (w *wish) answer(
+	ctx context.Context, question authv1beta1.ResourceSliceConditionType,
+) (authv1beta1.ResourceSliceCondition, error) {
 	object, answer := w.object.DeepCopy(), authv1beta1.ResourceSliceCondition{}
 	err := w.consumer.await(ctx, object, func() bool {
 		for _, c := range object.Status.Conditions {
@@ -238,7 +246,7 @@ func (w *wish) answer(ctx context.Context, question authv1beta1.ResourceSliceCon
 // awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node is Ready if it is to have one,
 // which the options it names decide as well.
 func (c *cluster) awaitNode(ctx context.Context, name string) error {
-	v := &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: name}}
+	v := &offv1beta1.VirtualNode{ObjectMeta: metaOf(c.tenant, name)}
 	err := c.until(ctx, v, func() bool {
 		return slices.ContainsFunc(v.Status.Conditions, func(c offv1beta1.VirtualNodeCondition) bool {
 			return c.Type == "Ready" && c.Status == "True" && c.ObservedGeneration >= v.Generation
@@ -248,10 +256,15 @@ func (c *cluster) awaitNode(ctx context.Context, name string) error {
 	if wantsNode(v) {
 		blame = append(blame, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	return c.timedOut(err, append(blame, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.tenant, Name: api.VirtualKubeletName(name)}}, v)...)
+	return c.timedOut(err, append(blame, virtualKubelet(c.tenant, name), v)...)
+}
+
+// virtualKubelet is the Deployment behind a virtual node, without contents.
+func virtualKubelet(namespace, node string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metaOf(namespace, api.VirtualKubeletName(node))}
 }
 
 // controllerManager is looked at when a wait for something it makes ended in vain.
 func (c *cluster) controllerManager() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: api.ControllerManagerName}}
+	return &appsv1.Deployment{ObjectMeta: metaOf(c.namespace, api.ControllerManagerName)}
 }

@@ -64,7 +64,8 @@ func generatePeeringUser(o *single) work {
 	}
 }
 
-var errOwnUser = errors.New("--consumer-cluster-id is the ID of this cluster; give that of the cluster that is to use it")
+var errOwnUser = errors.New(
+	"--consumer-cluster-id is the ID of this cluster; give that of the cluster that is to use it")
 
 // needConsumer adds the required flag with the consumer's ID.
 func (o *single) needConsumer() {
@@ -109,7 +110,8 @@ func (c *cluster) peeringUser(ctx context.Context, consumer string) ([]client.Ob
 func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
 	found, err := c.peeringUser(ctx, consumer)
 	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("a peering user for cluster %q exists already; to replace it, first run '%s delete peering-user --consumer-cluster-id %s'",
+		err = fmt.Errorf("a peering user for cluster %q exists already; to replace it, first run '%s delete "+
+			"peering-user --consumer-cluster-id %s'",
 			consumer, c.env.name, consumer)
 	}
 	return err
@@ -122,7 +124,8 @@ func (c *cluster) unusedName(ctx context.Context, consumer string) error {
 		return err
 	}
 	if other := (plan.Users{Slices: found.Items}).Holder(consumer); other != "" {
-		return fmt.Errorf("%s has the user name %q in this cluster; delete it or give the consumer another cluster ID", other, consumer)
+		return fmt.Errorf("%s has the user name %q in this cluster; delete it or give the consumer another cluster ID",
+			other, consumer)
 	}
 	return nil
 }
@@ -148,7 +151,8 @@ func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible strin
 	if err != nil {
 		return nil, err
 	}
-	if user.lifetime, err = time.ParseDuration(flagOf(installed, "certificate-lifetime")); err != nil { // of an older installation
+	// of an older installation
+	if user.lifetime, err = time.ParseDuration(flagOf(installed, "certificate-lifetime")); err != nil {
 		user.lifetime = plan.DefaultLifetime
 	}
 	config, err := c.admit(ctx, user, bind, installed)
@@ -169,7 +173,8 @@ func (c *cluster) peeringRoles(ctx context.Context) ([2]rbacv1.RoleRef, error) {
 		}
 		kind := [2]string{"Role", "ClusterRole"}[i]
 		if len(found) != 1 {
-			return out, fmt.Errorf("%d objects of kind %s have the label %s=%s, there must be one; run '%s upgrade' to put it right",
+			return out, fmt.Errorf(
+				"%d objects of kind %s have the label %s=%s, there must be one; run '%s upgrade' to put it right",
 				len(found), kind, api.LabelAppComponent, api.AppComponentPeeringUser, c.env.name)
 		}
 		out[i] = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: found[0].GetName()}
@@ -214,7 +219,9 @@ func newKey(compatible bool) (crypto.Signer, error) {
 }
 
 // admit gets the user's certificate signed and grants the roles.
-func (c *cluster) admit(ctx context.Context, u *peeringUser, roles [2]rbacv1.RoleRef, installed *appsv1.Deployment) ([]byte, error) {
+func (c *cluster) admit(
+	ctx context.Context, u *peeringUser, roles [2]rbacv1.RoleRef, installed *appsv1.Deployment,
+) ([]byte, error) {
 	certificate, err := c.sign(ctx, u)
 	if err != nil {
 		return nil, err
@@ -236,7 +243,8 @@ func (c *cluster) admit(ctx context.Context, u *peeringUser, roles [2]rbacv1.Rol
 		return nil, err
 	}
 	return plan.Kubeconfig{
-		Cluster: c.id, User: u.consumer + "-user", Namespace: c.tenant, Server: server, CA: authority, Certificate: certificate, Key: u.key,
+		Cluster: c.id, User: u.consumer + "-user", Namespace: c.tenant, Server: server, CA: authority,
+		Certificate: certificate, Key: u.key,
 	}.Encode()
 }
 
@@ -259,7 +267,8 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 		return nil, c.describe("create", request, err)
 	}
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PeeringUser", Message: "approved by liqoctl generate peering-user",
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PeeringUser",
+		Message: "approved by liqoctl generate peering-user",
 	})
 	if err := c.SubResource("approval").Update(ctx, request); err != nil {
 		return nil, c.describe("approve", request, err)
@@ -284,9 +293,12 @@ func (c *cluster) dismiss(consumer string) {
 
 // publicAPIServer is the URL and the authority (PEM) other clusters are told: what Liqo was installed
 // with, else the URL its controller takes and the authority of the kubeconfig.
-func (c *cluster) publicAPIServer(ctx context.Context, installed *appsv1.Deployment) (server string, authority []byte, err error) {
+func (c *cluster) publicAPIServer(
+	ctx context.Context, installed *appsv1.Deployment,
+) (server string, authority []byte, err error) {
 	if server = c.publicURL(ctx, installed); insideOnly(server) {
-		return "", nil, fmt.Errorf("the API server's URL %s cannot be used from other clusters; run '%s install' again with --api-server-url", server, c.env.name)
+		return "", nil, fmt.Errorf("the API server's URL %s cannot be used from other clusters; run '%s install' "+
+			"again with --api-server-url", server, c.env.name)
 	}
 	given := flagOf(installed, "ca-override")
 	switch {
@@ -306,7 +318,8 @@ func (c *cluster) publicAPIServer(ctx context.Context, installed *appsv1.Deploym
 }
 
 // publicURL is the URL other clusters are told: what Liqo was installed with, else that of a control-plane
-// node, as its controller does. The kubeconfig's, where nodes may not be read or none is one, may be of this machine only.
+// node, as its controller does. The kubeconfig's, where nodes may not be read or none is one, may
+// be of this machine only.
 func (c *cluster) publicURL(ctx context.Context, installed *appsv1.Deployment) string {
 	if given := flagOf(installed, "api-server-address-override"); given != "" {
 		return given

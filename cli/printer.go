@@ -139,7 +139,8 @@ func (p *printer) spin(stop chan struct{}, at side, text func() string) {
 			p.mu.Unlock()
 			return
 		}
-		fmt.Fprintf(p.w, "%s%s %c %3ds  %s%s%s", clearLine, noWrap, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10], int(time.Since(started).Seconds()), at, api.Printable(text()), wrap)
+		fmt.Fprintf(p.w, "%s%s %c %3ds  %s%s%s", clearLine, noWrap, []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10],
+			int(time.Since(started).Seconds()), at, api.Printable(text()), wrap)
 		p.mu.Unlock()
 		select {
 		case <-stop:

@@ -70,7 +70,8 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 // newRoot is Root for one run, which ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
 	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
-		local: access{genericclioptions.NewConfigFlags(true), []string{"--kubeconfig", "--context"}}, scheme: addCRDs(scheme.New()), name: "liqoctl"}
+		local:  access{genericclioptions.NewConfigFlags(true), []string{"--kubeconfig", "--context"}},
+		scheme: addCRDs(scheme.New()), name: "liqoctl"}
 	root := &cobra.Command{
 		Use:           "liqoctl",
 		Short:         "Install Liqo and join clusters",
@@ -88,8 +89,10 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	e.addGlobalFlags(root)
-	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(), e.unauthenticateCommand(),
-		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(), e.testCommand(), e.installCommand(), e.uninstallCommand(), e.versionCommand())
+	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(),
+		e.unauthenticateCommand(),
+		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(), e.testCommand(),
+		e.installCommand(), e.uninstallCommand(), e.versionCommand())
 	root.AddCommand(e.kindCommands()...)
 	root.AddCommand(e.cordonCommands()...)
 	root.AddCommand(e.approveCommand())
@@ -113,7 +116,8 @@ func (e *env) addGlobalFlags(root *cobra.Command) {
 	hideFlags(flags, "")
 	flags.BoolVarP(&e.verbose, "verbose", "v", false, "Show more")
 	flags.BoolVar(&e.skipConfirm, "skip-confirm", false, "Do not ask before destructive actions")
-	flags.StringToStringVar(&e.labels, "global-labels", map[string]string{api.LabelManaged: api.True}, "Labels of every object created")
+	flags.StringToStringVar(&e.labels, "global-labels", map[string]string{api.LabelManaged: api.True},
+		"Labels of every object created")
 	flags.StringToStringVar(&e.annotations, "global-annotations", nil, "Annotations of every object created")
 }
 
@@ -125,7 +129,8 @@ func (e *env) confirm(subject, end string) error {
 	if e.skipConfirm {
 		return nil
 	}
-	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]%s", subject, end)
+	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]%s", subject,
+		end)
 	var answer string
 	var err error
 	read := make(chan struct{})

@@ -47,7 +47,8 @@ func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub 
 		o.Args = cobra.ExactArgs(1)
 	}
 	flags := o.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the object (default: the tenant namespace of the peer)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"Namespace of the object (default: the tenant namespace of the peer)")
 	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	do := sub.setup(o)

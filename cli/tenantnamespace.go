@@ -26,7 +26,8 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 		for _, name := range []string{c.current, api.TenantNamespace(peer)} {
 			one := tenantNamespace(name, peer)
 			err := c.Get(ctx, client.ObjectKeyFromObject(one), one)
-			if err == nil && one.Labels[api.LabelTenantNamespace] == api.True && one.Labels[api.LabelRemoteClusterID] == peer {
+			if err == nil && one.Labels[api.LabelTenantNamespace] == api.True &&
+				one.Labels[api.LabelRemoteClusterID] == peer {
 				return name, nil
 			}
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -37,7 +38,8 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.named(), err)
 	case len(found.Items) > 1:
-		return "", fmt.Errorf("%d namespaces of the %scluster carry the labels of the tenant namespace for %s (%s, %s …); leave one",
+		return "", fmt.Errorf(
+			"%d namespaces of the %scluster carry the labels of the tenant namespace for %s (%s, %s …); leave one",
 			len(found.Items), c.side.named(), peer, found.Items[0].Name, found.Items[1].Name)
 	case len(found.Items) == 0:
 		return "", nil
@@ -75,11 +77,12 @@ func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 
 // networkObjects are what the network to a peer is made of, in all namespaces, gateways first.
 func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.Object, error) {
-	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
+	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
+		&netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
 	out, work := make([][]client.Object, len(lists)), make([]func() error, len(lists))
 	for i, list := range lists {
 		work[i] = func() (err error) {
-			out[i], err = c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer})
+			out[i], err = c.all(ctx, list, ofPeer(peer))
 			return err
 		}
 	}
@@ -92,7 +95,8 @@ func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
 		return nil
 	}
 	if c.tenant, err = c.findTenant(ctx, peer); err == nil && c.tenant == "" {
-		err = fmt.Errorf("the %scluster has no tenant namespace for %q; make one with kubectl (labels %s and %s) or give --namespace",
+		err = fmt.Errorf("the %scluster has no tenant namespace for %q; make one with kubectl (labels %s and %s) or "+
+			"give --namespace",
 			c.side.named(), peer, api.LabelTenantNamespace, api.LabelRemoteClusterID)
 	}
 	return err
@@ -120,7 +124,8 @@ func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	if apierrors.IsForbidden(err) {
 		c.env.warn(c.side, "Current user has no permissions to create a namespace in the %scluster. "+
 			"Checking whether a tenant namespace has been created in advance", c.side.named())
-		return fmt.Errorf("no tenant namespace for %q in the %scluster; ask its administrator to create namespace %s with labels %s=%s and %s=true",
+		return fmt.Errorf("no tenant namespace for %q in the %scluster; ask its administrator to create namespace %s "+
+			"with labels %s=%s and %s=true",
 			peer, c.side.named(), name, api.LabelRemoteClusterID, peer, api.LabelTenantNamespace)
 	}
 	if err == nil {

@@ -167,7 +167,8 @@ func resultOf(c check, a echo.Answer) result {
 func known(sites []site) []result {
 	var out []result
 	for _, s := range sites {
-		out = append(out, result{check: check{kind: endpointsKnown, from: s.id, to: "all clusters"}, failure: strings.Join(s.missing, "; ")})
+		out = append(out, result{check: check{kind: endpointsKnown, from: s.id, to: "all clusters"},
+			failure: strings.Join(s.missing, "; ")})
 	}
 	return out
 }
@@ -220,7 +221,8 @@ func table(w io.Writer, results []result) error {
 				latencies = append(latencies, r.latency)
 			}
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%d/%d\t%s\n", key.kind, api.Printable(key.from), api.Printable(key.to), ok, len(all[key]), median(latencies))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%d/%d\t%s\n", key.kind, api.Printable(key.from), api.Printable(key.to), ok,
+			len(all[key]), median(latencies))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
@@ -241,7 +243,8 @@ func median(latencies []time.Duration) string {
 func workers(nodes []corev1.Node) int32 {
 	var out int32
 	for _, n := range nodes {
-		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
+		tainted := slices.ContainsFunc(n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
 		if realNode(n) && !n.Spec.Unschedulable && !tainted && nodeReady(&n) {
 			out++
 		}

@@ -58,15 +58,18 @@ const (
 func (e *env) testCommand() *cobra.Command {
 	cmd := group("test", "Try what has been set up")
 	o := &testOptions{nodes: choice("all", "workers", "control-planes")}
-	sub := &cobra.Command{Use: "network", Aliases: []string{"net"}, Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
+	sub := &cobra.Command{Use: "network", Aliases: []string{"net"},
+		Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd.Context(), o) }}
 	flags := sub.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers")
 	o.liqo = addLiqoFlag(flags, "namespace", "n", "")
 	flags.BoolVar(&o.basic, "basic", false, "Only from pod to pod")
 	flags.BoolVar(&o.ranges, "info", false, "Show first how the clusters see each other's addresses")
-	flags.BoolVar(&o.ip, "ip", false, "Also from pods to an external address, directly and by way of the other clusters")
-	flags.StringVar(&o.internet, "ip-address", "1.1.1.1", "The external address for --ip; it must answer HTTP on port 80")
+	flags.BoolVar(&o.ip, "ip", false,
+		"Also from pods to an external address, directly and by way of the other clusters")
+	flags.StringVar(&o.internet, "ip-address", "1.1.1.1",
+		"The external address for --ip; it must answer HTTP on port 80")
 	flags.BoolVar(&o.balancer, "lb", false, "Also from here to load balancers")
 	flags.BoolVar(&o.outsideNodePort, "np-ext", false, "Also from here to node ports")
 	flags.Var(o.nodes, "np-nodes", "Nodes whose ports are tried")
@@ -133,7 +136,8 @@ func (t *trial) reach(e *env) (err error) {
 	}
 	t.busy(nowhere, "Contacting the clusters")
 	defer t.quiet()
-	if err := t.each(t.all, func(_ context.Context, c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
+	if err := t.each(t.all,
+		func(_ context.Context, c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
 		return err
 	}
 	known := map[string]bool{}
@@ -190,7 +194,8 @@ func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing s
 		return len(out) == pods
 	}, client.InNamespace(trialNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	if errors.Is(err, errTimeout) && t.ctx.Err() == nil {
-		return out, fmt.Sprintf("the EndpointSlices of service %s/%s list %d of %d endpoints; see '%s info peer', and the events of 'kubectl -n %[1]s describe endpointslices' in %s",
+		return out, fmt.Sprintf("the EndpointSlices of service %s/%s list %d of %d endpoints; see '%s info peer', "+
+			"and the events of 'kubectl -n %[1]s describe endpointslices' in %s",
 			trialNamespace, service, len(out), pods, c.env.name, t.home.id), nil
 	}
 	return out, "", err
@@ -279,7 +284,8 @@ func (t *trial) site(c *cluster) (out site, err error) {
 
 // podsOf are the names of a cluster's own pods.
 func (t *trial) podsOf(c *cluster, app string) ([]string, error) {
-	found, err := c.all(t.ctx, &corev1.PodList{}, client.InNamespace(trialNamespace), client.MatchingLabels{labelTrialApp: app, labelTrialCluster: c.id})
+	found, err := c.all(t.ctx, &corev1.PodList{}, client.InNamespace(trialNamespace),
+		client.MatchingLabels{labelTrialApp: app, labelTrialCluster: c.id})
 	var out []string
 	for _, pod := range found {
 		if pod.GetDeletionTimestamp() == nil {
@@ -377,7 +383,8 @@ func (t *trial) tryAll(all []check) []result {
 	var running sync.WaitGroup
 	for begin := 0; begin < len(all); {
 		end := begin + 1
-		for end < len(all) && end-begin < urlsAtOnce && all[end].from == all[begin].from && all[end].pod == all[begin].pod {
+		for end < len(all) && end-begin < urlsAtOnce && all[end].from == all[begin].from &&
+			all[end].pod == all[begin].pod {
 			end++
 		}
 		part, into := all[begin:end], out[begin:end]
@@ -404,7 +411,8 @@ func (t *trial) ask(all []check) []echo.Answer {
 		return echo.GetAll(t.ctx, urls, attempts)
 	}
 	at := t.all[slices.IndexFunc(t.all, func(c *cluster) bool { return c.id == all[0].from })]
-	said, err := at.exec(t.ctx, trialNamespace, all[0].pod, append([]string{"liqo", "echo", "get", fmt.Sprintf("--attempts=%d", attempts)}, urls...)...)
+	said, err := at.exec(t.ctx, trialNamespace, all[0].pod,
+		append([]string{"liqo", "echo", "get", fmt.Sprintf("--attempts=%d", attempts)}, urls...)...)
 	out := make([]echo.Answer, len(all))
 	lines := json.NewDecoder(bytes.NewReader(said))
 	for i := range out {

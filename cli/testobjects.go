@@ -63,7 +63,8 @@ func trialDeployment(p trialPods) *appsv1.Deployment {
 	pod := &out.Spec.Template
 	pod.Spec.Hostname, pod.Spec.Subdomain = p.cluster, trialApp
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(echo.Port)}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/",
+			Port: intstr.FromInt32(echo.Port)}},
 		PeriodSeconds: 1,
 	}
 	if p.away {
@@ -88,6 +89,7 @@ func trialHosts(p trialPods) *appsv1.Deployment {
 
 func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 	labels := map[string]string{labelTrialApp: app, labelTrialCluster: p.cluster}
+	ownName := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: metav1.ObjectNameField}}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: trialNamespace, Name: app + "-" + p.cluster, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
@@ -100,15 +102,18 @@ func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 				AutomountServiceAccountToken:  new(false),
 				Containers: []corev1.Container{{
 					Name: trialApp, Image: p.image, ImagePullPolicy: p.pull, Args: []string{"echo", port},
-					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: metav1.ObjectNameField}}}},
+					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: ownName}},
 					Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{"cpu": resource.MustParse("5m"), "memory": resource.MustParse("32Mi")},
-						Limits:   corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("128Mi")},
+						Requests: corev1.ResourceList{"cpu": resource.MustParse("5m"),
+							"memory": resource.MustParse("32Mi")},
+						Limits: corev1.ResourceList{"cpu": resource.MustParse("500m"),
+							"memory": resource.MustParse("128Mi")},
 					},
 					SecurityContext: &corev1.SecurityContext{
-						RunAsUser: new(int64(nobody)), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
-						Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+						RunAsUser: new(int64(nobody)), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true),
+						AllowPrivilegeEscalation: new(false),
+						Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+						SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 				}},
 			}},
@@ -118,23 +123,23 @@ func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 
 // onePerNode keeps pods apart, and off virtual nodes.
 func onePerNode(pods *metav1.LabelSelector) *corev1.Affinity {
-	return &corev1.Affinity{
-		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelType, Operator: corev1.NodeSelectorOpNotIn, Values: []string{api.TypeVirtualNode}}},
-		}}}},
-		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-			{LabelSelector: pods, TopologyKey: corev1.LabelHostname},
-		}},
-	}
+	out := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: api.LabelType, Operator: corev1.NodeSelectorOpNotIn, Values: []string{api.TypeVirtualNode}}}}}}
+	out.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{
+		{LabelSelector: pods, TopologyKey: corev1.LabelHostname}}
+	return out
 }
 
 // trialService leads to the pods of all clusters.
 func trialService(name string, kind corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: trialNamespace, Name: name},
+		ObjectMeta: metaOf(trialNamespace, name),
 		Spec: corev1.ServiceSpec{
 			Type: kind, Selector: map[string]string{labelTrialApp: trialApp},
-			Ports: []corev1.ServicePort{{Name: "http", Port: trialServicePort, TargetPort: intstr.FromInt32(echo.Port), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{Name: "http", Port: trialServicePort, TargetPort: intstr.FromInt32(echo.Port),
+				Protocol: corev1.ProtocolTCP}},
 		},
 	}
 }
@@ -142,7 +147,7 @@ func trialService(name string, kind corev1.ServiceType) *corev1.Service {
 // trialAddress makes an external address reachable through a cluster.
 func trialAddress(address string) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: trialNamespace, Name: trialIP},
+		ObjectMeta: metaOf(trialNamespace, trialIP),
 		Spec:       ipamv1alpha1.IPSpec{IP: address, Masquerade: true},
 	}
 }

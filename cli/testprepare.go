@@ -38,9 +38,11 @@ func (t *trial) survey() error {
 			return fmt.Errorf("list nodes of the %scluster: %w", c.side.named(), err)
 		}
 		t.nodes[c.id] = nodes.Items
-		pods := trialPods{cluster: c.id, replicas: workers(nodes.Items), image: container.Image, pull: container.ImagePullPolicy, away: c != t.home}
+		pods := trialPods{cluster: c.id, replicas: workers(nodes.Items), image: container.Image,
+			pull: container.ImagePullPolicy, away: c != t.home}
 		if t.pods[c.id] = pods; pods.replicas == 0 {
-			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there", c.side.named())
+			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there",
+				c.side.named())
 		}
 		stands := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
 		if pods.away && !slices.ContainsFunc(t.nodes[t.home.id], stands) {
@@ -55,12 +57,14 @@ func (t *trial) prepare() error {
 	if err := t.freshHome(); err != nil {
 		return err
 	}
-	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn}}}
+	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelRemoteClusterID,
+		Operator: corev1.NodeSelectorOpIn}}}
 	for _, c := range t.providers() {
 		term.MatchExpressions[0].Values = append(term.MatchExpressions[0].Values, c.id)
 	}
 	err := t.offloadOne(t.home, trialNamespace, &offloadOptions{
-		pods: choice(string(offv1beta1.LocalAndRemoteStrategy)), mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
+		pods:    choice(string(offv1beta1.LocalAndRemoteStrategy)),
+		mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
 	}, func(*script) {})
 	if err != nil {
 		return err
@@ -138,14 +142,16 @@ func (t *trial) drop(keep []made) error {
 	for _, c := range t.all {
 		old := []client.Object{trialAddress(t.internet)}
 		if c == t.home {
-			old = append(old, trialService(trialNodePort, corev1.ServiceTypeNodePort), trialService(trialBalancer, corev1.ServiceTypeLoadBalancer))
+			old = append(old, trialService(trialNodePort, corev1.ServiceTypeNodePort),
+				trialService(trialBalancer, corev1.ServiceTypeLoadBalancer))
 		}
 		deployments, err := c.all(t.ctx, &appsv1.DeploymentList{}, client.InNamespace(trialNamespace))
 		if err != nil {
 			return err
 		}
 		for _, object := range append(old, deployments...) {
-			needed := slices.ContainsFunc(keep, func(m made) bool { return m.cluster == c && m.nameOf(m.object) == c.nameOf(object) })
+			needed := slices.ContainsFunc(keep,
+				func(m made) bool { return m.cluster == c && m.nameOf(m.object) == c.nameOf(object) })
 			if needed {
 				continue
 			}
@@ -167,7 +173,8 @@ func (t *trial) settle(all []made) error {
 		t.busy(m.side, "Waiting for the pods of "+d.Name)
 		stop := t.complain(m.cluster, d.DeepCopy())
 		err := m.await(t.ctx, d, func() bool {
-			return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas && d.Status.Replicas == d.Status.ReadyReplicas
+			return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas &&
+				d.Status.Replicas == d.Status.ReadyReplicas
 		})
 		stop()
 		if err != nil {

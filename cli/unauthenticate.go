@@ -19,7 +19,8 @@ import (
 func (e *env) unauthenticateCommand() *cobra.Command {
 	var wait bool
 	var timeout time.Duration
-	cmd := &cobra.Command{Use: "unauthenticate", Aliases: []string{"unauth"}, Short: "Take the local cluster's access to the remote one away", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "unauthenticate", Aliases: []string{"unauth"},
+		Short: "Take the local cluster's access to the remote one away", Args: cobra.NoArgs}
 	p := addPairFlags(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", true, "Wait until all is gone")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
@@ -59,43 +60,42 @@ var errSlicesPresent = errors.New("resourceslices are still present on consumer 
 // unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
 // from the provider afterwards.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
-	if err := noSlices(s.ctx, consumer, provider); err != nil {
+	if err := noSlices(s.ctx, consumer); err != nil {
 		return err
 	}
 	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
-	if err := s.dropIdentity(consumer, provider, wait); err != nil {
+	if err := s.dropIdentity(consumer, wait); err != nil {
 		return err
 	}
-	return s.clear(clearance{cluster: provider, in: provider.tenant, peer: consumer.id, list: &authv1beta1.TenantList{}, wait: wait,
+	return s.clear(clearance{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
 		doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"})
 }
 
 // noSlices refuses while there are slices. Those being deleted do not count: the credentials stay
 // until they are gone, however soon their Identity is deleted.
-func noSlices(ctx context.Context, consumer, provider *cluster) error {
+func noSlices(ctx context.Context, consumer *cluster) error {
 	if consumer.tenant == "" {
 		return nil
 	}
-	found, err := consumer.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
-		api.LabelReplication: api.True, api.LabelRemoteClusterID: provider.id,
-	})
+	found, err := consumer.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant),
+		ofPeer(consumer.other.id), client.MatchingLabels{api.LabelReplication: api.True})
 	if slices.ContainsFunc(found, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil }) {
 		return errSlicesPresent
 	}
 	return err
 }
 
-func (s *script) dropIdentity(consumer, provider *cluster, wait bool) error {
-	return s.clear(clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.IdentityList{}, wait: wait,
-		doing: "Deleting identity", gone: "Identity control plane correctly deleted", none: "Identity control plane already deleted"})
+func (s *script) dropIdentity(consumer *cluster, wait bool) error {
+	return s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
+		doing: "Deleting identity", gone: "Identity control plane correctly deleted",
+		none: "Identity control plane already deleted"})
 }
 
-// clearance says what to remove from a namespace and how to speak of it.
+// clearance is what to remove of a peer from a namespace, and the lines about it.
 type clearance struct {
 	*cluster
 	// in is the namespace; there is nothing to remove when it is empty.
-	in   string
-	peer string
+	in string
 	// labels narrow the objects down; copies made by a peer that uses us are not ours to remove.
 	labels client.MatchingLabels
 	list   client.ObjectList
@@ -120,10 +120,9 @@ func (s *script) clear(c clearance) error {
 	if text != "" {
 		s.info(c.side, "%s", text)
 	}
-	if !c.wait || c.ensured == "" {
-		return nil
+	if c.wait && c.ensured != "" {
+		s.info(c.side, "%s", c.ensured)
 	}
-	s.info(c.side, "%s", c.ensured)
 	return nil
 }
 
@@ -134,7 +133,7 @@ func (s *script) removeAll(c clearance) (found bool, err error) {
 	}
 	s.busy(c.side, c.doing)
 	defer s.quiet()
-	which := []client.ListOption{client.InNamespace(c.in), client.MatchingLabels{api.LabelRemoteClusterID: c.peer}, c.labels}
+	which := []client.ListOption{client.InNamespace(c.in), ofPeer(c.other.id), c.labels}
 	objects, err := c.all(s.ctx, c.list, which...)
 	if err != nil {
 		return false, err

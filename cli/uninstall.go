@@ -88,7 +88,8 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	}
 	s.busy(nowhere, "Removing kinds and namespaces")
 	// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
-	if err := together(func() error { return s.purgeCRDs(c) }, func() error { return s.purgeNamespaces(c, own) }); err != nil {
+	if err := together(func() error { return s.purgeCRDs(c) },
+		func() error { return s.purgeNamespaces(c, own) }); err != nil {
 		return err
 	}
 	s.info(nowhere, "Liqo CRDs purged")
@@ -113,7 +114,8 @@ func (c *cluster) holdsLiqo(ctx context.Context) (bool, error) {
 	case !errors.Is(err, driver.ErrReleaseNotFound):
 		return false, fmt.Errorf("read the release: %w", err)
 	}
-	running, err := c.all(ctx, &appsv1.DeploymentList{}, client.MatchingFields{"metadata.name": api.ControllerManagerName})
+	running, err := c.all(ctx, &appsv1.DeploymentList{},
+		client.MatchingFields{"metadata.name": api.ControllerManagerName})
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +151,8 @@ func (e *env) removeRelease(namespace string, timeout time.Duration) error {
 	run := action.NewUninstall(helm)
 	run.Timeout, run.Wait = timeout, true
 	if _, err = run.Run(api.ReleaseName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		return hint(fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err), "see with 'kubectl get liqo -A' what is left, and why in its conditions")
+		return hint(fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err),
+			"see with 'kubectl get liqo -A' what is left, and why in its conditions")
 	}
 	return nil
 }
@@ -167,15 +170,20 @@ type obstacle struct {
 
 // inUse lists what must be undone first, a line for each kind with the command that does it.
 func (c *cluster) inUse(ctx context.Context) ([]string, error) {
-	unpeer := fmt.Sprintf("run '%s unpeer' with the kubeconfig of the peer, or '%s force unpeer %%s' if it is gone for good", c.env.name, c.env.name)
+	unpeer := fmt.Sprintf("run '%s unpeer' with the kubeconfig of the peer, or '%s force unpeer %%s' if it is gone "+
+		"for good", c.env.name, c.env.name)
 	var lines []string
 	for _, o := range []obstacle{
 		{&corev1beta1.ForeignClusterList{}, "peering", "peerings", unpeer, enabledPeer},
-		{&offv1beta1.NamespaceOffloadingList{}, "offloaded namespace", "offloaded namespaces", "run '" + c.env.name + " unoffload namespace %s'", nil},
-		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices", "run '" + c.env.name + " unpeer', or 'kubectl delete rslice %s'", nil},
-		{&netv1beta1.ConfigurationList{}, "configuration", "configurations", "run '" + c.env.name + " network reset', or 'kubectl delete configuration %s'", nil},
+		{&offv1beta1.NamespaceOffloadingList{}, "offloaded namespace", "offloaded namespaces",
+			"run '" + c.env.name + " unoffload namespace %s'", nil},
+		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices",
+			"run '" + c.env.name + " unpeer', or 'kubectl delete rslice %s'", nil},
+		{&netv1beta1.ConfigurationList{}, "configuration", "configurations",
+			"run '" + c.env.name + " network reset', or 'kubectl delete configuration %s'", nil},
 		{&ipamv1alpha1.IPList{}, "IP", "IPs", "run 'kubectl delete ips.ipam.liqo.io %s'", madeByUser},
-		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'", madeByUser},
+		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'",
+			madeByUser},
 	} {
 		found, err := c.found(ctx, o)
 		if err != nil {
@@ -186,7 +194,8 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 		case 1:
 			lines = append(lines, fmt.Sprintf("1 %s (%s): "+o.remedy, o.one, placeOf(found[0]), argument(found[0])))
 		default:
-			lines = append(lines, fmt.Sprintf("%d %s (%s): "+o.remedy+", and so on", len(found), o.many, someNames(placesOf(found)), argument(found[0])))
+			lines = append(lines, fmt.Sprintf("%d %s (%s): "+o.remedy+", and so on", len(found), o.many,
+				someNames(placesOf(found)), argument(found[0])))
 		}
 	}
 	return lines, nil
@@ -231,7 +240,8 @@ func placeOf(o client.Object) string {
 // enabledPeer reports whether some module is on with a peer; o is a ForeignCluster.
 func enabledPeer(o client.Object) bool {
 	modules := o.(*corev1beta1.ForeignCluster).Status.Modules
-	return modules != nil && (modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
+	return modules != nil &&
+		(modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
 }
 
 // madeByUser leaves out what came with the installation and what goes with a peering.

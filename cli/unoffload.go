@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -28,7 +27,8 @@ func (e *env) unoffloadCommand() *cobra.Command {
 	var selector string
 	var timeout time.Duration
 	var liqo *pflag.Flag
-	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
+	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"},
+		Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chosen(args, selector); err != nil {
 				return err
@@ -43,7 +43,9 @@ func (e *env) unoffloadCommand() *cobra.Command {
 	return cmd
 }
 
-func (e *env) unoffload(ctx context.Context, names []string, selector string, liqo *pflag.Flag, timeout time.Duration) error {
+func (e *env) unoffload(
+	ctx context.Context, names []string, selector string, liqo *pflag.Flag, timeout time.Duration,
+) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
 	c, err := e.here(s.ctx, liqo)
@@ -53,7 +55,8 @@ func (e *env) unoffload(ctx context.Context, names []string, selector string, li
 	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
 		return err
 	}
-	_, err = s.tellLoss(c, func(claim *corev1.ObjectReference, _ string) bool { return slices.Contains(names, claim.Namespace) })
+	_, err = s.tellLoss(c,
+		func(claim *corev1.ObjectReference, _ string) bool { return slices.Contains(names, claim.Namespace) })
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (e *env) unoffload(ctx context.Context, names []string, selector string, li
 // takeBack ends the offloading of a namespace and waits until its remote namespaces are gone, which
 // takes as long as the pods there take to end.
 func (c *cluster) takeBack(ctx context.Context, namespace string) error {
-	object := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.NamespaceOffloadingName}}
+	object := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName)}
 	found, err := c.remove(ctx, object)
 	if err != nil {
 		return err

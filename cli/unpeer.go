@@ -43,7 +43,8 @@ func (e *env) unpeerCommand() *cobra.Command {
 	return cmd
 }
 
-var errBidirectional = errors.New("cannot delete the tenant namespace when a bidirectional is enabled, please remove the --delete-namespaces flag")
+var errBidirectional = errors.New(
+	"cannot delete the tenant namespace when a bidirectional is enabled, please remove the --delete-namespaces flag")
 
 // unpeer undoes peer in reverse. The identity goes last but the network: the copies at the provider
 // are deleted with it.
@@ -90,9 +91,10 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 	if inBand && !bidirectional {
 		// The credentials stay as long as something has to be taken back from the provider by them.
 		s.busy(local, "Waiting until nothing needs the tunnel")
-		if err := consumer.awaitNone(s.ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{
-			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id,
-		}); err != nil {
+		if err := consumer.awaitNone(s.ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant),
+			client.MatchingLabels{
+				api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id,
+			}); err != nil {
 			return err
 		}
 	}
@@ -130,7 +132,8 @@ func (s *script) takeBack(consumer *cluster) error {
 	defer s.quiet()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, takeBackWithin, errTimeout)
 	defer cancel()
-	err := consumer.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{api.LabelReplication: api.True})
+	err := consumer.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant),
+		client.MatchingLabels{api.LabelReplication: api.True})
 	if errors.Is(err, errTimeout) && s.ctx.Err() == nil {
 		return nil
 	}
@@ -185,7 +188,7 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	if err := s.dropOffloading(consumer, provider, false); err != nil {
 		return err
 	}
-	if err := s.dropIdentity(consumer, provider, false); err != nil {
+	if err := s.dropIdentity(consumer, false); err != nil {
 		return err
 	}
 	left, err := consumer.remnantsOf(s.ctx, id)
@@ -196,7 +199,8 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	if len(left) > 0 {
 		s.warn(local, "Gone when %s answers: %s", id, consumer.namesOf(left))
 	}
-	s.warn(remote, "The Tenant, what runs there and the network stay; run '%s unpeer' again when %s answers. Its administrator can end the pods there with '%s drain tenant %s'",
+	s.warn(remote, "The Tenant, what runs there and the network stay; run '%s unpeer' again when %s answers. Its "+
+		"administrator can end the pods there with '%s drain tenant %s'",
 		consumer.env.name, id, consumer.env.name, consumer.id)
 	return hint(silent, gone, consumer.env.name, id)
 }
@@ -209,7 +213,8 @@ func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error
 	if err := rest.LoadTLSFiles(server); err != nil {
 		return "", fmt.Errorf("read certificates: %w", err)
 	}
-	kubeconfigs, err := c.all(ctx, &corev1.SecretList{}, client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)})
+	kubeconfigs, err := c.all(ctx, &corev1.SecretList{},
+		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)})
 	if err != nil {
 		return "", err
 	}
@@ -244,16 +249,16 @@ func withRests(err error, consumer, provider *cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	var names []string
-	add := func(c *cluster, peer string, list client.ObjectList, labels client.MatchingLabels) {
-		left, _ := c.all(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: peer}, labels)
+	add := func(c *cluster, list client.ObjectList, labels client.MatchingLabels) {
+		left, _ := c.all(ctx, list, ofPeer(c.other.id), labels)
 		for _, object := range left {
 			names = append(names, c.side.String()+c.nameOf(object))
 		}
 	}
-	add(consumer, provider.id, &authv1beta1.ResourceSliceList{}, client.MatchingLabels{api.LabelReplication: api.True})
-	add(consumer, provider.id, &offv1beta1.VirtualNodeList{}, nil)
-	add(consumer, provider.id, &authv1beta1.IdentityList{}, nil)
-	add(provider, consumer.id, &authv1beta1.TenantList{}, nil)
+	add(consumer, &authv1beta1.ResourceSliceList{}, client.MatchingLabels{api.LabelReplication: api.True})
+	add(consumer, &offv1beta1.VirtualNodeList{}, nil)
+	add(consumer, &authv1beta1.IdentityList{}, nil)
+	add(provider, &authv1beta1.TenantList{}, nil)
 	if len(names) == 0 {
 		return err
 	}
@@ -267,11 +272,12 @@ func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
 	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	slices := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &authv1beta1.ResourceSliceList{}, wait: wait,
+	slices := clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
 		labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
 		gone: "All resourceslices deleted", none: "No resourceslices found", ensured: "Ensured resourceslices absence"}
-	nodes := clearance{cluster: consumer, in: consumer.tenant, peer: provider.id, list: &offv1beta1.VirtualNodeList{}, wait: wait, doing: "Deleting virtualnodes",
-		gone: "All virtualnodes deleted", none: "No virtualnodes found", ensured: "Ensured virtualnodes absence"}
+	nodes := clearance{cluster: consumer, in: consumer.tenant, list: &offv1beta1.VirtualNodeList{}, wait: wait,
+		doing: "Deleting virtualnodes", gone: "All virtualnodes deleted", none: "No virtualnodes found",
+		ensured: "Ensured virtualnodes absence"}
 	// Most virtual nodes go with their slice; they were there all the same.
 	existed, err := consumer.holds(s.ctx, provider.id, &offv1beta1.VirtualNodeList{})
 	if err != nil {
@@ -309,27 +315,31 @@ func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional boo
 			return nil
 		})
 	}
-	none(consumer, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: provider.id})
+	none(consumer, &corev1.NodeList{},
+		client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: provider.id})
 	if !bidirectional {
 		for _, c := range []*cluster{consumer, provider} {
 			if c.tenant == "" {
 				continue
 			}
-			for _, list := range []client.ObjectList{&netv1beta1.ConnectionList{}, &netv1beta1.WgGatewayServerList{}, &netv1beta1.WgGatewayClientList{},
-				&netv1beta1.InternalFabricList{}} {
+			for _, list := range []client.ObjectList{&netv1beta1.ConnectionList{}, &netv1beta1.WgGatewayServerList{},
+				&netv1beta1.WgGatewayClientList{}, &netv1beta1.InternalFabricList{}} {
 				none(c, list, client.InNamespace(c.tenant))
 			}
 		}
 	}
 	if consumer.tenant != "" {
-		none(consumer, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant), client.MatchingLabels{api.LabelReplication: api.True})
+		none(consumer, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant),
+			client.MatchingLabels{api.LabelReplication: api.True})
 	}
 	if provider.tenant != "" {
 		none(provider, &offv1beta1.QuotaList{}, client.InNamespace(provider.tenant))
 		none(provider, &offv1beta1.ShadowPodList{}, client.MatchingLabels{api.LabelOrigin: consumer.id})
 		none(provider, &offv1beta1.ShadowEndpointSliceList{}, client.MatchingLabels{api.LabelOrigin: consumer.id})
-		for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
-			none(provider, list, client.InNamespace(provider.tenant), client.MatchingLabels{api.LabelOriginID: consumer.id})
+		for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offv1beta1.NamespaceMapList{},
+			&authv1beta1.RenewList{}} {
+			none(provider, list, client.InNamespace(provider.tenant),
+				client.MatchingLabels{api.LabelOriginID: consumer.id})
 		}
 	}
 	return together(work...)

@@ -23,7 +23,8 @@ const labelVersion = "app.kubernetes.io/version"
 func (e *env) versionCommand() *cobra.Command {
 	var clientOnly bool
 	var liqo *pflag.Flag
-	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chart, err := embeddedChart()
 			if err != nil {
@@ -63,7 +64,8 @@ func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 	d := c.controllerManager()
 	err := c.Get(ctx, client.ObjectKeyFromObject(d), d)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("deployment %s is missing in namespace %q; run '%s install'", api.ControllerManagerName, c.namespace, c.env.name)
+		return nil, fmt.Errorf("deployment %s is missing in namespace %q; run '%s install'", api.ControllerManagerName,
+			c.namespace, c.env.name)
 	}
 	return d, c.describe("read", d, err)
 }

@@ -21,9 +21,12 @@ import (
 	storage "github.com/liqo-go/liqo/storage/plan"
 )
 
+// claimChoice selects claims by their provider.
+type claimChoice func(claim *corev1.ObjectReference, provider string) bool
+
 // confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
 // may go. What follows deletes the remote namespaces with all that is in them.
-func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.ObjectReference, provider string) bool) error {
+func (s *script) confirmLoss(c *cluster, verb string, chosen claimChoice) error {
 	if lost, err := s.tellLoss(c, chosen); !lost || err != nil {
 		return err
 	}
@@ -31,13 +34,13 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen func(claim *corev1.
 }
 
 // tellLoss names such claims. Whoever may not look is told that there may be some.
-func (s *script) tellLoss(c *cluster, chosen func(claim *corev1.ObjectReference, provider string) bool) (lost bool, err error) {
+func (s *script) tellLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
 	claims, err := c.claimsAway(s.ctx, chosen)
 	return s.tellLossOf(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
 }
 
 // claimsAway are the claims whose volumes are at providers and chosen.
-func (c *cluster) claimsAway(ctx context.Context, chosen func(claim *corev1.ObjectReference, provider string) bool) ([]string, error) {
+func (c *cluster) claimsAway(ctx context.Context, chosen claimChoice) ([]string, error) {
 	offloadings, err := c.all(ctx, &offv1beta1.NamespaceOffloadingList{})
 	if err != nil {
 		return nil, err
@@ -65,10 +68,13 @@ func claimAt(namespace, name, provider string) string {
 	return fmt.Sprintf("%s/%s at %s", namespace, name, provider)
 }
 
-// confirmUnpeer asks about the volumes of all namespaces at a provider, those of claims that home does not know included.
+// confirmUnpeer asks about the volumes of all namespaces at a provider, those of claims that home
+// does not know included.
 func (s *script) confirmUnpeer(consumer, provider *cluster) error {
-	known, err := consumer.claimsAway(s.ctx, func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
-	lost, err := s.tellLossOf(consumer, known, err, fmt.Sprintf("; '%s move volume' keeps what you need", consumer.env.name))
+	known, err := consumer.claimsAway(s.ctx,
+		func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
+	lost, err := s.tellLossOf(consumer, known, err,
+		fmt.Sprintf("; '%s move volume' keeps what you need", consumer.env.name))
 	if err != nil {
 		return err
 	}
@@ -110,7 +116,8 @@ func (c *cluster) claimsBeside(ctx context.Context, provider *cluster, known []s
 	for _, claim := range claims {
 		namespace, ours := local[claim.GetNamespace()]
 		owner := metav1.GetControllerOf(claim)
-		if ours && (owner == nil || owner.Kind != "Pod") && !slices.Contains(known, claimAt(namespace, claim.GetName(), provider.id)) {
+		if ours && (owner == nil || owner.Kind != "Pod") &&
+			!slices.Contains(known, claimAt(namespace, claim.GetName(), provider.id)) {
 			names = append(names, provider.nameOf(claim))
 		}
 	}
@@ -153,7 +160,8 @@ func (c *cluster) reach(ctx context.Context) (*reach, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find where namespaces are extended to: %w", err)
 	}
-	r.nodes.Items = slices.DeleteFunc(r.nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.DeletionTimestamp != nil })
+	r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
+		func(n offv1beta1.VirtualNode) bool { return n.DeletionTimestamp != nil })
 	for _, node := range nodes.Items {
 		r.byName[node.Name] = node
 	}
@@ -166,7 +174,8 @@ func (r *reach) loses(change func(*reach)) map[string][]string {
 	change(r)
 	after := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
 	for namespace := range before {
-		before[namespace] = slices.DeleteFunc(before[namespace], func(id string) bool { return slices.Contains(after[namespace], id) })
+		before[namespace] = slices.DeleteFunc(before[namespace],
+			func(id string) bool { return slices.Contains(after[namespace], id) })
 	}
 	return before
 }

@@ -86,15 +86,18 @@ func Command() *cobra.Command {
 // peeringKinds are made by users; while one exists the cluster is in use.
 func peeringKinds() []client.ObjectList {
 	return []client.ObjectList{
-		&offv1beta1.NamespaceOffloadingList{}, &offv1beta1.VirtualNodeList{}, &authv1beta1.ResourceSliceList{}, &authv1beta1.IdentityList{},
-		&authv1beta1.TenantList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}, &netv1beta1.ConfigurationList{},
+		&offv1beta1.NamespaceOffloadingList{}, &offv1beta1.VirtualNodeList{}, &authv1beta1.ResourceSliceList{},
+		&authv1beta1.IdentityList{},
+		&authv1beta1.TenantList{}, &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
+		&netv1beta1.ConfigurationList{},
 	}
 }
 
 // ownKinds are made by the installation and its processes.
 func ownKinds() []client.ObjectList {
 	return []client.ObjectList{
-		&netv1beta1.InternalFabricList{}, &netv1beta1.InternalNodeList{}, &ipamv1alpha1.IPList{}, &ipamv1alpha1.NetworkList{}, &corev1beta1.ForeignClusterList{},
+		&netv1beta1.InternalFabricList{}, &netv1beta1.InternalNodeList{}, &ipamv1alpha1.IPList{},
+		&ipamv1alpha1.NetworkList{}, &corev1beta1.ForeignClusterList{},
 	}
 }
 
@@ -104,7 +107,8 @@ func (c *cleaner) run(ctx context.Context) error {
 			return hint(err, "run 'liqoctl unoffload namespace' and 'liqoctl unpeer' first")
 		}
 	}
-	if err := c.awaitNone(ctx, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}); err != nil {
+	if err := c.awaitNone(ctx, &corev1.NodeList{},
+		client.MatchingLabels{api.LabelType: api.TypeVirtualNode}); err != nil {
 		return hint(err, "delete the virtual nodes first")
 	}
 	if err := c.mark(ctx); err != nil {
@@ -138,7 +142,7 @@ func (c *cleaner) mark(ctx context.Context) error {
 
 // clear deletes the objects of a list and, after the grace, what holds them.
 func (c *cleaner) clear(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	objects, err := c.list(ctx, list, opts...)
+	objects, err := c.all(ctx, list, opts...)
 	if err != nil || len(objects) == 0 {
 		return err
 	}
@@ -153,7 +157,7 @@ func (c *cleaner) clear(ctx context.Context, list client.ObjectList, opts ...cli
 	if err := c.awaitNone(short, list, opts...); err == nil || ctx.Err() != nil {
 		return err
 	}
-	if objects, err = c.list(ctx, list, opts...); err != nil {
+	if objects, err = c.all(ctx, list, opts...); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -165,7 +169,7 @@ func (c *cleaner) clear(ctx context.Context, list client.ObjectList, opts ...cli
 	return c.awaitNone(ctx, list, opts...)
 }
 
-func (c *cleaner) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
+func (c *cleaner) all(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
 	found, err := await.List(ctx, c, list, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("list %T: %w", list, err)

@@ -54,7 +54,9 @@ func objectsOf(list client.ObjectList) (Objects, error) {
 }
 
 // List lists objects in the order of their namespaces and names. A kind that the cluster does not know has none.
-func List(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
+func List(
+	ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption,
+) ([]client.Object, error) {
 	err := c.List(ctx, list, opts...)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -75,7 +77,9 @@ func Only(object client.Object) []client.ListOption {
 // Until lists and watches until done holds for the objects of the list. If the watch is forbidden it lists again and
 // again; if the list is too, it reads the one object that opts select by name. It retries other errors, but returns
 // those that a retry cannot heal, and the cause of the end of ctx.
-func Until(ctx context.Context, c client.WithWatch, list client.ObjectList, done func(Objects) bool, opts ...client.ListOption) error {
+func Until(
+	ctx context.Context, c client.WithWatch, list client.ObjectList, done func(Objects) bool, opts ...client.ListOption,
+) error {
 	for {
 		finished, err := once(ctx, c, list, done, opts)
 		switch {
@@ -83,7 +87,8 @@ func Until(ctx context.Context, c client.WithWatch, list client.ObjectList, done
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case meta.IsNoMatchError(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), runtime.IsNotRegisteredError(err):
+		case meta.IsNoMatchError(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err),
+			runtime.IsNotRegisteredError(err):
 			return err
 		}
 		select {
@@ -135,7 +140,9 @@ func once(
 }
 
 // listOrGet lists; a single object is read instead where that is all the user may do.
-func listOrGet(ctx context.Context, c client.Client, list client.ObjectList, opts []client.ListOption) (Objects, error) {
+func listOrGet(
+	ctx context.Context, c client.Client, list client.ObjectList, opts []client.ListOption,
+) (Objects, error) {
 	have := Objects{}
 	err := c.List(ctx, list, opts...)
 	if apierrors.IsForbidden(err) {
@@ -159,7 +166,9 @@ func listOrGet(ctx context.Context, c client.Client, list client.ObjectList, opt
 var errNotOne = errors.New("not a single object")
 
 // getOnly reads the object that opts select by its name.
-func getOnly(ctx context.Context, c client.Client, list client.ObjectList, opts []client.ListOption) (client.Object, error) {
+func getOnly(
+	ctx context.Context, c client.Client, list client.ObjectList, opts []client.ListOption,
+) (client.Object, error) {
 	wanted := (&client.ListOptions{}).ApplyOptions(opts)
 	if wanted.FieldSelector == nil {
 		return nil, errNotOne
