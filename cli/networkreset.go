@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,7 +15,7 @@ import (
 func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "disconnect", Short: "Remove the tunnel between two clusters", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.part(cmd, f, func(n *network) error { return n.disconnect() })
+			return e.part(cmd, f, func(n *network) ([]step, error) { return n.disconnect(), nil })
 		}}
 }
 
@@ -21,17 +23,15 @@ func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.part(cmd, f, func(n *network) (err error) {
-				if n.disconnected, err = n.initialised(); err != nil {
-					return err
-				}
-				return n.reset()
+			return e.part(cmd, f, func(n *network) (_ []step, err error) {
+				n.disconnected, err = n.initialised()
+				return n.reset(), err
 			})
 		}}
 }
 
 // part asks, connects and undoes.
-func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) error) error {
+func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) ([]step, error)) error {
 	if err := e.confirm(cmd.Name(), ""); err != nil {
 		return err
 	}
@@ -41,10 +41,14 @@ func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) erro
 	if err != nil {
 		return err
 	}
-	if err := n.findBoth(); err != nil {
+	if err := n.findBoth(s.ctx); err != nil {
 		return err
 	}
-	return undo(n)
+	steps, err := undo(n)
+	if err != nil {
+		return err
+	}
+	return s.runInOrder(steps...)
 }
 
 // each does the same on both clusters at once.
@@ -53,64 +57,58 @@ func (n *network) each(do func(*cluster) error) error {
 }
 
 // findBoth finds out where the network's objects lie.
-func (n *network) findBoth() error {
-	return n.each(func(c *cluster) error { return c.findNetwork(n.ctx, c.other.id) })
+func (n *network) findBoth(ctx context.Context) error {
+	return n.each(func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
 }
 
 // disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
 // said of the end a cluster never had, unless there was none at all. The public keys stay, for a user
 // may have made them; the next connect replaces those of gateways that made theirs.
-func (n *network) disconnect() error {
-	if err := n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"); err != nil {
-		return err
+func (n *network) disconnect() []step {
+	return []step{
+		n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"),
+		n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, "Gateway server"),
 	}
-	return n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, "Gateway server")
 }
 
 // removeGateways removes the gateways of one kind from both clusters; usually they are on one.
-func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) error {
+func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) step {
 	removed := map[side]*bool{local: new(bool), remote: new(bool)}
-	err := n.each(func(c *cluster) (err error) {
-		*removed[c.side], err = n.removeAll(
-			n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList), "Deleting "+what))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, c := range n.pair() {
-		missing := c == usual && !*removed[c.other.side]
-		switch {
-		case *removed[c.side], missing && n.disconnected:
-			n.info(c.side, "%s correctly deleted", what)
-		case missing:
-			n.info(c.side, "%s already deleted", what)
+	return step{at: &usual, doing: "Deleting " + what, do: func(ctx context.Context) error {
+		return n.each(func(c *cluster) (err error) {
+			*removed[c.side], err = n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList)).removeAll(ctx)
+			return err
+		})
+	}, report: func(string) {
+		for _, c := range n.pair() {
+			missing := c == usual && !*removed[c.other.side]
+			switch {
+			case *removed[c.side], missing && n.disconnected:
+				n.info(c.side, "%s correctly deleted", what)
+			case missing:
+				n.info(c.side, "%s already deleted", what)
+			}
 		}
-	}
-	return nil
+	}}
 }
 
-func (n *network) clearanceOf(c *cluster, list client.ObjectList, doing string) clearance {
-	return clearance{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait, doing: doing}
+func (n *network) clearanceOf(c *cluster, list client.ObjectList) clearance {
+	return clearance{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait}
 }
 
 // reset also removes the public keys and the Configurations.
-func (n *network) reset() error {
-	if err := n.disconnect(); err != nil {
-		return err
-	}
-	if err := n.each(func(c *cluster) error {
-		_, err := n.removeAll(n.clearanceOf(c, &netv1beta1.PublicKeyList{}, "Deleting public keys"))
-		return err
-	}); err != nil {
-		return err
-	}
-	for _, c := range n.pair() {
-		undo := n.clearanceOf(c, &netv1beta1.ConfigurationList{}, "Deleting network configuration")
-		undo.gone, undo.none = "Network configuration correctly deleted", "Network configuration already deleted"
-		if err := n.clear(undo); err != nil {
+func (n *network) reset() []step {
+	steps := append(n.disconnect(), step{doing: "Deleting public keys", do: func(ctx context.Context) error {
+		return n.each(func(c *cluster) error {
+			_, err := n.clearanceOf(c, &netv1beta1.PublicKeyList{}).removeAll(ctx)
 			return err
-		}
+		})
+	}})
+	for _, c := range n.pair() {
+		undo := n.clearanceOf(c, &netv1beta1.ConfigurationList{})
+		undo.doing, undo.gone = "Deleting network configuration", "Network configuration correctly deleted"
+		undo.none = "Network configuration already deleted"
+		steps = append(steps, n.clear(undo))
 	}
-	return nil
+	return steps
 }

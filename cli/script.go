@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -100,6 +101,17 @@ func (s *script) busy(at side, doing string) {
 	s.printer.busy(at, func() string { return s.progress.behind(doing) })
 }
 
+// runInOrder starts each step when the one before it has succeeded, and prints their lines.
+func (s *script) runInOrder(steps ...step) error {
+	for i := range steps {
+		steps[i].name = strconv.Itoa(i)
+		if i > 0 {
+			steps[i].after = []string{steps[i-1].name}
+		}
+	}
+	return s.run(steps...)
+}
+
 // run starts steps and prints their lines.
 func (s *script) run(steps ...step) error {
 	s.start("", steps...)
@@ -160,6 +172,7 @@ func (t *task) work(ctx context.Context, before []*task) error {
 
 // finish prints the lines of all steps that were started, in their order.
 func (s *script) finish() error {
+	defer s.quiet()
 	for ; len(s.unreported) > 0; s.unreported = s.unreported[1:] {
 		t := s.unreported[0]
 		if t.doing == "" {

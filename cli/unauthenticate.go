@@ -34,7 +34,7 @@ func (e *env) unauthenticateCommand() *cobra.Command {
 		if err := findTenants(s.ctx, consumer, provider); err != nil {
 			return err
 		}
-		if err := s.unauthenticate(consumer, provider, wait); err != nil || provider.tenant == "" {
+		if err := s.runInOrder(s.unauthenticate(consumer, provider, wait)...); err != nil || provider.tenant == "" {
 			return err
 		}
 		return s.tellNetwork(provider, provider.tenant, consumer.id)
@@ -59,16 +59,14 @@ var errSlicesPresent = errors.New("resourceslices are still present on consumer 
 
 // unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
 // from the provider afterwards.
-func (s *script) unauthenticate(consumer, provider *cluster, wait bool) error {
-	if err := noSlices(s.ctx, consumer); err != nil {
-		return err
+func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
+	return []step{
+		{doing: "Looking for resourceslices", do: func(ctx context.Context) error { return noSlices(ctx, consumer) },
+			report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }},
+		s.dropIdentity(consumer, wait),
+		s.clear(clearance{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
+			doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"}),
 	}
-	s.info(consumer.side, "No leftover resourceslices on consumer cluster")
-	if err := s.dropIdentity(consumer, wait); err != nil {
-		return err
-	}
-	return s.clear(clearance{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
-		doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"})
 }
 
 // noSlices refuses while there are slices. Those being deleted do not count: the credentials stay
@@ -85,7 +83,7 @@ func noSlices(ctx context.Context, consumer *cluster) error {
 	return err
 }
 
-func (s *script) dropIdentity(consumer *cluster, wait bool) error {
+func (s *script) dropIdentity(consumer *cluster, wait bool) step {
 	return s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
 		doing: "Deleting identity", gone: "Identity control plane correctly deleted",
 		none: "Identity control plane already deleted"})
@@ -100,51 +98,49 @@ type clearance struct {
 	labels client.MatchingLabels
 	list   client.ObjectList
 	wait   bool
-	// doing is shown meanwhile, gone printed when something was there, none when nothing was;
-	// an empty text is not printed.
+	// existed reports that there was something before; nil = it did not.
+	existed *bool
+	// doing is shown meanwhile, gone printed when something was there, none when nothing was.
 	doing, gone, none string
 	// ensured is printed after the wait.
 	ensured string
 }
 
-// clear removes the objects that concern the peer and waits until they are gone.
-func (s *script) clear(c clearance) error {
-	found, err := s.removeAll(c)
-	if err != nil {
+// clear is the step that removes the objects of a peer and waits until they are gone.
+func (s *script) clear(c clearance) step {
+	found := false
+	return step{at: &c.cluster, doing: c.doing, do: func(ctx context.Context) (err error) {
+		found, err = c.removeAll(ctx)
 		return err
-	}
-	text := c.none
-	if found {
-		text = c.gone
-	}
-	if text != "" {
+	}, report: func(string) {
+		text := c.none
+		if found || c.existed != nil && *c.existed {
+			text = c.gone
+		}
 		s.info(c.side, "%s", text)
-	}
-	if c.wait && c.ensured != "" {
-		s.info(c.side, "%s", c.ensured)
-	}
-	return nil
+		if c.wait && c.ensured != "" {
+			s.info(c.side, "%s", c.ensured)
+		}
+	}}
 }
 
 // removeAll deletes, waits if asked to, and tells whether there was anything.
-func (s *script) removeAll(c clearance) (found bool, err error) {
+func (c clearance) removeAll(ctx context.Context) (found bool, err error) {
 	if c.in == "" {
 		return false, nil
 	}
-	s.busy(c.side, c.doing)
-	defer s.quiet()
 	which := []client.ListOption{client.InNamespace(c.in), ofPeer(c.other.id), c.labels}
-	objects, err := c.all(s.ctx, c.list, which...)
+	objects, err := c.all(ctx, c.list, which...)
 	if err != nil {
 		return false, err
 	}
 	for _, object := range objects {
-		if _, err := c.remove(s.ctx, object); err != nil {
+		if _, err := c.remove(ctx, object); err != nil {
 			return false, err
 		}
 	}
 	if c.wait {
-		err = c.awaitNone(s.ctx, c.list, which...)
+		err = c.awaitNone(ctx, c.list, which...)
 	}
 	return len(objects) > 0, err
 }

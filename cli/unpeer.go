@@ -77,64 +77,57 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 	if err != nil {
 		return err
 	}
-	if err := s.dropOffloading(consumer, provider, o.wait); err != nil {
+	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
+	steps := s.dropOffloading(consumer, o.wait)
 	if inBand && o.wait {
-		if err := s.takeBack(consumer); err != nil {
-			return err
-		}
+		steps = append(steps, step{at: &consumer, doing: "Waiting until the namespaces next door are gone",
+			do: consumer.awaitTakenBack})
 	}
-	if err := s.unauthenticate(consumer, provider, o.wait); err != nil {
-		return err
-	}
+	steps = append(steps, s.unauthenticate(consumer, provider, o.wait)...)
 	if inBand && !bidirectional {
 		// The credentials stay as long as something has to be taken back from the provider by them.
-		s.busy(local, "Waiting until nothing needs the tunnel")
-		if err := consumer.awaitNone(s.ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant),
-			client.MatchingLabels{
-				api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id,
-			}); err != nil {
-			return err
-		}
+		credentials := client.MatchingLabels{
+			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id}
+		steps = append(steps, step{at: &consumer, doing: "Waiting until nothing needs the tunnel",
+			do: func(ctx context.Context) error {
+				return consumer.awaitNone(ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant), credentials)
+			}})
 	}
 	if !bidirectional {
 		n := newNetwork(s, consumer, provider, networkOptions{wait: o.wait})
-		if err := n.findBoth(); err != nil {
+		if err := n.findBoth(s.ctx); err != nil {
 			return err
 		}
-		if err := n.reset(); err != nil {
-			return err
-		}
+		steps = append(steps, n.reset()...)
 	}
 	if o.wait {
-		if err := s.awaitNothingLeft(consumer, provider, bidirectional); err != nil {
-			return err
-		}
+		steps = append(steps, step{doing: "Waiting until nothing is left", do: func(ctx context.Context) error {
+			return awaitNothingLeft(ctx, consumer, provider, bidirectional)
+		}})
 	}
-	if o.deleteNamespaces {
-		return together(
-			func() error { return s.dropNamespace(consumer, o.wait) },
-			func() error { return s.dropNamespace(provider, o.wait) },
-		)
+	if err := s.runInOrder(steps...); err != nil || !o.deleteNamespaces {
+		return err
 	}
-	return nil
+	return together(
+		func() error { return s.dropNamespace(consumer, o.wait) },
+		func() error { return s.dropNamespace(provider, o.wait) },
+	)
 }
 
 // takeBackWithin bounds the wait for namespaces next door, whose pods are gone by then, to be so too: the API
 // server takes some seconds. What is not gone by then is taken away by the provider.
 const takeBackWithin = 30 * time.Second
 
-// takeBack waits until the consumer knows that its namespaces next door are gone. The way to the API server there
-// ends with the Tenant: who looks for them later may find nobody to ask.
-func (s *script) takeBack(consumer *cluster) error {
-	s.busy(local, "Waiting until the namespaces next door are gone")
-	defer s.quiet()
-	ctx, cancel := context.WithTimeoutCause(s.ctx, takeBackWithin, errTimeout)
+// awaitTakenBack waits until the consumer knows that its namespaces next door are gone. The way to the API server
+// there ends with the Tenant: who looks for them later may find nobody to ask.
+func (c *cluster) awaitTakenBack(ctx context.Context) error {
+	within, cancel := context.WithTimeoutCause(ctx, takeBackWithin, errTimeout)
 	defer cancel()
-	err := consumer.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(consumer.tenant),
+	err := c.awaitNone(within, &offv1beta1.NamespaceMapList{}, client.InNamespace(c.tenant),
 		client.MatchingLabels{api.LabelReplication: api.True})
-	if errors.Is(err, errTimeout) && s.ctx.Err() == nil {
+	if errors.Is(err, errTimeout) && ctx.Err() == nil {
 		return nil
 	}
 	return err
@@ -185,10 +178,10 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	if consumer.tenant, err = consumer.findTenant(s.ctx, id); err != nil {
 		return err
 	}
-	if err := s.dropOffloading(consumer, provider, false); err != nil {
+	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	if err := s.dropIdentity(consumer, false); err != nil {
+	if err := s.runInOrder(append(s.dropOffloading(consumer, false), s.dropIdentity(consumer, false))...); err != nil {
 		return err
 	}
 	left, err := consumer.remnantsOf(s.ctx, id)
@@ -266,30 +259,23 @@ func withRests(err error, consumer, provider *cluster) error {
 }
 
 // dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to
-// go at once: a virtual node drains while its slice is taken back from the provider. Who would lose
-// data is asked before.
-func (s *script) dropOffloading(consumer, provider *cluster, wait bool) error {
-	if err := s.confirmUnpeer(consumer, provider); err != nil {
-		return err
+// go at once: a virtual node drains while its slice is taken back from the provider.
+func (s *script) dropOffloading(consumer *cluster, wait bool) []step {
+	existed := new(bool)
+	return []step{
+		// Most virtual nodes go with their slice; they were there all the same.
+		{doing: "Looking for virtualnodes", do: func(ctx context.Context) (err error) {
+			*existed, err = consumer.holds(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
+			return err
+		}},
+		s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
+			labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
+			gone: "All resourceslices deleted", none: "No resourceslices found",
+			ensured: "Ensured resourceslices absence"}),
+		s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &offv1beta1.VirtualNodeList{}, wait: wait,
+			existed: existed, doing: "Deleting virtualnodes", gone: "All virtualnodes deleted",
+			none: "No virtualnodes found", ensured: "Ensured virtualnodes absence"}),
 	}
-	slices := clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
-		labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
-		gone: "All resourceslices deleted", none: "No resourceslices found", ensured: "Ensured resourceslices absence"}
-	nodes := clearance{cluster: consumer, in: consumer.tenant, list: &offv1beta1.VirtualNodeList{}, wait: wait,
-		doing: "Deleting virtualnodes", gone: "All virtualnodes deleted", none: "No virtualnodes found",
-		ensured: "Ensured virtualnodes absence"}
-	// Most virtual nodes go with their slice; they were there all the same.
-	existed, err := consumer.holds(s.ctx, provider.id, &offv1beta1.VirtualNodeList{})
-	if err != nil {
-		return err
-	}
-	if err := s.clear(slices); err != nil {
-		return err
-	}
-	if existed {
-		nodes.none = nodes.gone
-	}
-	return s.clear(nodes)
 }
 
 // holds reports whether the tenant namespace has objects of the list.
@@ -302,14 +288,12 @@ func (c *cluster) holds(ctx context.Context, peer string, list client.ObjectList
 }
 
 // awaitNothingLeft waits for what goes with its owners: the command returns when all is gone.
-func (s *script) awaitNothingLeft(consumer, provider *cluster, bidirectional bool) error {
-	s.busy(nowhere, "Waiting until nothing is left")
-	defer s.quiet()
+func awaitNothingLeft(ctx context.Context, consumer, provider *cluster, bidirectional bool) error {
 	var work []func() error
 	// A peering user may not look at what the provider's controllers make; they take it away alone.
 	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
 		work = append(work, func() error {
-			if err := c.awaitNone(s.ctx, list, opts...); !apierrors.IsForbidden(err) {
+			if err := c.awaitNone(ctx, list, opts...); !apierrors.IsForbidden(err) {
 				return err
 			}
 			return nil
