@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz clean
+.PHONY: build image deps testbed-build generate picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -40,6 +40,9 @@ generate: ## deepcopy, CRDs and roles from the types and markers
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/crds
 	deploy/rbac.sh '$(CONTROLLER_GEN)'
+
+picture: ## docs/architecture.svg from its text source, with Graphviz (apt-get install graphviz)
+	dot -Tsvg -o docs/architecture.svg docs/architecture.dot
 
 check: ## format, vet, linters, generated files, import law
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
