@@ -1938,13 +1938,13 @@ func hostPortsBelongToOnePod(t *testing.T, w *world) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: corev1.ProtocolTCP}}
 		return p
 	}
-	w.create(w.home, wants("first"))
-	w.runAt("first", "10.20.1.7")
+	w.create(w.home, wants("has-port"))
+	w.runAt("has-port", "10.20.1.7")
 	var home corev1.Pod
-	w.exists(w.home, &home, homeNS, "first", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
-	w.create(w.home, wants("second"))
-	w.exists(w.home, &home, homeNS, "second", func() error { return equal("NodePorts", home.Status.Reason) })
-	if err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "second"}, &offv1beta1.ShadowPod{}); !apierrors.IsNotFound(err) {
+	w.exists(w.home, &home, homeNS, "has-port", func() error { return equal(corev1.PodRunning, home.Status.Phase) })
+	w.create(w.home, wants("wants-port"))
+	w.exists(w.home, &home, homeNS, "wants-port", func() error { return equal("NodePorts", home.Status.Reason) })
+	if err := w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: "wants-port"}, &offv1beta1.ShadowPod{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod is sent whose host port is taken (%v)", err)
 	}
 }
