@@ -135,6 +135,9 @@ func (s *script) start(phaseName string, steps ...step) {
 		p.tasks = append(p.tasks, t)
 		ctx, progress := withProgress(s.ctx)
 		t.progress = progress
+		if st.do == nil && len(before) > 0 {
+			t.progress = before[0].progress // what the line waits for
+		}
 		go func() {
 			defer close(t.ended)
 			if t.err = t.work(ctx, before); t.err != nil {

@@ -31,9 +31,9 @@ import (
 func TestAttackPodsHoldNamespace(t *testing.T) {
 	t.Parallel()
 	ctx, years := t.Context(), int64(10*365*24*3600)
-	var since atomic.Int64 // nanoseconds since the deletion of the namespace began
-	began := time.Now()
-	now := func() time.Time { return began.Add(time.Duration(since.Load())) }
+	var clock atomic.Int64 // the controller's, Unix time in ns
+	clock.Store(time.Now().UnixNano())
+	now := func() time.Time { return time.Unix(0, clock.Load()) }
 	mgr, err := manager.New(apitest.Start(t).Config, manager.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 	})
@@ -83,10 +83,11 @@ func TestAttackPodsHoldNamespace(t *testing.T) {
 	for _, namespace := range []string{"demo-turin", "own"} {
 		do(c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
+	began := time.Now()
 	// at lets the time pass, and waits until the pods of the namespace are as they should be.
 	at := func(passed time.Duration, held func(*corev1.Pod) bool) {
 		t.Helper()
-		since.Store(int64(passed))
+		clock.Store(began.Add(passed).UnixNano())
 		for _, namespace := range []string{"own", "stays-turin", "demo-turin"} { // an event for each
 			touched := &corev1.Namespace{}
 			do(c.Get(ctx, types.NamespacedName{Name: namespace}, touched))

@@ -67,7 +67,14 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		l.accepted(req)
 		return reconcile.Result{}, nil
 	}
-	after, err := l.pass(ctx, root, absent)
+	plan, err := l.decide(ctx, root, absent)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if absent {
+		return reconcile.Result{RequeueAfter: plan.RequeueAfter}, l.carryOut(ctx, root, plan.Actions)
+	}
+	err = l.fulfil(ctx, root, plan)
 	switch {
 	case errors.As(err, new(errForeign)):
 		log.FromContext(ctx).V(1).Info("blocked", "by", err.Error())
@@ -81,7 +88,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	l.accepted(req)
-	return reconcile.Result{RequeueAfter: after}, nil
+	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
 }
 
 // plansFor reports whether an object is a root to be planned for.
@@ -92,27 +99,27 @@ func (l *loop[R, In]) plansFor(root R, absent bool) bool {
 	return root.GetDeletionTimestamp() == nil || l.Deleting || controllerutil.ContainsFinalizer(root, l.Finalizer)
 }
 
-// pass observes, decides and acts once for a root, and says when to look again without an event.
-func (l *loop[R, In]) pass(ctx context.Context, root R, absent bool) (time.Duration, error) {
-	deleting := root.GetDeletionTimestamp() != nil
-	if !deleting && !absent {
+// decide holds a root that exists, and plans for it.
+func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.Plan, error) {
+	if root.GetDeletionTimestamp() == nil && !absent {
 		if err := l.hold(ctx, root); err != nil {
-			return 0, err
+			return desired.Plan{}, err
 		}
 	}
 	in, err := l.Gather(ctx, l.reader, root)
 	if err != nil {
-		return 0, fmt.Errorf("gather for %s %s: %w", l.Name, client.ObjectKeyFromObject(root), err)
+		return desired.Plan{}, fmt.Errorf("gather for %s %s: %w", l.Name, client.ObjectKeyFromObject(root), err)
 	}
-	plan := l.Plan(in)
-	if absent {
-		return plan.RequeueAfter, l.carryOut(ctx, root, plan.Actions)
-	}
+	return l.Plan(in), nil
+}
+
+// fulfil makes the plan true, and lets a root go whose deletion it has completed.
+func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) error {
 	done, err := l.act(ctx, root, plan)
-	if err == nil && deleting && done {
+	if err == nil && done && root.GetDeletionTimestamp() != nil {
 		err = l.release(ctx, root)
 	}
-	return plan.RequeueAfter, err
+	return err
 }
 
 const (

@@ -25,6 +25,7 @@ import (
 // Fleet has a Link for each Secret with the kubeconfig by which this cluster's control plane enters a provider. It
 // follows the Secrets in the manager's cache, and asks nothing of a provider. Its zero value is empty.
 type Fleet struct {
+	looking sync.Mutex // held while a Secret is read and its link changed: of two looks the later one counts
 	mu      sync.Mutex
 	links   map[types.NamespacedName]*Link
 	sources []*ctl.Source
@@ -86,6 +87,8 @@ func (f *Fleet) Register(mgr manager.Manager) error {
 
 // look brings the link of one Secret in line with it, and wakes who uses it if it is another one.
 func (f *Fleet) look(ctx context.Context, r client.Reader, key types.NamespacedName) {
+	f.looking.Lock()
+	defer f.looking.Unlock()
 	secret := &corev1.Secret{}
 	err := r.Get(ctx, key, secret)
 	enters := err == nil

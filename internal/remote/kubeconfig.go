@@ -14,7 +14,7 @@ import (
 
 // Usable says what is wrong with a kubeconfig; nil is nothing.
 func Usable(kubeconfig []byte) error {
-	_, err := parse(kubeconfig)
+	_, err := newAccess(kubeconfig, nil)
 	return err
 }
 

@@ -121,7 +121,8 @@ func (f *flags) options() (Options, error) {
 			return o, fmt.Errorf("environment POD_IP: %w", err)
 		}
 	}
-	return o, f.endpoints(&o)
+	err = f.endpoints(&o)
+	return o, err
 }
 
 // endpoints sets where a gateway listens, or which server it dials.

@@ -120,7 +120,7 @@ func (x *Configuration) views() []CIDRView {
 		return x.Status.Views
 	}
 	for _, c := range x.Status.Conditions {
-		if c.Type == NetworkCIDRsConfigured && c.ObservedGeneration != x.Generation {
+		if c.Type == NetworkCIDRsConfigured && c.ObservedGeneration != 0 && c.ObservedGeneration != x.Generation {
 			return nil // of another spec
 		}
 	}
