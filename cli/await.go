@@ -106,7 +106,7 @@ func (c *cluster) all(ctx context.Context, list client.ObjectList, opts ...clien
 	return found, c.listing(list, err)
 }
 
-// listing adds to an error which objects of which cluster could not be listed.
+// listing adds the kind of a list and its cluster to an error.
 func (c *cluster) listing(list client.ObjectList, err error) error {
 	if err == nil {
 		return nil

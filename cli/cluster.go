@@ -60,7 +60,7 @@ type cluster struct {
 	// other is the other cluster of a pair; gateway is the name of the gateway for it.
 	other   *cluster
 	gateway string
-	// ranges are those of this cluster; empty until read.
+	// ranges holds the CIDRs of this cluster; empty until read.
 	ranges ranges
 	// flags are those by which the user chose the cluster, the kubeconfig's first, for messages to quote.
 	flags []string
@@ -320,7 +320,7 @@ type noAnswer struct {
 func (n *noAnswer) Unwrap() error { return n.error }
 
 // apply makes the object exist with at least the fields given; fields others filled in stay, and
-// nothing is written when all is there. One that is being deleted is made anew when it is gone. It
+// nothing is written when all is there. An object that is being deleted is created again after it is gone. It
 // uses get, create and update only: the rights of a peering user do not reach further.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	want, err := c.env.manifest(desired)

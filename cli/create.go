@@ -20,7 +20,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// creation is what create prints after it has applied an object, and what it waits for.
+// creation describes how create reports an object that it applied, and what it waits for.
 type creation struct {
 	done string
 	// ready waits until the object can be used and readyLine is printed; only if wait.

@@ -14,8 +14,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// deleteObject deletes an object of a kind, of which title speaks. Without a namespace the object is
-// looked for in all.
+// deleteObject deletes an object of a kind; title names the kind in messages. Without a namespace, all are searched.
 func deleteObject(kind client.Object, title string) func(*single) work {
 	return func(o *single) work {
 		o.completes(o.env.namesOf(kind))

@@ -126,8 +126,8 @@ func (c *cluster) tunnel() (*netv1beta1.Connection, *appsv1.Deployment) {
 	return &netv1beta1.Connection{ObjectMeta: at}, &appsv1.Deployment{ObjectMeta: at}
 }
 
-// look finds the gateways that exist and decides which side serves; whoever reads that waits for it. Gateways
-// that exist keep their names. It also checks the templates.
+// look reads the existing gateways, decides which side serves and checks the templates. Existing gateways keep their
+// names. Steps that depend on the sides come after it.
 func (n *network) look(ctx context.Context) error {
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	backServers, backClients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
@@ -273,7 +273,7 @@ func (n *network) adjusted(have, want netv1beta1.GatewayServerSpec) netv1beta1.G
 	return out
 }
 
-// askedTemplate tells whether the user chose a template.
+// askedTemplate reports whether a flag names a template.
 func (n *network) askedTemplate(prefix string) bool {
 	return n.asked(prefix+"type") || n.asked(prefix+"template-name") || n.asked(prefix+"template-namespace")
 }
