@@ -1,0 +1,34 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ctl
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// anything finds an empty object of any name.
+type anything struct{ client.Reader }
+
+func (anything) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
+}
+
+// TestAForbiddenReadIsAnError, logged and counted, and no refusal of what a root wants: nothing else would tell of it.
+func TestAForbiddenReadIsAnError(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", nil)
+	l := &loop[*corev1.ConfigMap, int]{roots: anything{}, Controller: Controller[*corev1.ConfigMap, int]{
+		Gather: func(context.Context, Reader, *corev1.ConfigMap) (int, error) { return 0, forbidden },
+	}}
+	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the reconciliation ends with %v", err)
+	}
+}
