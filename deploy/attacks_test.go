@@ -335,6 +335,70 @@ func TestAttackFabricOfAnotherNode(t *testing.T) {
 	}
 }
 
+// TestAttackLargeObjects: a consumer makes objects as large as the API server takes, so that few of them fill etcd.
+//
+// Outcome: where the chart says how large an object may be, an admission policy refuses larger ones and names the value,
+// be they made or grown, in data or in annotations.
+func TestAttackLargeObjects(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
+	// The chart of this test takes 64 KiB.
+	fits, exceeds := strings.Repeat("x", 60<<10), strings.Repeat("x", 65<<10)
+	secret := func(name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
+	}
+	config := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
+	}
+	refused := func(err error) bool {
+		return strings.Contains(fmt.Sprint(err), "takes 64Ki") && strings.Contains(fmt.Sprint(err), "offloading.namespaceBounds.objectSize")
+	}
+	large := secret("large")
+	large.StringData = map[string]string{"a": exceeds}
+	p.until(t, "a large Secret is refused", func() (bool, any) {
+		err := kubelet.Create(t.Context(), large.DeepCopy(), client.DryRunAll)
+		return refused(err), err
+	})
+	for what, change := range map[string]func(*corev1.ConfigMap){
+		"data":               func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": exceeds} },
+		"many small entries": func(c *corev1.ConfigMap) { c.Data = entries(1100, 60) },
+		"binary data":        func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"a": []byte(exceeds)} },
+		"annotations":        func(c *corev1.ConfigMap) { c.Annotations = map[string]string{"a": exceeds} },
+		"all together": func(c *corev1.ConfigMap) {
+			c.Data, c.Annotations = map[string]string{"a": fits[:40<<10]}, map[string]string{"a": fits[:40<<10]}
+		},
+	} {
+		made := config("made")
+		change(made)
+		if err := kubelet.Create(t.Context(), made, client.DryRunAll); !refused(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	ordinary := config("ordinary")
+	ordinary.Data = map[string]string{"a": fits}
+	if err := kubelet.Create(t.Context(), ordinary); err != nil {
+		t.Errorf("60 KiB: %v", err)
+	}
+	if err := merge(t, kubelet, ordinary, `{"data":{"b":"`+fits+`"}}`); !refused(err) {
+		t.Errorf("a ConfigMap that grows: %v", err)
+	}
+	own := secret("administrator")
+	own.StringData = large.StringData
+	if err := p.Create(t.Context(), own); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+}
+
+// entries are as many values of a size in bytes.
+func entries(many, size int) map[string]string {
+	all := map[string]string{}
+	for i := range many {
+		all[fmt.Sprint("key-", i)] = strings.Repeat("x", size)
+	}
+	return all
+}
+
 // TestAttackSecretsWithoutBound: a consumer goes on creating Secrets in a namespace that has as many as it may have.
 //
 // Outcome: an admission policy refuses them and names the bound and the chart value. The consumer changes and deletes

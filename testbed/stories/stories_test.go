@@ -121,7 +121,7 @@ func TestTimedStories(t *testing.T) {
 func TestTimedHostilePeer(t *testing.T) {
 	tellAll(t, []story{
 		{"install", func(t *testing.T) {
-			installed(t, "offloading.namespaceBounds.secrets=50", "offloading.namespaceBounds.quota.count/configmaps=50", "offloading.maxNamespaces=100")
+			installed(t, "offloading.namespaceBounds.secrets=50", "offloading.namespaceBounds.quota.count/configmaps=50", "offloading.namespaceBounds.objectSize=128Ki", "offloading.maxNamespaces=100")
 		}},
 		{"peer", peerFirst},
 		{"a hostile peer gains nothing", hostilePeer},
