@@ -106,6 +106,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
+	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz

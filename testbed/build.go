@@ -31,6 +31,7 @@ const (
 	metricsServerVersion = "0.8.0"
 	kwokVersion          = "0.8.0"
 	flannelVersion       = "0.28.10"
+	kubeRouterVersion    = "2.1.0"
 )
 
 // artifact is one program built from Go modules and kept in the cache.
@@ -76,14 +77,20 @@ func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
 		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", false},
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
-		flannelArtifact(),
+		networkArtifact("flannel"), networkArtifact(kubeRouter),
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true})
 }
 
-// flannelArtifact is what clusters with flannel need. It lies beside kubelet, where nodes look for programs.
-func flannelArtifact() artifact {
-	return artifact{cniFlannel, "flannel", ".", "kubernetes-v" + kubernetesVersion + "/" + cniFlannel, true}
+// kubeRouter enforces NetworkPolicies.
+const kubeRouter = "kuberouter"
+
+// networkPrograms run on the workers of clusters with such a CNI.
+var networkPrograms = map[string]string{cniFlannel: "flannel", cniPolicies: kubeRouter}
+
+// networkArtifact is a program of networkPrograms. It lies beside kubelet, where nodes look for programs.
+func networkArtifact(name string) artifact {
+	return artifact{name, name, ".", "kubernetes-v" + kubernetesVersion + "/" + name, true}
 }
 
 // binary is the file name that 'go build' gives the program.

@@ -156,8 +156,10 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 	}
 	defer cache.Close()
 	artifacts := defaultArtifacts()
-	if slices.ContainsFunc(o.cnis, func(text string) bool { return strings.HasSuffix(text, cniFlannel) }) {
-		artifacts = append(artifacts, flannelArtifact())
+	for _, text := range o.cnis {
+		if program := networkPrograms[text[strings.LastIndex(text, "=")+1:]]; program != "" {
+			artifacts = append(artifacts, networkArtifact(program))
+		}
 	}
 	if err := t.build(ctx, artifacts); err != nil {
 		return err

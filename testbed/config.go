@@ -99,8 +99,13 @@ func kubeProxy(c Cluster, node string) process {
 		"--config=/etc/kubernetes/kube-proxy.yaml", "--hostname-override="+c.nodeName(node))
 }
 
-func flannel(c Cluster, node string) process {
-	return c.process(cniFlannel, c.nodeName(node), "/etc/kubernetes/flannel.kubeconfig", "/etc/kubernetes/net-conf.json")
+// networkProgram is what a worker runs for its pod network; false: nothing.
+func networkProgram(c Cluster, node string) (process, bool) {
+	name, last := networkPrograms[c.CNI], c.ServiceCIDR.String()
+	if c.CNI == cniFlannel {
+		last = "/etc/kubernetes/net-conf.json"
+	}
+	return c.process(name, c.nodeName(node), "/etc/kubernetes/"+name+".kubeconfig", last), name != ""
 }
 
 func (c Cluster) process(name string, args ...string) process {

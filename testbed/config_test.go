@@ -76,9 +76,10 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	program, _ := networkProgram(pisa, "n2")
 	golden(t, "pods-behind-flannel", "The third CNI shape: flannel leads from node to node and masquerades.", map[string]string{
 		"10-pod.conflist": cniConfig(pisa, "n2"), "net-conf.json": flannelConfig(pisa), "routes": podRoutes(pisa, "n2"), "routes of the control plane": podRoutes(pisa, controlPlane),
-		"flannel": arguments(flannel(pisa, "n2")),
+		"flannel": arguments(program),
 	})
 	golden(t, "exports-for-the-shell", "What 'eval' of the verb env sets.", map[string]string{
 		"env":        exports([]Cluster{rome, {Name: "milan-2"}}, func(c Cluster) string { return "/t/" + c.Name + "/kubeconfig" }, []string{"/t/bin", "/repo/bin"}),
@@ -102,6 +103,7 @@ func TestVersionsMatchModules(t *testing.T) {
 		{"kubernetes/go.mod", "sigs.k8s.io/metrics-server", metricsServerVersion},
 		{"kwok/go.mod", "sigs.k8s.io/kwok", kwokVersion},
 		{"flannel/go.mod", "github.com/flannel-io/flannel", flannelVersion},
+		{"kuberouter/go.mod", "github.com/cloudnativelabs/kube-router/v2", kubeRouterVersion},
 	} {
 		if got := requirements(t, want.file)[want.module]; got != "v"+want.version {
 			t.Errorf("%s requires %s %s, want v%s", want.file, want.module, got, want.version)

@@ -50,7 +50,7 @@ func runInit(specFile string) error {
 	if err := syscall.Sethostname([]byte(spec.Cluster.nodeName(spec.Node))); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := setNetworkTunables(); err != nil {
+	if err := setNetworkTunables(spec.Cluster); err != nil {
 		return err
 	}
 	s := newSupervisor("/var/log")
@@ -69,12 +69,14 @@ func runInit(specFile string) error {
 }
 
 // setNetworkTunables lets the node forward what pods send and receive.
-func setNetworkTunables() error {
-	for name, value := range map[string]string{
-		"ip_forward": "1", "conf/all/rp_filter": "0", "conf/default/rp_filter": "0",
-	} {
-		if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0); err != nil {
-			return fmt.Errorf("set net.ipv4.%s: %w", name, err)
+func setNetworkTunables(c Cluster) error {
+	tunables := map[string]string{"ipv4/ip_forward": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"}
+	if c.CNI == cniPolicies {
+		tunables["bridge/bridge-nf-call-iptables"] = "1" // policies count between pods of one node, too
+	}
+	for name, value := range tunables {
+		if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
+			return fmt.Errorf("set net/%s: %w", name, err)
 		}
 	}
 	return nil
@@ -124,8 +126,8 @@ func runWorker(s *supervisor, spec nodeSpec) error {
 	if err := client.waitFor(context.Background(), "/api/v1/nodes/"+spec.Cluster.nodeName(spec.Node)); err != nil {
 		return err
 	}
-	if spec.Cluster.CNI == cniFlannel {
-		s.keep(flannel(spec.Cluster, spec.Node))
+	if program, runs := networkProgram(spec.Cluster, spec.Node); runs {
+		s.keep(program)
 	}
 	s.keep(kubelet(spec.Cluster, spec.Node))
 	s.keep(kubeProxy(spec.Cluster, spec.Node))

@@ -187,8 +187,10 @@ func (t Testbed) workerFiles(c Cluster, node string, ca authority, files map[str
 	const etc = "etc/kubernetes/"
 	server := netip.AddrPortFrom(c.apiAddr(), apiPort)
 	identities := map[string]identity{"kubelet": kubeletIdentity(c, node), "kube-proxy": {commonName: "system:kube-proxy"}}
+	if program := networkPrograms[c.CNI]; program != "" {
+		identities[program] = identity{commonName: program, organization: "system:masters"}
+	}
 	if c.CNI == cniFlannel {
-		identities[cniFlannel] = identity{commonName: cniFlannel, organization: "system:masters"}
 		files[etc+"net-conf.json"] = flannelConfig(c)
 	}
 	for name, id := range identities {

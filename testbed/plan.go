@@ -43,7 +43,12 @@ const (
 	// cniFlannel: pods on a bridge, with addresses of their Node's podCIDR. Traffic between nodes goes by flannel's VXLAN,
 	// and flannel masquerades what pods send to anything but pods.
 	cniFlannel = "flannel"
+	// cniPolicies is cniBridge with kube-router's controller on each node, which enforces NetworkPolicies.
+	cniPolicies = "policies"
 )
+
+// cnis are all shapes.
+var cnis = []string{cniBridge, cniPool, cniFlannel, cniPolicies}
 
 // blockBits is the size of the pool's blocks.
 const blockBits = 26
@@ -62,7 +67,7 @@ type Cluster struct {
 	Nodes       int          // workers, n1 to n<Nodes>
 	Port        int          // loopback TCP port of the machine that leads to the API server
 	PodCIDR     netip.Prefix // IPv4, at most /23
-	CNI         string       `json:",omitempty"` // cniBridge, cniPool or cniFlannel; "": cniBridge
+	CNI         string       `json:",omitempty"` // one of cnis; "": cniBridge
 	ServiceCIDR netip.Prefix // IPv4
 	Images      []string     // archives every worker imports before its kubelet starts
 	// Args are additional arguments by process name; a later flag wins over ours.
@@ -91,8 +96,8 @@ func (c Cluster) validate() error {
 			return fmt.Errorf("cluster %s: %s overlaps the node networks 172.31.0.0/16", c.Name, p)
 		}
 	}
-	if !slices.Contains([]string{"", cniBridge, cniPool, cniFlannel}, c.CNI) {
-		return fmt.Errorf("cluster %s: CNI %q; use %s, %s or %s", c.Name, c.CNI, cniBridge, cniPool, cniFlannel)
+	if c.CNI != "" && !slices.Contains(cnis, c.CNI) {
+		return fmt.Errorf("cluster %s: CNI %q; use one of %s", c.Name, c.CNI, strings.Join(cnis, ", "))
 	}
 	if c.CNI == cniPool && (c.PodCIDR.Overlaps(unusedCIDR) || c.ServiceCIDR.Overlaps(unusedCIDR)) {
 		return fmt.Errorf("cluster %s: with CNI %s, %s is for the podCIDRs of Nodes; choose other ranges", c.Name, cniPool, unusedCIDR)

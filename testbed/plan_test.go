@@ -157,7 +157,7 @@ func TestDesired(t *testing.T) {
 			want: "rome 0 2 10.10.0.0/16",
 		},
 		"an unknown CNI": {
-			ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"calico"}}, err: "use bridge, pool or flannel",
+			ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"calico"}}, err: "use one of bridge, pool, flannel, policies",
 		},
 		"a pool that Nodes would name": {
 			ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"pool"}, podCIDRs: []string{"10.244.0.0/16"}}, err: "choose other ranges",

@@ -48,7 +48,7 @@ func upFlags(f *flag.FlagSet, o *options) {
 	f.BoolVar(&o.up.distinct, "distinct-cidrs", false, "give new clusters pod and service CIDRs of their own")
 	f.Var(list{&o.up.podCIDRs}, "pod-cidr", "pod `CIDR` of new clusters, or cluster=CIDR; may be repeated")
 	f.Var(list{&o.up.serviceCIDRs}, "service-cidr", "service `CIDR` of new clusters, or cluster=CIDR; may be repeated")
-	f.Var(list{&o.up.cnis}, "cni", "`shape` of the pod network of new clusters, bridge, pool or flannel, or cluster=shape; may be repeated")
+	f.Var(list{&o.up.cnis}, "cni", "`shape` of the pod network of new clusters, bridge, pool, flannel or policies, or cluster=shape; may be repeated")
 	f.Var(list{&o.up.images}, "image", "`archive` or built image that every node of new clusters gets; may be repeated")
 	for flagName, program := range map[string]string{
 		"apiserver-arg": "kube-apiserver", "kcm-arg": "kube-controller-manager", "scheduler-arg": "kube-scheduler",
