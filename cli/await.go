@@ -18,13 +18,13 @@ import (
 	"github.com/liqo-go/liqo/internal/await"
 )
 
-// await watches one object until ok, which reads obj, holds. While the object does not exist ok is
-// not asked. When time is up the error says why, looking at obj and then at blame.
+// await watches one object, copies it into obj and returns when ok holds for it. After a timeout the error says why,
+// from obj and then from the objects in blame.
 func (c *cluster) await(ctx context.Context, obj client.Object, ok func() bool, blame ...client.Object) error {
 	return c.timedOut(c.until(ctx, obj, ok), append([]client.Object{obj}, blame...)...)
 }
 
-// until is await without the reason.
+// until is await whose error does not say why.
 func (c *cluster) until(ctx context.Context, obj client.Object, ok func() bool) error {
 	list, err := listFor(obj, c.Scheme())
 	if err != nil {
@@ -42,15 +42,15 @@ func (c *cluster) until(ctx context.Context, obj client.Object, ok func() bool) 
 	}, await.Only(obj)...)
 }
 
-// remark is an object's name and what it says of itself.
+// remark returns an object's name and what its conditions report as wrong.
 func (c *cluster) remark(object client.Object) string {
-	if says := saysOf(object); says != "" {
-		return c.nameOf(object) + ": " + says
+	if problem := problemOf(object); problem != "" {
+		return c.nameOf(object) + ": " + problem
 	}
 	return c.nameOf(object)
 }
 
-// awaitGone watches until the object does not exist; of one that was read another of its name is none.
+// awaitGone watches until the object is gone. If obj has a UID, a new object of the same name counts as gone.
 func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 	list, err := listFor(obj, c.Scheme())
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *cluster) follow(
 	return c.listing(list, err)
 }
 
-// all lists objects in the order of their names; a kind the cluster does not know has none.
+// all lists objects sorted by name. It returns none of a kind that the cluster does not know.
 func (c *cluster) all(ctx context.Context, list client.ObjectList, opts ...client.ListOption) ([]client.Object, error) {
 	found, err := await.List(ctx, c, list, opts...)
 	return found, c.listing(list, err)
@@ -114,7 +114,7 @@ func (c *cluster) listing(list client.ObjectList, err error) error {
 	return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
 }
 
-// kindsOf is the kind of a list's objects as kubectl takes it.
+// kindsOf returns the kind of a list's objects as kubectl takes it.
 func (c *cluster) kindsOf(list client.ObjectList) string {
 	gvk, err := apiutil.GVKForObject(list, c.Scheme())
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cluster) kindsOf(list client.ObjectList) string {
 	return plural.Resource
 }
 
-// namesIn are the names of the objects, in order.
+// namesIn returns the names of the objects, sorted.
 func namesIn(i await.Objects) []string {
 	var out []string
 	for _, object := range i.Sorted() {

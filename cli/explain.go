@@ -4,9 +4,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +25,11 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// explainTimeout bounds the search for a reason, after the time of the verb is up.
+// explainTimeout bounds the search for a reason after the verb's own timeout has passed.
 const explainTimeout = 5 * time.Second
 
-// timedOut adds to a passed deadline why the objects are not what was waited for: what the first of
-// them says that says something, else which of those behind it is missing. The controller is
-// behind everything.
+// timedOut adds to errTimeout why the objects are not as awaited. The reason is that of the first object that has one;
+// if none has, it is the last object behind the first that does not exist. The controller is behind every object.
 func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	if !errors.Is(err, errTimeout) {
 		return err
@@ -52,59 +53,58 @@ func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	return fmt.Errorf("%w: %s%s; look at its state with kubectl describe", err, c.side, c.nameOf(objects[0]))
 }
 
-// reason says what is wrong with an object, as far as the object, its pods or its events tell, and
-// whether it exists.
+// reason reads an object and returns whether it exists and what is wrong with it: the first answer that its conditions,
+// its pods, its events or its finalizers give.
 func (c *cluster) reason(ctx context.Context, object client.Object) (reason string, found bool) {
 	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 	switch {
 	case apierrors.IsNotFound(err):
-		return c.eventOf(ctx, object), false
+		return c.latestWarning(ctx, object), false
 	case apierrors.IsForbidden(err):
 		return "", true
 	case err != nil:
 		return oneLine(err.Error()), true
 	}
-	if reason = c.stateOf(ctx, object); reason == "" {
-		reason = c.eventOf(ctx, object)
+	if reason = problemOf(object); reason == "" {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			reason = c.podProblem(ctx, o.Namespace, o.Spec.Selector)
+		case *appsv1.DaemonSet:
+			reason = c.podProblem(ctx, o.Namespace, o.Spec.Selector)
+		}
+	}
+	if reason == "" {
+		reason = c.latestWarning(ctx, object)
 	}
 	if reason == "" && object.GetDeletionTimestamp() != nil {
-		reason = heldBy(object)
+		reason = "still being deleted, held by " + fmt.Sprint(finalizersOf(object))
 	}
 	return reason, true
 }
 
-// heldBy says what keeps an object that is being deleted.
-func heldBy(object client.Object) string {
-	holders := object.GetFinalizers()
+// finalizersOf returns what must be removed from an object before it is deleted.
+func finalizersOf(object client.Object) []string {
+	finalizers := object.GetFinalizers()
 	if n, ok := object.(*corev1.Namespace); ok {
 		for _, finalizer := range n.Spec.Finalizers {
-			holders = append(holders, string(finalizer))
+			finalizers = append(finalizers, string(finalizer))
 		}
 	}
-	return fmt.Sprintf("still being deleted, held by %v", holders)
+	return finalizers
 }
 
-// stateOf is what an object or its pods say is wrong.
-func (c *cluster) stateOf(ctx context.Context, object client.Object) string {
-	says := saysOf(object)
+// problemOf returns what an object's conditions report as wrong; empty if nothing.
+func problemOf(object client.Object) string {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		if says == "" {
-			return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
+		for _, condition := range o.Status.Conditions {
+			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+				return fmt.Sprintf("%s; let namespace %s have such pods: "+
+					"change its Pod Security labels, its quota or what else is named", condition.Message, o.Namespace)
+			}
 		}
-	case *appsv1.DaemonSet:
-		return c.podsOf(ctx, o.Namespace, o.Spec.Selector)
-	}
-	return says
-}
-
-// saysOf is what an object says of itself in its conditions, when something is wrong.
-func saysOf(object client.Object) string {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		return deploymentSays(o)
 	case *corev1.Namespace:
-		return namespaceSays(o)
+		return namespaceProblem(o)
 	case *authv1beta1.ResourceSlice:
 		for _, condition := range o.Status.Conditions {
 			if condition.Status == authv1beta1.ResourceSliceDenied ||
@@ -113,7 +113,7 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case *offv1beta1.VirtualNode:
-		return virtualNodeSays(o)
+		return virtualNodeProblem(o)
 	case *corev1.Node:
 		for _, condition := range o.Status.Conditions {
 			if bad := condition.Type == corev1.NodeReady != (condition.Status == corev1.ConditionTrue); bad {
@@ -127,32 +127,26 @@ func saysOf(object client.Object) string {
 			}
 		}
 	case interface{ GetConditions() *[]metav1.Condition }:
-		for _, condition := range []string{
-			netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits,
-			netv1beta1.ConnectionPortsAnswer,
-		} {
-			if c := meta.FindStatusCondition(*o.GetConditions(), condition); c != nil &&
-				c.Status != metav1.ConditionTrue {
-				return c.Message
-			}
+		return unmetCondition(*o.GetConditions())
+	}
+	return ""
+}
+
+// unmetCondition returns the message of the first condition that is not true, causes before what follows from them.
+func unmetCondition(conditions []metav1.Condition) string {
+	for _, name := range []string{
+		netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits,
+		netv1beta1.ConnectionPortsAnswer,
+	} {
+		if c := meta.FindStatusCondition(conditions, name); c != nil && c.Status != metav1.ConditionTrue {
+			return c.Message
 		}
 	}
 	return ""
 }
 
-// deploymentSays is why a Deployment's pods cannot be made.
-func deploymentSays(d *appsv1.Deployment) string {
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return fmt.Sprintf("%s; let namespace %s have such pods: "+
-				"change its Pod Security labels, its quota or what else is named", condition.Message, d.Namespace)
-		}
-	}
-	return ""
-}
-
-// virtualNodeSays is which part of a virtual node does not run.
-func virtualNodeSays(v *offv1beta1.VirtualNode) string {
+// virtualNodeProblem returns which part of a virtual node does not run.
+func virtualNodeProblem(v *offv1beta1.VirtualNode) string {
 	for _, c := range v.Status.Conditions {
 		part := c.Type == offv1beta1.VirtualKubeletCondition || c.Type == offv1beta1.NodeCondition
 		if part && c.Status != offv1beta1.VirtualNodeRunning && c.Status != offv1beta1.VirtualNodeNone {
@@ -162,91 +156,35 @@ func virtualNodeSays(v *offv1beta1.VirtualNode) string {
 	return ""
 }
 
-// networkSays lists what is wrong with the network to a peer, as its objects say: from the ranges to
-// the tunnel.
-func (c *cluster) networkSays(ctx context.Context, peer string) ([]string, error) {
-	return c.says(ctx, peer, &netv1beta1.ConfigurationList{}, &netv1beta1.GatewayServerList{},
-		&netv1beta1.GatewayClientList{}, &netv1beta1.InternalFabricList{}, &netv1beta1.ConnectionList{})
+// namespaceProblem returns why Kubernetes cannot empty a namespace that is being deleted.
+func namespaceProblem(n *corev1.Namespace) string {
+	var messages []string
+	for _, condition := range n.Status.Conditions {
+		if n.DeletionTimestamp != nil && condition.Status == corev1.ConditionTrue {
+			messages = append(messages, condition.Message)
+		}
+	}
+	return strings.Join(messages, "; ")
 }
 
-// says lists what the objects that concern a peer say is wrong.
-func (c *cluster) says(ctx context.Context, peer string, lists ...client.ObjectList) ([]string, error) {
-	said := []string{}
-	for _, list := range lists {
-		found, err := c.all(ctx, list, ofPeer(peer))
-		if err != nil {
-			return nil, err
-		}
-		for _, object := range found {
-			if says := saysOf(object); says != "" {
-				said = append(said, c.nameOf(object)+": "+says)
-			}
-		}
-	}
-	return said, nil
-}
-
-// accessSays lists what is wrong with the access of a peer to this cluster and of this one to the
-// peer, and what an administrator has taken from the peer.
-func (c *cluster) accessSays(ctx context.Context, peer string) ([]string, error) {
-	tenants := &authv1beta1.TenantList{}
-	said, err := c.says(ctx, peer, tenants, &authv1beta1.IdentityList{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range tenants.Items {
-		if state := tenants.Items[i].Spec.TenantCondition; state != "" && state != authv1beta1.TenantActive {
-			said = append(said, fmt.Sprintf("%s: %s by an administrator here; '%s activate tenant %s' undoes it",
-				c.nameOf(&tenants.Items[i]), strings.ToLower(string(state)), c.env.name, tenants.Items[i].Name))
-		}
-	}
-	return said, nil
-}
-
-// nodesSay lists what is wrong with the virtual nodes of a peer, down to the pods of their kubelets.
-func (c *cluster) nodesSay(ctx context.Context, peer string) ([]string, error) {
-	list, said := &offv1beta1.VirtualNodeList{}, []string{}
-	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		v := &list.Items[i]
-		if says := saysOf(v); says != "" {
-			said = append(said, c.nameOf(v)+": "+says)
-		}
-		kubelet := virtualKubelet(v.Namespace, v.Name)
-		if says := c.missing(ctx, kubelet); kubelet.Status.ReadyReplicas == 0 {
-			said = append(said, says)
-		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
-		if !wantsNode(v) {
-			continue
-		}
-		if says := c.missing(ctx, node); !nodeReady(node) {
-			said = append(said, says)
-		}
-	}
-	return said, nil
-}
-
-// missing reads an object and says what it lacks, if that is known.
-func (c *cluster) missing(ctx context.Context, object client.Object) string {
-	reason, found := c.reason(ctx, object)
-	switch {
-	case reason != "":
-		return c.nameOf(object) + ": " + reason
-	case !found:
-		return c.nameOf(object) + " does not exist"
-	}
-	return c.nameOf(object) + " is not ready"
-}
-
-// wantsNode tells whether a virtual node has a Node; without one it only reflects.
+// wantsNode reports whether a virtual node has a Node; without one it only reflects.
 func wantsNode(v *offv1beta1.VirtualNode) bool { return v.Spec.CreateNode == nil || *v.Spec.CreateNode }
 
-// otherSays adds to a passed deadline what the other cluster's Connection says: each side of a tunnel
-// sees what the other cannot.
-func (c *cluster) otherSays(err error) error {
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// withRemoteReason adds to errTimeout what the other cluster's Connection reports: each end of a tunnel observes what
+// the other cannot.
+func (c *cluster) withRemoteReason(err error) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
@@ -259,19 +197,8 @@ func (c *cluster) otherSays(err error) error {
 	return err
 }
 
-// namespaceSays is what Kubernetes tells about a namespace it cannot empty.
-func namespaceSays(n *corev1.Namespace) string {
-	var says []string
-	for _, condition := range n.Status.Conditions {
-		if n.DeletionTimestamp != nil && condition.Status == corev1.ConditionTrue {
-			says = append(says, condition.Message)
-		}
-	}
-	return strings.Join(says, "; ")
-}
-
-// podsOf says why the pods of a workload are not ready; nothing to who may not look.
-func (c *cluster) podsOf(ctx context.Context, namespace string, of *metav1.LabelSelector) string {
+// podProblem returns why the pods of a workload are not ready; empty if the user may not list them.
+func (c *cluster) podProblem(ctx context.Context, namespace string, of *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil {
 		return err.Error()
@@ -295,7 +222,7 @@ func (c *cluster) podsOf(ctx context.Context, namespace string, of *metav1.Label
 	return ""
 }
 
-// podReason says why a pod is not ready; empty when it is.
+// podReason returns why a pod is not ready; empty if it is.
 func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 	const look = "see 'kubectl -n %s logs %s'"
 	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
@@ -319,25 +246,21 @@ func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
 		}
 	}
 	if pod.Status.Phase == corev1.PodPending {
-		return c.eventOf(ctx, pod)
+		return c.latestWarning(ctx, pod)
 	}
 	return ""
 }
 
-// eventOf is the latest warning about an object.
-func (c *cluster) eventOf(ctx context.Context, object client.Object) string {
+// latestWarning returns the message of the latest warning event about an object.
+func (c *cluster) latestWarning(ctx context.Context, object client.Object) string {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	if err != nil {
 		return ""
 	}
-	namespace := object.GetNamespace()
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
 	events := &corev1.EventList{}
-	if err := c.List(ctx, events, client.InNamespace(namespace), client.MatchingFields{
-		"involvedObject.kind": gvk.Kind, "involvedObject.name": object.GetName(), "type": corev1.EventTypeWarning,
-	}); err != nil {
+	if err := c.List(ctx, events, client.InNamespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)),
+		client.MatchingFields{"involvedObject.kind": gvk.Kind, "involvedObject.name": object.GetName(),
+			"type": corev1.EventTypeWarning}); err != nil {
 		return ""
 	}
 	var latest corev1.Event

@@ -116,7 +116,7 @@ func established(e *end) step {
 		do: func(ctx context.Context) error {
 			connection, deployment := e.tunnel()
 			up := func() bool { return connection.Status.Value == netv1beta1.Connected }
-			return e.otherSays(e.await(ctx, connection, up, deployment))
+			return e.withRemoteReason(e.await(ctx, connection, up, deployment))
 		}}
 }
 

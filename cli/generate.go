@@ -183,7 +183,7 @@ func generateIdentity(o *single) work {
 		from := tenants.Items[0]
 		if !answered(&from) || from.Status.TenantNamespace == "" {
 			return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name),
-				"%s", cmp.Or(saysOf(&from), "try again when it is Ready"))
+				"%s", cmp.Or(problemOf(&from), "try again when it is Ready"))
 		}
 		return o.print(identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))
 	}

@@ -20,13 +20,13 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 )
 
-// infoFlags are common to info and info peer.
+// infoFlags holds the flags common to info and info peer.
 type infoFlags struct {
 	liqo        *pflag.Flag
 	output, get string
 }
 
-// localInfo is who this cluster is.
+// localInfo describes this cluster.
 type localInfo struct {
 	ClusterID     string            `json:"clusterID"`
 	Version       string            `json:"version"`
@@ -34,7 +34,7 @@ type localInfo struct {
 	APIServerAddr string            `json:"APIServerAddr"`
 }
 
-// podInfo is a pod that is not well.
+// podInfo describes a pod that is not ready.
 type podInfo struct {
 	Status          string `json:"status"`
 	ReadyContainers int    `json:"readyContainers"`
@@ -75,7 +75,7 @@ type peerings struct {
 	Peers []peering `json:"peers"`
 }
 
-// installation is all info shows.
+// installation is what info prints.
 type installation struct {
 	Local    localInfo   `json:"local"`
 	Health   healthInfo  `json:"health"`
@@ -117,7 +117,7 @@ func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
 	return nil
 }
 
-// inspect reads everything info shows.
+// inspect reads what info prints.
 func (c *cluster) inspect(ctx context.Context, into *installation) error {
 	return together(
 		func() (err error) { into.Local, err = c.localInfo(ctx); return err },
@@ -144,8 +144,7 @@ func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
 	return out, nil
 }
 
-// healthInfo looks at the pods of the installation. Those of gateways and virtual kubelets show in the
-// peerings.
+// healthInfo checks the pods of the installation. The peerings show those of gateways and virtual kubelets.
 func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {
@@ -153,7 +152,7 @@ func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 	}
 	out := healthInfo{Healthy: true, UnhealthyPods: map[string]podInfo{}}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; !well(pod) {
+		if pod := &pods.Items[i]; !isHealthy(pod) {
 			out.Healthy = false
 			out.UnhealthyPods[pod.Name] = infoOf(pod)
 		}
@@ -164,17 +163,8 @@ func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 	return out, nil
 }
 
-// well reports whether a pod has ended as it should or has all containers ready.
-func well(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded || ready(pod) }
-
-func ready(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
+// isHealthy reports whether a pod has succeeded or has all containers ready.
+func isHealthy(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded || podReady(pod) }
 
 func infoOf(pod *corev1.Pod) podInfo {
 	out := podInfo{Status: string(pod.Status.Phase), TotalContainers: len(pod.Spec.Containers)}
@@ -234,7 +224,7 @@ func peeringOf(f *corev1beta1.ForeignCluster) peering {
 	}
 }
 
-// authenticationStatus is that of the module and of the peer's API server, which it is there for.
+// authenticationStatus is the worse status of the module and of the peer's API server.
 func authenticationStatus(f *corev1beta1.ForeignCluster) moduleStatus {
 	if status := statusOf(f.Status.Modules.Authentication); status != healthy || len(authenticationAlerts(f)) == 0 {
 		return status
@@ -242,7 +232,7 @@ func authenticationStatus(f *corev1beta1.ForeignCluster) moduleStatus {
 	return unhealthy
 }
 
-// authenticationAlerts are those of the module and of the peer's API server.
+// authenticationAlerts returns the alerts of the peer's API server and of the module.
 func authenticationAlerts(f *corev1beta1.ForeignCluster) []string {
 	peer := corev1beta1.Module{Enabled: f.Status.Modules.Authentication.Enabled}
 	for _, condition := range f.Status.Conditions {
@@ -263,7 +253,7 @@ func statusOf(m corev1beta1.Module) moduleStatus {
 	return healthy
 }
 
-// alertsOf are the conditions of a module that are not as they should be.
+// alertsOf returns the conditions of a module that are neither Ready nor Established.
 func alertsOf(m corev1beta1.Module) []string {
 	alerts := []string{}
 	for _, c := range m.Conditions {
@@ -275,7 +265,7 @@ func alertsOf(m corev1beta1.Module) []string {
 	return alerts
 }
 
-// installationBoxes are the boxes info prints; the network is shown on request.
+// installationBoxes draws the boxes of info; verbose adds the network.
 func installationBoxes(i *installation, verbose bool) []string {
 	var who, health, net, peers lines
 	who.add(0, "Cluster ID", i.Local.ClusterID)

@@ -15,17 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqo-go/liqo/api"
-	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	identityplan "github.com/liqo-go/liqo/identity/plan"
-	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 type whoInfo struct {
@@ -46,8 +39,7 @@ type cidrInfo struct {
 	Unapproved []string `json:"unapproved,omitempty"`
 }
 
-// gatewayInfo is where the tunnel's server is; Role is that of the peer's gateway. Of several ports Port
-// is the first.
+// gatewayInfo describes the server of the tunnel. Role is the role of the peer's gateway. Port is the first port.
 type gatewayInfo struct {
 	Address []string `json:"address"`
 	Port    int32    `json:"port"`
@@ -59,7 +51,7 @@ type gatewayInfo struct {
 	client *netv1beta1.GatewayClient
 }
 
-// connectionInfo is how the tunnel is, and since when. Latency is that of the last measure.
+// connectionInfo is the state of the tunnel, and since when. Latency is the last one measured.
 type connectionInfo struct {
 	Status  string      `json:"status"`
 	Latency string      `json:"latency,omitempty"`
@@ -75,10 +67,10 @@ type peerNetwork struct {
 	Connection *connectionInfo `json:"connection,omitempty"`
 }
 
-// consuming is the action of a slice that this cluster asked for.
+// consuming is the action of a slice that this cluster requested.
 const consuming = "Consuming"
 
-// sliceInfo is a slice we consume or provide.
+// sliceInfo describes a slice that this cluster consumes or provides.
 type sliceInfo struct {
 	Name      string              `json:"name"`
 	Action    string              `json:"action"`
@@ -91,10 +83,14 @@ type peerAuth struct {
 	Status        moduleStatus `json:"status"`
 	Alerts        []string     `json:"alerts"`
 	APIServerAddr string       `json:"APIServerAddr"`
-	// APIServerStatus is empty where nobody looks at the peer's API server.
+	// APIServerStatus is empty if the peer's API server is not probed.
 	APIServerStatus moduleStatus `json:"APIServerStatus,omitempty"`
 	ResourceSlices  []sliceInfo  `json:"resourceSlices"`
-	keyInfo
+	// SharedKey reports that this cluster authenticates with the key that former versions used for all peers.
+	SharedKey bool `json:"sharedKey,omitempty"`
+	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name".
+	// A peering user of the peer can read the ones in the tenant namespace.
+	UserSecrets []string `json:"userSecrets,omitempty"`
 }
 
 type nodeInfo struct {
@@ -111,7 +107,7 @@ type peerOffloading struct {
 	VirtualNodes []nodeInfo   `json:"virtualNodes"`
 }
 
-// peerInfo is all info peer shows of one peer.
+// peerInfo is what info peer prints about one peer.
 type peerInfo struct {
 	Info           whoInfo        `json:"info"`
 	Network        peerNetwork    `json:"network"`
@@ -158,7 +154,7 @@ func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
 	return nil
 }
 
-// peers finds the active peerings with the clusters, or all.
+// peers returns the ForeignClusters of the active peerings, of all clusters if ids is empty.
 func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.ForeignCluster, error) {
 	list := &corev1beta1.ForeignClusterList{}
 	if err := c.List(ctx, list); err != nil {
@@ -179,215 +175,40 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.Foreig
 	return out, nil
 }
 
+// inspectPeer reads what this cluster holds of a peer and sums it up.
 func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster, into *peerInfo) error {
-	modules, peer := f.Status.Modules, f.Spec.ClusterID
-	into.Info = whoInfo{ClusterID: peer, Role: f.Status.Role}
-	into.Network.Status, into.Network.Alerts = statusOf(modules.Networking), alertsOf(modules.Networking)
+	objects, err := c.objectsOfPeer(ctx, f.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	modules := f.Status.Modules
+	into.Info = whoInfo{ClusterID: f.Spec.ClusterID, Role: f.Status.Role}
+	into.Network = peerNetwork{
+		Status: statusOf(modules.Networking),
+		Alerts: append(alertsOf(modules.Networking), c.problems(&objects.configurations, &objects.servers,
+			&objects.clients, &objects.fabrics, &objects.connections)...),
+		CIDRs: objects.ranges(), Gateway: objects.gateway(), Connection: objects.connection(),
+	}
 	into.Authentication = peerAuth{
-		Status: authenticationStatus(f), Alerts: authenticationAlerts(f), APIServerAddr: f.Status.APIServerURL,
-		APIServerStatus: apiServerStatus(f),
+		Status: authenticationStatus(f), Alerts: append(authenticationAlerts(f), c.accessProblems(objects)...),
+		APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
+		SharedKey: objects.sharesKey(), UserSecrets: objects.userSecrets(), ResourceSlices: []sliceInfo{},
 	}
-	into.Offloading.Status, into.Offloading.Alerts = statusOf(modules.Offloading), alertsOf(modules.Offloading)
-	var network, access, nodes []string
-	err := together(
-		func() (err error) { network, err = c.networkSays(ctx, peer); return err },
-		func() (err error) { access, err = c.accessSays(ctx, peer); return err },
-		func() (err error) { nodes, err = c.nodesSay(ctx, peer); return err },
-		func() error { return c.inspectRanges(ctx, peer, &into.Network.CIDRs) },
-		func() error { return c.inspectGateway(ctx, peer, &into.Network.Gateway) },
-		func() (err error) { into.Network.Connection, err = c.connection(ctx, peer); return err },
-		func() (err error) { into.Authentication.ResourceSlices, err = c.slices(ctx, peer); return err },
-		func() (err error) { into.Authentication.keyInfo, err = c.inspectKeys(ctx, peer); return err },
-		func() (err error) { into.Offloading.VirtualNodes, err = c.virtualNodes(ctx, peer); return err },
-	)
-	into.Network.Alerts = append(into.Network.Alerts, network...)
-	into.Authentication.Alerts = append(into.Authentication.Alerts, access...)
-	into.Offloading.Alerts = append(into.Offloading.Alerts, nodes...)
-	return err
-}
-
-// apiServerStatus tells whether the peer's API server answers.
-func apiServerStatus(f *corev1beta1.ForeignCluster) moduleStatus {
-	for _, condition := range f.Status.Conditions {
-		if condition.Type != corev1beta1.APIServerStatusCondition {
-			continue
-		}
-		if condition.Status == corev1beta1.ConditionEstablished {
-			return healthy
-		}
-		return unhealthy
+	for i := range objects.slices.Items {
+		into.Authentication.ResourceSlices = append(into.Authentication.ResourceSlices,
+			c.sliceInfo(ctx, &objects.slices.Items[i], f.Spec.ClusterID))
 	}
-	return ""
-}
-
-// everywhere: networks joined by hand need no tenant namespace; the peer's label is what counts.
-const everywhere = metav1.NamespaceAll
-
-func (c *cluster) inspectRanges(ctx context.Context, peer string, into *cidrInfo) error {
-	into.Remote = cidrPair{Pod: []string{}, External: []string{}}
-	list := &netv1beta1.ConfigurationList{}
-	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
-		return err
-	}
-	item := api.Oldest(list.Items)
-	if item == nil {
-		return nil
-	}
-	if r := item.Spec.Remote; r != nil {
-		into.Remote = cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
-	}
-	if r := item.Status.Remote; r != nil {
-		into.Remapped = &cidrPair{Pod: r.CIDR.Pod, External: r.CIDR.External}
-	}
-	into.Unapproved = plan.UnapprovedCIDRs(item)
-	return nil
-}
-
-func (c *cluster) inspectGateway(ctx context.Context, peer string, into *gatewayInfo) error {
-	into.Address = []string{}
-	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
-	if err := c.listOf(ctx, everywhere, peer, servers); err != nil {
-		return err
-	}
-	if err := c.listOf(ctx, everywhere, peer, clients); err != nil {
-		return err
-	}
-	if g := api.Oldest(servers.Items); g != nil && g.Status.Endpoint != nil {
-		*into = gatewayAt(*g.Status.Endpoint, netv1beta1.ConnectionTypeClient)
-	}
-	if g := api.Oldest(clients.Items); g != nil && g.Spec.Endpoint != nil {
-		*into = gatewayAt(*g.Spec.Endpoint, netv1beta1.ConnectionTypeServer)
-		into.Announced, into.client = plan.UnfollowedEndpoint(g), g
+	into.Offloading = peerOffloading{
+		Status: statusOf(modules.Offloading), Alerts: alertsOf(modules.Offloading), VirtualNodes: []nodeInfo{}}
+	for i := range objects.nodes.Items {
+		node := &objects.nodes.Items[i]
+		into.Offloading.VirtualNodes = append(into.Offloading.VirtualNodes, nodeInfoOf(node))
+		into.Offloading.Alerts = append(into.Offloading.Alerts, c.nodeProblems(ctx, node)...)
 	}
 	return nil
 }
 
-func gatewayAt(e netv1beta1.EndpointStatus, role netv1beta1.ConnectionType) gatewayInfo {
-	info := gatewayInfo{Address: e.Addresses, Port: e.Port, Ports: e.Ports, Role: string(role)}
-	if len(e.Ports) > 0 {
-		info.Port = e.Ports[0]
-	}
-	return info
-}
-
-// ports are all ports as text.
-func (g gatewayInfo) ports() string {
-	if len(g.Ports) == 0 {
-		return fmt.Sprint(g.Port)
-	}
-	return strings.Trim(fmt.Sprint(g.Ports), "[]")
-}
-
-// connection tells how the tunnel to a peer is; nil when there is none.
-func (c *cluster) connection(ctx context.Context, peer string) (*connectionInfo, error) {
-	list := &netv1beta1.ConnectionList{}
-	if err := c.listOf(ctx, everywhere, peer, list); err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	status := api.Oldest(list.Items).Status
-	info := &connectionInfo{Status: string(status.Value)}
-	if status.Latency != nil {
-		info.Latency = status.Latency.Value
-	}
-	for _, condition := range []string{"Ready", netv1beta1.ConnectionGatewayRunning} {
-		told := meta.FindStatusCondition(status.Conditions, condition)
-		if told != nil && (condition == "Ready" || told.Status == metav1.ConditionFalse) {
-			info.Since = told.LastTransitionTime
-		}
-	}
-	return info, nil
-}
-
-func (c *cluster) slices(ctx context.Context, peer string) ([]sliceInfo, error) {
-	list := &authv1beta1.ResourceSliceList{}
-	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
-		return nil, err
-	}
-	out := []sliceInfo{}
-	for _, s := range list.Items {
-		info := sliceInfo{Name: s.Name, Action: "Providing", Alerts: []string{}, Resources: s.Status.Resources}
-		if s.Labels[api.LabelReplication] == api.True {
-			info.Action = consuming
-		}
-		accepted, denied := 0, 0
-		for _, condition := range s.Status.Conditions {
-			bad := condition.Type == authv1beta1.ResourceSliceReplicated
-			switch condition.Status {
-			case authv1beta1.ResourceSliceAccepted:
-				if identityplan.Outdated(&s, condition) {
-					bad, condition.Message = true, "the changed request is not answered; "+condition.Message
-				} else {
-					accepted++
-					bad = condition.Reason == authv1beta1.ReasonSliceCordoned && info.Action == consuming
-				}
-			case authv1beta1.ResourceSliceDenied:
-				denied++
-				bad = true
-			}
-			if bad {
-				info.Alerts = append(info.Alerts, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
-			}
-		}
-		info.Accepted = accepted > 1
-		if accepted+denied == 0 && len(info.Alerts) == 0 {
-			info.Alerts = append(info.Alerts,
-				strings.TrimSuffix("not answered yet; "+cmp.Or(saysOf(&s), c.eventOf(ctx, &s)), "; "))
-		}
-		if s.Annotations[api.AnnotationCordon] == api.True {
-			info.Alerts = append(info.Alerts, fmt.Sprintf("cordoned by an administrator here; '%s uncordon "+
-				"resourceslice %s --remote-cluster-id %s' undoes it", c.env.name, s.Name, peer))
-		}
-		out = append(out, info)
-	}
-	return out, nil
-}
-
-func (c *cluster) virtualNodes(ctx context.Context, peer string) ([]nodeInfo, error) {
-	list := &offv1beta1.VirtualNodeList{}
-	if err := c.listOf(ctx, everywhere, peer, list); err != nil {
-		return nil, err
-	}
-	out := []nodeInfo{}
-	for _, v := range list.Items {
-		info := nodeInfo{Name: v.Name, Status: unhealthy, ResourceSlice: v.Labels[api.LabelResourceSliceName],
-			Resources: v.Spec.ResourceQuota.Hard}
-		if v.Spec.KubeconfigSecretRef != nil {
-			info.Secret = v.Spec.KubeconfigSecretRef.Name
-		}
-		ready, err := c.nodeWell(ctx, &v)
-		if err != nil {
-			return nil, err
-		}
-		if ready {
-			info.Status = healthy
-		}
-		out = append(out, info)
-	}
-	return out, nil
-}
-
-// nodeWell tells whether the Node of a virtual node is Ready; one that has none is as its kubelet.
-func (c *cluster) nodeWell(ctx context.Context, v *offv1beta1.VirtualNode) (bool, error) {
-	if !wantsNode(v) {
-		kubelet := virtualKubelet(v.Namespace, v.Name)
-		err := c.Get(ctx, client.ObjectKeyFromObject(kubelet), kubelet)
-		return kubelet.Status.ReadyReplicas > 0, c.describe("read", kubelet, client.IgnoreNotFound(err))
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
-	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
-	return nodeReady(node), c.describe("read", node, client.IgnoreNotFound(err))
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// peerBoxes are the boxes of one peer.
+// peerBoxes draws the boxes of one peer.
 func peerBoxes(p *peerInfo) []string {
 	var who, net, auth, off lines
 	who.add(0, "Cluster ID", p.Info.ClusterID)
@@ -444,7 +265,15 @@ func peerBoxes(p *peerInfo) []string {
 		box("Offloading", off)}
 }
 
-// addGateway adds what is known of the tunnel's server; nothing before there is one.
+// ports returns all ports as text.
+func (g gatewayInfo) ports() string {
+	if len(g.Ports) == 0 {
+		return fmt.Sprint(g.Port)
+	}
+	return strings.Trim(fmt.Sprint(g.Ports), "[]")
+}
+
+// addGateway adds the server of the tunnel; nothing if there is none.
 func (l *lines) addGateway(g gatewayInfo) {
 	if g.Role == "" {
 		return
@@ -478,7 +307,7 @@ func (l *lines) addRanges(key string, r *cidrPair) {
 	l.add(2, "External CIDR", strings.Join(r.External, ", "))
 }
 
-// addUnapproved adds the ranges that wait for an administrator, and how to approve them.
+// addUnapproved adds the ranges that an administrator has not approved, and how to approve them.
 func (l *lines) addUnapproved(peer string, ranges []string) {
 	if len(ranges) == 0 {
 		return

@@ -283,7 +283,7 @@ func (m *volumeMove) copyWith(verb, node string) error {
 	if err := m.create(server); err != nil {
 		return err
 	}
-	if err := m.until(server, func() bool { return ready(server) && server.Status.PodIP != "" }); err != nil {
+	if err := m.until(server, func() bool { return podReady(server) && server.Status.PodIP != "" }); err != nil {
 		return err
 	}
 	copying := m.Client(verb, net.JoinHostPort(server.Status.PodIP, strconv.Itoa(plan.MoverPort)), token)

@@ -97,7 +97,7 @@ func (c *cluster) takeBack(ctx context.Context, namespace string) error {
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		away.beside(ctx, saysOf(object))
+		away.beside(ctx, problemOf(object))
 		return len(have) == 0
 	}, await.Only(object)...)
 	if err = c.timedOut(err, object); err != nil && away.String() != "" {
