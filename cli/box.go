@@ -13,10 +13,10 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// lines are the lines of a box.
+// lines holds the lines of a box.
 type lines []string
 
-// text adds a line, indented by depth. Peers write parts of it.
+// text adds a line, indented by depth. It escapes the text, parts of which come from peers.
 func (l *lines) text(depth int, text string) {
 	*l = append(*l, strings.Repeat("    ", depth)+api.Printable(text))
 }
@@ -31,7 +31,7 @@ func (l *lines) addNonEmpty(depth int, key, value string) {
 	}
 }
 
-// addMap adds a key and below it the pairs, ordered; nothing when there are none.
+// addMap adds a key and below it the pairs, sorted; nothing if there are none.
 func (l *lines) addMap(depth int, key string, pairs map[string]string) {
 	if len(pairs) == 0 {
 		return
@@ -42,7 +42,7 @@ func (l *lines) addMap(depth int, key string, pairs map[string]string) {
 	}
 }
 
-// addList adds a key and below it the items; nothing when there are none.
+// addList adds a key and below it the items; nothing if there are none.
 func (l *lines) addList(depth int, key string, items []string) {
 	if len(items) == 0 {
 		return

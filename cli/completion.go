@@ -23,13 +23,13 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// completeTimeout bounds what a press of the tab key may take.
+// completeTimeout bounds one completion.
 const completeTimeout = 3 * time.Second
 
-// names offers words for an argument or the value of a flag.
+// names returns completions of an argument or of the value of a flag.
 type names func(ctx context.Context, e *env) []string
 
-// completion is what an argument or flag is completed with: names, and never files.
+// completion completes an argument or a flag with names, never with files.
 func (e *env) completion(from names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeTimeout)
@@ -41,7 +41,7 @@ func (e *env) completion(from names) cobra.CompletionFunc {
 	}
 }
 
-// firstOnly completes the first argument of verbs that take one.
+// firstOnly completes only the first argument.
 func firstOnly(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -51,7 +51,7 @@ func firstOnly(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// objects offers the names that name finds in the objects of a list, an empty one offers nothing.
+// objects completes with what name returns for each object of a list, except empty texts.
 func objects(list client.ObjectList, name func(client.Object) string, opts ...client.ListOption) names {
 	return func(ctx context.Context, e *env) []string {
 		c, err := e.cluster(e.local, nowhere, api.Namespace)
@@ -69,7 +69,7 @@ func objects(list client.ObjectList, name func(client.Object) string, opts ...cl
 	}
 }
 
-// anyOf offers the names of all.
+// anyOf completes with the names of all.
 func anyOf(all ...names) names {
 	return func(ctx context.Context, e *env) []string {
 		var out []string
@@ -82,12 +82,12 @@ func anyOf(all ...names) names {
 
 var byName = client.Object.GetName
 
-// peerIDs offers the clusters this one knows.
+// peerIDs completes with the peers of this cluster.
 func peerIDs() names {
 	return objects(&corev1beta1.ForeignClusterList{}, byName)
 }
 
-// activeIDs offers the clusters with which some module is on.
+// activeIDs completes with the peers for which a module is enabled.
 func activeIDs() names {
 	return objects(&corev1beta1.ForeignClusterList{}, func(o client.Object) string {
 		if !enabledPeer(o) {
@@ -97,7 +97,7 @@ func activeIDs() names {
 	})
 }
 
-// knownIDs also offers clusters for which there is a tenant namespace only.
+// knownIDs completes with the peers, and with clusters that have only a tenant namespace.
 func knownIDs() names {
 	return anyOf(peerIDs(), objects(&corev1.NamespaceList{},
 		func(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] },
@@ -108,7 +108,7 @@ func namespaceNames() names {
 	return objects(&corev1.NamespaceList{}, byName)
 }
 
-// offloadable offers the namespaces a selector would find.
+// offloadable completes with the namespaces that a selector can match.
 func offloadable() names {
 	return objects(&corev1.NamespaceList{}, func(o client.Object) string {
 		if !offered(o, api.Namespace) {
@@ -122,7 +122,7 @@ func offloadedNames() names {
 	return objects(&offv1beta1.NamespaceOffloadingList{}, client.Object.GetNamespace)
 }
 
-// contextual offers what the kubeconfig holds.
+// contextual completes with entries of the kubeconfig.
 func contextual(pick func(clientcmdapi.Config) []string) names {
 	return func(_ context.Context, e *env) []string {
 		config, err := e.local.ToRawKubeConfigLoader().RawConfig()
@@ -135,7 +135,7 @@ func contextual(pick func(clientcmdapi.Config) []string) names {
 
 func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
 
-// flagNames says by a flag's name what completes it.
+// flagNames returns the completions of flags by the name of the flag.
 func flagNames() map[string]names {
 	return map[string]names{
 		"remote-cluster-id":   knownIDs(),
@@ -155,7 +155,7 @@ func flagNames() map[string]names {
 	}
 }
 
-// completeFlags completes the values of all flags below a command that are names or one of a few words.
+// completeFlags completes the values of all flags below a command that take a name or one of a few words.
 func (e *env) completeFlags(cmd *cobra.Command) {
 	known := flagNames()
 	add := func(f *pflag.Flag) {
@@ -177,7 +177,7 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// namesOf offers the objects of a kind.
+// namesOf completes with the objects of a kind.
 func (e *env) namesOf(kind client.Object) names {
 	list, err := listFor(kind, e.scheme)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/liqo-go/liqo/deploy"
 )
 
-// fieldManager owns the definitions of the kinds.
+// fieldManager is the field manager of the CustomResourceDefinitions.
 const fieldManager = "liqoctl"
 
-// applyCRDs makes the kinds known and waits until the API server serves them.
+// applyCRDs applies all CustomResourceDefinitions and waits until the API server serves them.
 func (c *cluster) applyCRDs(ctx context.Context) error {
 	crds, err := deploy.CRDs()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *cluster) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResou
 	})
 }
 
-// addCRDs makes the definitions of kinds known to a scheme.
+// addCRDs adds CustomResourceDefinition to a scheme.
 func addCRDs(s *runtime.Scheme) *runtime.Scheme {
 	if err := apiextensionsv1.AddToScheme(s); err != nil {
 		panic(err) // two Go types for one kind: a programming error

@@ -50,7 +50,8 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 	}
 }
 
-// confirmNodeLoss asks about the volumes of namespaces that reach their provider by this node alone.
+// confirmNodeLoss asks before volumes are lost because this node is the only one that extends a namespace to their
+// provider.
 func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
 	return s.confirmNodes(c, "delete", func(r *reach) {
 		r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
@@ -58,7 +59,7 @@ func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error
 	})
 }
 
-// confirmNodeChange asks about those of namespaces that select the node as it is, and not as it will be.
+// confirmNodeChange asks before volumes are lost because a namespace no longer selects the node as it will be.
 func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) error {
 	before := &offv1beta1.VirtualNode{}
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(node), before); err != nil {
@@ -80,7 +81,7 @@ func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) err
 	})
 }
 
-// confirmNodes asks about the volumes of namespaces that a change of virtual nodes takes from their providers.
+// confirmNodes asks before volumes are lost because a change of virtual nodes takes namespaces from their providers.
 func (s *script) confirmNodes(c *cluster, verb string, change func(*reach)) error {
 	r, err := c.reach(s.ctx)
 	if apierrors.IsForbidden(err) {

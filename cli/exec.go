@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// exec runs a command in the only container of a pod and returns what it prints. The error of a
-// command that fails holds what it prints on its error stream.
+// exec runs a command in the only container of a pod and returns its standard output. If the command fails, the error
+// holds its standard error.
 func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) ([]byte, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {

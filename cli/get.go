@@ -25,7 +25,7 @@ func getKubeconfig(o *single) work {
 	}
 }
 
-// printField writes a key of a Secret to standard output as it is.
+// printField writes the value of a key of a Secret to standard output, unescaped.
 func (s *script) printField(c *cluster, name, field string) error {
 	secret := &corev1.Secret{ObjectMeta: metaOf(c.tenant, name)}
 	if err := c.read(s.ctx, secret); err != nil {

@@ -26,7 +26,7 @@ type subcommand struct {
 	setup func(*single) work
 }
 
-// kindsOfObjects are the kinds in alphabetical order.
+// kindsOfObjects returns the kinds in alphabetical order.
 func kindsOfObjects() []kind {
 	return []kind{
 		{"configuration", []string{"config", "configurations"}, map[string]subcommand{
@@ -75,7 +75,7 @@ func kindsOfObjects() []kind {
 	}
 }
 
-// kindCommands are the verbs that work on one object of one of the kinds.
+// kindCommands returns the verbs that work on one object of a kind.
 func (e *env) kindCommands() []*cobra.Command {
 	verbs := []*cobra.Command{
 		group("create", "Create one of the objects of a peering"),

@@ -30,7 +30,7 @@ func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
 		}}
 }
 
-// part asks, connects and undoes.
+// part asks the user, connects to both clusters and runs the steps of undo.
 func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) ([]step, error)) error {
 	if err := e.confirm(cmd.Name(), ""); err != nil {
 		return err
@@ -51,19 +51,19 @@ func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) ([]s
 	return s.runInOrder(steps...)
 }
 
-// each does the same on both clusters at once.
+// each calls do for both clusters concurrently.
 func (n *network) each(do func(*cluster) error) error {
 	return together(func() error { return do(n.here) }, func() error { return do(n.there) })
 }
 
-// findBoth finds out where the network's objects lie.
+// findBoth finds the namespaces of the network's objects.
 func (n *network) findBoth(ctx context.Context) error {
 	return n.each(func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
 }
 
-// disconnect removes clients, then servers, on both sides: either may run either end. Nothing is
-// said of the end a cluster never had, unless there was none at all. The public keys stay, for a user
-// may have made them; the next connect replaces those of gateways that made theirs.
+// disconnect deletes clients, then servers, in both clusters: either may run either end. It prints nothing about an end
+// that a cluster never had, unless neither has one. The public keys stay, since a user may have created them; the next
+// connect replaces those of gateways that generated theirs.
 func (n *network) disconnect() []step {
 	return []step{
 		n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"),
@@ -71,12 +71,12 @@ func (n *network) disconnect() []step {
 	}
 }
 
-// removeGateways removes the gateways of one kind from both clusters; usually they are on one.
+// removeGateways deletes the gateways of one kind in both clusters; usually only one has any.
 func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) step {
 	removed := map[side]*bool{local: new(bool), remote: new(bool)}
 	return step{at: &usual, doing: "Deleting " + what, do: func(ctx context.Context) error {
 		return n.each(func(c *cluster) (err error) {
-			*removed[c.side], err = n.clearanceOf(c, list.DeepCopyObject().(client.ObjectList)).removeAll(ctx)
+			*removed[c.side], err = n.removalOf(c, list.DeepCopyObject().(client.ObjectList)).removeAll(ctx)
 			return err
 		})
 	}, report: func(string) {
@@ -92,20 +92,20 @@ func (n *network) removeGateways(usual *cluster, list client.ObjectList, what st
 	}}
 }
 
-func (n *network) clearanceOf(c *cluster, list client.ObjectList) clearance {
-	return clearance{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait}
+func (n *network) removalOf(c *cluster, list client.ObjectList) removal {
+	return removal{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait}
 }
 
-// reset also removes the public keys and the Configurations.
+// reset also deletes the public keys and the Configurations.
 func (n *network) reset() []step {
 	steps := append(n.disconnect(), step{doing: "Deleting public keys", do: func(ctx context.Context) error {
 		return n.each(func(c *cluster) error {
-			_, err := n.clearanceOf(c, &netv1beta1.PublicKeyList{}).removeAll(ctx)
+			_, err := n.removalOf(c, &netv1beta1.PublicKeyList{}).removeAll(ctx)
 			return err
 		})
 	}})
 	for _, c := range n.pair() {
-		undo := n.clearanceOf(c, &netv1beta1.ConfigurationList{})
+		undo := n.removalOf(c, &netv1beta1.ConfigurationList{})
 		undo.doing, undo.gone = "Deleting network configuration", "Network configuration correctly deleted"
 		undo.none = "Network configuration already deleted"
 		steps = append(steps, n.clear(undo))

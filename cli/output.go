@@ -31,7 +31,7 @@ func (e *env) print(format string, objects ...client.Object) error {
 	return nil
 }
 
-// checkFormat accepts the values of output flags.
+// checkFormat refuses formats other than json and yaml.
 func checkFormat(format string) error {
 	if format != "yaml" && format != "json" {
 		return fmt.Errorf("output %q is neither json nor yaml", format)

@@ -15,7 +15,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// side is the cluster a line speaks of.
+// side is the cluster that a line is about.
 type side string
 
 const (
@@ -37,19 +37,19 @@ const (
 	labelErro label = "ERRO"
 
 	clearLine = "\r\033[K"
-	// What does not fit on the line of a terminal is cut off meanwhile (DECAWM).
+	// noWrap makes a terminal cut off what does not fit on its line (DECAWM); wrap ends that.
 	noWrap, wrap = "\033[?7l", "\033[?7h"
 )
 
-// label is how a status line begins.
+// label is the first word of a status line.
 type label string
 
-// colour is the label's ANSI code on a terminal: green, yellow or red.
+// colour returns the label's ANSI colour: green, yellow or red.
 func (l label) colour() int {
 	return map[label]int{labelInfo: 32, labelWarn: 33, labelErro: 31}[l]
 }
 
-// printer writes status lines. On a terminal it colours them and shows what is being waited for.
+// printer writes status lines. On a terminal it colours them and shows what the command waits for.
 type printer struct {
 	w   io.Writer
 	tty bool
@@ -82,7 +82,7 @@ func (p *printer) warn(at side, format string, args ...any) {
 
 func (p *printer) erro(at side, err error) { p.line(labelErro, at, oneLine(err.Error())) }
 
-// line prints one status line. Peers write parts of the text.
+// line prints one status line. It escapes the text, parts of which come from peers.
 func (p *printer) line(as label, at side, text string) {
 	p.quiet()
 	p.mu.Lock()
@@ -94,7 +94,7 @@ func (p *printer) line(as label, at side, text string) {
 	fmt.Fprintf(p.w, " %s   %s%s\n", shown, at, api.Printable(text))
 }
 
-// oneLine makes one line of a text of several.
+// oneLine joins the lines of a text.
 func oneLine(text string) string {
 	var parts []string
 	for _, part := range strings.Split(text, "\n") {
@@ -105,8 +105,7 @@ func oneLine(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// busy shows on a terminal what is being worked on, until the next line. It asks for the text
-// again and again.
+// busy shows on a terminal what is being worked on, until the next line is printed. It calls text for each frame.
 func (p *printer) busy(at side, text func() string) {
 	if !p.tty {
 		return
@@ -118,7 +117,7 @@ func (p *printer) busy(at side, text func() string) {
 	go p.spin(p.stop, at, text)
 }
 
-// quiet ends what busy shows.
+// quiet clears what busy shows.
 func (p *printer) quiet() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,27 +9,27 @@ import (
 	"sync/atomic"
 )
 
-// progress is what a piece of work waits for at the moment. It travels in the work's context, so
-// that whatever waits can say so; a terminal shows it behind what is being done.
+// progress is what a piece of work currently waits for. The context of the work carries it, so that any function that
+// waits can set it. A terminal shows it behind what is being done.
 type progress struct{ text atomic.Pointer[string] }
 
 type progressKey struct{}
 
-// withProgress gives the work that runs with ctx a progress of its own.
+// withProgress returns a context with a new progress.
 func withProgress(ctx context.Context) (context.Context, *progress) {
 	p := &progress{}
 	return context.WithValue(ctx, progressKey{}, p), p
 }
 
-// show replaces what the work of ctx waits for; an empty text means nothing in particular.
+// show sets what the work of ctx waits for; empty means nothing in particular.
 func show(ctx context.Context, text string) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.text.Store(&text)
 	}
 }
 
-// behind is text and what is waited for.
-func (p *progress) behind(text string) string {
+// appendTo returns text followed by what the work waits for.
+func (p *progress) appendTo(text string) string {
 	now := p.text.Load()
 	if now == nil || *now == "" {
 		return text
@@ -37,10 +37,10 @@ func (p *progress) behind(text string) string {
 	return text + ": " + *now
 }
 
-// someNames are names for a sentence, the first few and how many there are further.
-func someNames(names []string) string { return upTo(3, names) } // they fit on a line with a sentence around them
+// someNames lists the first three names, which fit on a line with a sentence around them, and the number of the others.
+func someNames(names []string) string { return upTo(3, names) }
 
-// upTo names so many, and tells how many more there are.
+// upTo lists the first names, at most the given number, and the number of the others.
 func upTo(named int, names []string) string {
 	out := ""
 	for i, name := range names {

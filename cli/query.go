@@ -11,8 +11,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// printQuery prints the part of data at a dotted path: a scalar as a line, an object as YAML or in
-// the format asked for. With a format, nothing is escaped.
+// printQuery prints the part of data at a dotted path: a scalar as a line, an object in the format, which is YAML if
+// empty. With a format, nothing is escaped.
 func (e *env) printQuery(data any, path, format string) error {
 	exact := format != ""
 	if !exact {
@@ -38,7 +38,7 @@ func (e *env) printQuery(data any, path, format string) error {
 			return nil
 		}
 	}
-	// The whole is printed from its own type, which keeps the order of the fields in JSON.
+	// Printed from its own type, the fields of the whole keep their order in JSON.
 	if path == "" {
 		part = data
 	}
@@ -79,7 +79,7 @@ func query(data any, path string) (any, error) {
 	return at, nil
 }
 
-// longestKey finds the key a path begins with. Keys such as labels may hold dots themselves.
+// longestKey returns the longest key that a path begins with: keys such as labels may contain dots.
 func longestKey(object map[string]any, path string) (key, tail string, found bool) {
 	for k := range object {
 		if len(k) > len(path) || !strings.EqualFold(k, path[:len(k)]) || (len(path) > len(k) && path[len(k)] != '.') {

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// errTimeout is what a passed deadline reads like; users' scripts look for it.
+// errTimeout is the cause of every passed deadline. Users' scripts match its text.
 var errTimeout = errors.New("timed out waiting for the condition")
 
 // step is a piece of a verb's work and the line that reports it.
 type step struct {
-	// name stands in the lists of steps that wait for this one; several steps may share one.
+	// name is what other steps list in after; several steps may share one.
 	name string
 	// after lists the names of the steps that must succeed first. A name that no step of the verb has is ignored.
 	after []string
 	// at is the cluster that the line is about, read when it is printed; nil = none.
 	at **cluster
-	// doing is shown on a terminal during the work. If it is empty, the step is waited for only by others.
+	// doing is shown on a terminal during the work. If it is empty, the step prints nothing.
 	doing string
 	// done is the line printed afterwards; empty = no line.
 	done string
-	// report prints other lines instead of done. Its argument ends a line: the duration with --verbose.
+	// report prints the lines instead of done. Its argument ends the last line: the duration with --verbose.
 	report func(took string)
-	// skip reports that there is nothing to do or print; asked when the steps in after have succeeded.
+	// skip reports that there is nothing to do or print. It is called when the steps in after have succeeded.
 	skip func() bool
 	// do is the work; nil = the line only.
 	do func(ctx context.Context) error
@@ -46,19 +46,19 @@ type script struct {
 	env  *env
 	ctx  context.Context
 	fail context.CancelCauseFunc
-	// wind gives the work its whole time, from now on.
-	wind func()
-	// progress is that of the work outside steps.
+	// restartTimeout gives the work its whole time, from now on.
+	restartTimeout func()
+	// progress is the progress of the work outside steps.
 	progress *progress
-	// verbose shows durations: those of the steps and of the phases.
+	// verbose prints the durations of the steps and of the phases.
 	verbose bool
 	began   time.Time
 	phases  []phase
-	// unreported are the steps that finish has not come to yet.
+	// unreported holds the steps whose lines are not printed yet.
 	unreported []*task
 }
 
-// phase is a part of a verb's work; its steps may run beside those of others.
+// phase is a part of a verb's work; its steps may run concurrently with those of other phases.
 type phase struct {
 	name  string
 	tasks []*task
@@ -74,31 +74,31 @@ type task struct {
 	from, upTo time.Time
 }
 
-// newScript ends all work when ctx ends or the timeout has passed. The returned function frees
-// what the script holds.
+// newScript returns a script whose work ends with ctx or after the timeout. The returned function releases its
+// resources.
 func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
 	s, free := &script{printer: e.printer, env: e, verbose: e.verbose, began: time.Now()}, func() {}
-	s.wind = func() {
+	s.restartTimeout = func() {
 		free()
 		limited, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 		limited, s.fail = context.WithCancelCause(limited)
 		s.ctx, s.progress = withProgress(limited)
 		free = func() { s.fail(nil); cancel() }
 	}
-	s.wind()
+	s.restartTimeout()
 	return s, func() { free() }
 }
 
-// confirm asks before the action named by subject, while no step runs. The time to answer is not that of the work.
+// confirm asks before the action named by subject, while no step runs. The time to answer does not count as work.
 func (s *script) confirm(subject string) error {
-	defer s.wind()
+	defer s.restartTimeout()
 	return s.env.confirm(subject, ": ")
 }
 
-// busy shows on a terminal what is done and what it waits for, until the next line.
+// busy shows on a terminal what is done and what it waits for, until the next line is printed.
 func (s *script) busy(at side, doing string) {
 	show(s.ctx, "")
-	s.printer.busy(at, func() string { return s.progress.behind(doing) })
+	s.printer.busy(at, func() string { return s.progress.appendTo(doing) })
 }
 
 // runInOrder starts each step when the one before it has succeeded, and prints their lines.
@@ -118,7 +118,7 @@ func (s *script) run(steps ...step) error {
 	return s.finish()
 }
 
-// start starts the steps of a phase; finish prints their lines. A step is listed behind all that it waits for.
+// start starts the steps of a phase; finish prints their lines. Each step follows all that it waits for.
 func (s *script) start(phaseName string, steps ...step) {
 	p := phase{name: phaseName}
 	known := map[string][]*task{}
@@ -148,7 +148,8 @@ func (s *script) start(phaseName string, steps ...step) {
 	s.phases, s.unreported = append(s.phases, p), append(s.unreported, p.tasks...)
 }
 
-// work does a step as soon as those before it have succeeded. One that is only a line takes the time of the first.
+// work runs a step as soon as those before it have succeeded. The duration of a step without work is that of the first
+// step before it.
 func (t *task) work(ctx context.Context, before []*task) error {
 	for _, b := range before {
 		if <-b.ended; b.err != nil {
@@ -173,7 +174,7 @@ func (t *task) work(ctx context.Context, before []*task) error {
 	return err
 }
 
-// finish prints the lines of all steps that were started, in their order.
+// finish prints the lines of all steps that were started, in the order in which they were listed.
 func (s *script) finish() error {
 	defer s.quiet()
 	for ; len(s.unreported) > 0; s.unreported = s.unreported[1:] {
@@ -199,7 +200,7 @@ func (s *script) finish() error {
 	return nil
 }
 
-// side is the cluster that the line is about.
+// side returns the cluster that the line is about.
 func (t *task) side() side {
 	if t.at == nil {
 		return nowhere
@@ -212,7 +213,7 @@ func (s *script) waitFor(t *task) error {
 	select {
 	case <-t.ended:
 	default:
-		s.printer.busy(t.side(), func() string { return t.progress.behind(t.doing) })
+		s.printer.busy(t.side(), func() string { return t.progress.appendTo(t.doing) })
 		<-t.ended
 	}
 	if errors.Is(t.err, context.Canceled) {
@@ -221,7 +222,7 @@ func (s *script) waitFor(t *task) error {
 	return t.err
 }
 
-// times prints when each phase was worked on, counted from the start of the command. All steps have ended.
+// times prints when each phase ran, counted from the start of the command. It is called when all steps have ended.
 func (s *script) times() {
 	if !s.verbose {
 		return
@@ -260,7 +261,7 @@ func together(work ...func() error) error {
 	return nil
 }
 
-// hint adds what the user can do to an error.
+// hint adds to an error what the user can do.
 func hint(err error, format string, args ...any) error {
 	return fmt.Errorf("%w; %s", err, fmt.Sprintf(format, args...))
 }

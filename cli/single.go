@@ -24,14 +24,14 @@ type single struct {
 	liqo      *pflag.Flag
 	peer      string
 	output    string
-	// ownTenant: the verb finds or makes the tenant namespace itself.
+	// ownTenant reports that the verb finds or creates the tenant namespace itself.
 	ownTenant bool
-	// anywhere: the object lies where the others of the peer's network do. Without them and without a
-	// tenant namespace the one the kubeconfig chooses will do.
+	// anywhere reports that the object belongs into the namespace of the peer's network objects. If there are none, it
+	// is the tenant namespace, else the namespace of the kubeconfig.
 	anywhere bool
 	wait     bool
 	timeout  time.Duration
-	// before runs before the cluster is contacted and reports whether nothing else is to be done.
+	// before runs before the cluster is contacted and reports whether the work is done.
 	before func() (done bool, err error)
 }
 
@@ -70,7 +70,7 @@ const (
 	usageFormat = "Format: json or yaml"
 )
 
-// networkObject is for objects that work in any one namespace, joined by the peer's label.
+// networkObject adds the flags of objects that work in any namespace, selected by the peer's label.
 func (o *single) networkObject() {
 	o.needPeer("Cluster ID of the peer")
 	o.outputFlag("", usageOutput)
@@ -91,12 +91,12 @@ func (o *single) outputFlag(value, usage string) {
 	o.Flags().StringVarP(&o.output, "output", "o", value, usage)
 }
 
-// completes completes the argument.
+// completes sets the completion of the argument.
 func (o *single) completes(from names) {
 	o.ValidArgsFunction = firstOnly(o.env.completion(from))
 }
 
-// cluster reaches the cluster and finds the namespace of the object.
+// cluster connects to the cluster and finds the namespace of the object.
 func (o *single) cluster(ctx context.Context) (*cluster, error) {
 	c, err := o.env.here(ctx, o.liqo)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o *single) cluster(ctx context.Context) (*cluster, error) {
 	return c, c.needTenant(ctx, o.peer)
 }
 
-// act does the work of a subcommand on the cluster, within its time.
+// act runs a subcommand within its timeout.
 func (o *single) act(do work) error {
 	if o.before != nil {
 		if done, err := o.before(); done || err != nil {

@@ -42,7 +42,7 @@ func (e *env) unauthenticateCommand() *cobra.Command {
 	return cmd
 }
 
-// findTenants looks both tenant namespaces up; a missing one stays empty and holds nothing.
+// findTenants finds both tenant namespaces; a missing one stays empty.
 func findTenants(ctx context.Context, here, there *cluster) error {
 	find := func(c, peer *cluster) func() error {
 		return func() (err error) {
@@ -57,20 +57,20 @@ func findTenants(ctx context.Context, here, there *cluster) error {
 
 var errSlicesPresent = errors.New("resourceslices are still present on consumer cluster")
 
-// unauthenticate removes Identity and Tenant. Slices must be gone: they could not be taken back
-// from the provider afterwards.
+// unauthenticate deletes Identity and Tenant. The slices must be deleted before, since afterwards their copies at the
+// provider could not be deleted.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	return []step{
 		{doing: "Looking for resourceslices", do: func(ctx context.Context) error { return noSlices(ctx, consumer) },
 			report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }},
 		s.dropIdentity(consumer, wait),
-		s.clear(clearance{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
+		s.clear(removal{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
 			doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"}),
 	}
 }
 
-// noSlices refuses while there are slices. Those being deleted do not count: the credentials stay
-// until they are gone, however soon their Identity is deleted.
+// noSlices fails while there are slices that are not being deleted. The credentials stay until the others are gone,
+// however soon their Identity is deleted.
 func noSlices(ctx context.Context, consumer *cluster) error {
 	if consumer.tenant == "" {
 		return nil
@@ -84,30 +84,30 @@ func noSlices(ctx context.Context, consumer *cluster) error {
 }
 
 func (s *script) dropIdentity(consumer *cluster, wait bool) step {
-	return s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
+	return s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
 		doing: "Deleting identity", gone: "Identity control plane correctly deleted",
 		none: "Identity control plane already deleted"})
 }
 
-// clearance is what to remove of a peer from a namespace, and the lines about it.
-type clearance struct {
+// removal describes the objects of a peer to delete in a namespace, and the lines about them.
+type removal struct {
 	*cluster
-	// in is the namespace; there is nothing to remove when it is empty.
+	// in is the namespace; if it is empty, there is nothing to delete.
 	in string
-	// labels narrow the objects down; copies made by a peer that uses us are not ours to remove.
+	// labels select among the objects: copies that a consumer made here must stay.
 	labels client.MatchingLabels
 	list   client.ObjectList
 	wait   bool
-	// existed reports that there was something before; nil = it did not.
+	// existed reports that there were objects before; nil = there were not.
 	existed *bool
-	// doing is shown meanwhile, gone printed when something was there, none when nothing was.
+	// doing is shown meanwhile; gone is printed if there were objects, none if there were not.
 	doing, gone, none string
 	// ensured is printed after the wait.
 	ensured string
 }
 
-// clear is the step that removes the objects of a peer and waits until they are gone.
-func (s *script) clear(c clearance) step {
+// clear returns the step that deletes the objects of a peer and waits until they are gone.
+func (s *script) clear(c removal) step {
 	found := false
 	return step{at: &c.cluster, doing: c.doing, do: func(ctx context.Context) (err error) {
 		found, err = c.removeAll(ctx)
@@ -124,8 +124,8 @@ func (s *script) clear(c clearance) step {
 	}}
 }
 
-// removeAll deletes, waits if asked to, and tells whether there was anything.
-func (c clearance) removeAll(ctx context.Context) (found bool, err error) {
+// removeAll deletes the objects, waits if asked to, and returns whether there were any.
+func (c removal) removeAll(ctx context.Context) (found bool, err error) {
 	if c.in == "" {
 		return false, nil
 	}

@@ -268,11 +268,11 @@ func (s *script) dropOffloading(consumer *cluster, wait bool) []step {
 			*existed, err = consumer.holds(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
 			return err
 		}},
-		s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
+		s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
 			labels: client.MatchingLabels{api.LabelReplication: api.True}, doing: "Deleting resourceslices",
 			gone: "All resourceslices deleted", none: "No resourceslices found",
 			ensured: "Ensured resourceslices absence"}),
-		s.clear(clearance{cluster: consumer, in: consumer.tenant, list: &offv1beta1.VirtualNodeList{}, wait: wait,
+		s.clear(removal{cluster: consumer, in: consumer.tenant, list: &offv1beta1.VirtualNodeList{}, wait: wait,
 			existed: existed, doing: "Deleting virtualnodes", gone: "All virtualnodes deleted",
 			none: "No virtualnodes found", ensured: "Ensured virtualnodes absence"}),
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// labelVersion holds the version of what is installed.
+// labelVersion is the label with the installed version.
 const labelVersion = "app.kubernetes.io/version"
 
 func (e *env) versionCommand() *cobra.Command {
@@ -50,7 +50,7 @@ func (e *env) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// version is that of the installed release.
+// version returns the version of the installed release.
 func (c *cluster) version(ctx context.Context) (string, error) {
 	d, err := c.controller(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *cluster) version(ctx context.Context) (string, error) {
 	return d.Labels[labelVersion], nil
 }
 
-// controller reads the Deployment of the controller, whose arguments show how Liqo was installed.
+// controller reads the Deployment of the controller, whose arguments tell how Liqo was installed.
 func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 	d := c.controllerManager()
 	err := c.Get(ctx, client.ObjectKeyFromObject(d), d)
@@ -70,7 +70,7 @@ func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 	return d, c.describe("read", d, err)
 }
 
-// flagOf is the value of an argument of a process, empty when it is not given.
+// flagOf returns the value of a flag of a Deployment; empty if it is not set.
 func flagOf(d *appsv1.Deployment, name string) string {
 	for _, container := range d.Spec.Template.Spec.Containers {
 		for _, arg := range container.Args {
