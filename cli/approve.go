@@ -40,10 +40,10 @@ func (s *script) approveRanges(c *cluster, peer string) error {
 	}
 	ranges := plan.UnapprovedCIDRs(found)
 	if len(ranges) == 0 {
-		s.info(nowhere, "No ranges of cluster %q wait for approval", peer)
+		s.info(noCluster, "No ranges of cluster %q wait for approval", peer)
 		return nil
 	}
-	s.warn(nowhere, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at "+
+	s.warn(noCluster, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at "+
 		"which they are seen now end", peer, strings.Join(ranges, ", "))
 	if err := s.confirm("approve"); err != nil {
 		return err
@@ -59,6 +59,6 @@ func (s *script) approveRanges(c *cluster, peer string) error {
 	if err := c.describe("update", found, c.Patch(s.ctx, found, client.MergeFrom(before))); err != nil {
 		return err
 	}
-	s.info(nowhere, "Ranges of cluster %q approved", peer)
+	s.info(noCluster, "Ranges of cluster %q approved", peer)
 	return nil
 }

@@ -24,55 +24,49 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
-// authOptions are the flags of an authentication.
+// authOptions holds the flags of an authentication.
 type authOptions struct {
 	inBand   bool
 	proxyURL string
-	// asked tells whether the user gave a flag: what he did not name stays as it is.
-	asked func(flag string) bool
+	// isSet reports whether the user set a flag: what no flag names stays unchanged.
+	isSet func(flag string) bool
 }
 
-// direct: the user takes back that the API server is reached through a proxy.
-func (o authOptions) direct() bool {
-	return !o.inBand && o.proxyURL == "" && (o.asked("in-band") || o.asked("proxy-url"))
+// removesProxy reports that the API server is no longer to be reached through a proxy.
+func (o authOptions) removesProxy() bool {
+	return !o.inBand && o.proxyURL == "" && (o.isSet("in-band") || o.isSet("proxy-url"))
 }
 
 func (e *env) authenticateCommand() *cobra.Command {
 	var o authOptions
-	var timeout time.Duration
 	cmd := &cobra.Command{Use: "authenticate", Aliases: []string{"auth"},
 		Short: "Let the local cluster use the remote one's API", Args: cobra.NoArgs}
-	p := addPairFlags(cmd)
+	p := addPairFlags(cmd, 2*time.Minute)
 	addAuthFlags(cmd, &o)
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, stop := e.newScript(cmd.Context(), timeout)
-		defer stop()
-		consumer, provider, err := e.connect(s.ctx, p)
-		if err != nil {
-			return err
-		}
-		a := &authentication{authOptions: o, consumer: consumer, provider: provider}
-		return s.run(a.steps()...)
+		return e.onPair(cmd, p, func(s *script, consumer, provider *cluster) error {
+			a := &authentication{authOptions: o, consumer: consumer, provider: provider}
+			return s.run(a.steps()...)
+		})
 	}
 	return cmd
 }
 
 func addAuthFlags(cmd *cobra.Command, o *authOptions) {
-	o.asked = cmd.Flags().Changed
+	o.isSet = cmd.Flags().Changed
 	cmd.Flags().BoolVar(&o.inBand, "in-band", false, "Reach the provider's API server through the tunnel")
 	cmd.Flags().StringVar(&o.proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
 }
 
-// authentication is the handshake: the provider's challenge, the consumer's answer, the Tenant with
-// it, and the Identity with what the Tenant got.
+// authentication is the handshake: the provider's nonce, the consumer's signature, the Tenant with the signature, and
+// the Identity with the credentials from the Tenant's status.
 type authentication struct {
 	authOptions
 	consumer, provider *cluster
 	// after lists the steps that must be done first.
 	after []string
 
-	// What the steps find out.
+	// The fields below are set by the steps.
 	challenge, signature []byte
 	tenant               *authv1beta1.Tenant
 	identity             *authv1beta1.Identity
@@ -94,14 +88,19 @@ func (a *authentication) steps() []step {
 			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
 		{name: "provider namespace", after: a.after, at: to, do: ensureTenant(a.provider),
 			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
-		{name: "nonce", after: []string{"provider namespace"}, at: to, do: a.makeNonce,
-			doing: "Creating nonce", done: "Nonce secret ensured"},
+		{name: "nonce", after: []string{"provider namespace"}, at: to, doing: "Creating nonce", done: "Nonce secret ensured",
+			do: func(ctx context.Context) error {
+				return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
+			}},
 		{name: "challenge", after: []string{"nonce"}, at: to,
 			do:    awaitField(a.provider, api.NonceSecret, api.NonceField, &a.challenge),
 			doing: "Waiting for nonce to be generated", done: "Nonce generated successfully"},
 		{after: []string{"challenge"}, at: to, doing: "Retrieving nonce", done: "Nonce retrieved"},
-		{name: "signed nonce", after: []string{"challenge", "consumer namespace"}, at: from, do: a.answer,
-			doing: "Ensuring signed nonce secret", done: "Signed nonce secret ensured"},
+		{name: "signed nonce", after: []string{"challenge", "consumer namespace"}, at: from,
+			doing: "Ensuring signed nonce secret", done: "Signed nonce secret ensured",
+			do: func(ctx context.Context) error {
+				return a.consumer.requestSignature(ctx, a.provider.id, a.challenge)
+			}},
 		{name: "signature", after: []string{"signed nonce"}, at: from,
 			do:    awaitField(a.consumer, api.SignedNonceSecret, api.SignedNonceField, &a.signature),
 			doing: "Waiting for nonce to be signed", done: "Nonce is signed"},
@@ -110,27 +109,27 @@ func (a *authentication) steps() []step {
 			doing: "Generating tenant", done: "Tenant correctly generated"},
 		{name: "tenant applied", after: []string{"tenant"}, at: to, do: a.applyTenant,
 			doing: "Applying tenant on provider cluster", done: "Tenant correctly applied on provider cluster"},
-		{name: "tenant answered", after: []string{"tenant applied"}, at: to, do: a.awaitTenant,
-			doing: "Waiting for tenant status to be filled", done: "Tenant status is filled"},
+		{name: "tenant answered", after: []string{"tenant applied"}, at: to,
+			doing: "Waiting for tenant status to be filled", done: "Tenant status is filled",
+			do: func(ctx context.Context) error {
+				return a.provider.await(ctx, a.tenant, func() bool { return hasCredentials(a.tenant) })
+			}},
 		{name: "identity", after: []string{"tenant answered"}, at: to, do: a.makeIdentity,
 			doing: "Generating identity", done: "Identity correctly generated"},
-		{name: "identity applied", after: []string{"identity"}, at: from, do: a.applyIdentity,
-			doing: "Applying identity on consumer cluster", done: "Identity correctly applied on consumer cluster"},
-		{name: "identity in use", after: []string{"identity applied"}, at: from, do: a.awaitIdentity,
-			doing: "Waiting for identity status to be filled", done: "Identity status is filled"},
+		{name: "identity applied", after: []string{"identity"}, at: from,
+			doing: "Applying identity on consumer cluster", done: "Identity correctly applied on consumer cluster",
+			do: func(ctx context.Context) error {
+				return a.applyProxied(ctx, a.consumer, a.identity, "spec", "authParams", "proxyURL")
+			}},
+		{name: "identity in use", after: []string{"identity applied"}, at: from,
+			doing: "Waiting for identity status to be filled", done: "Identity status is filled",
+			do: func(ctx context.Context) error {
+				return a.consumer.await(ctx, a.identity, func() bool { return hasKubeconfig(a.identity) })
+			}},
 	}
 }
 
-func (a *authentication) makeNonce(ctx context.Context) error {
-	return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
-}
-
-// answer asks for the signature of the challenge.
-func (a *authentication) answer(ctx context.Context) error {
-	return a.consumer.askSignature(ctx, a.provider.id, a.challenge)
-}
-
-// makeTenant builds the Tenant that the provider is asked for.
+// makeTenant builds the Tenant.
 func (a *authentication) makeTenant(ctx context.Context) (err error) {
 	if err := a.findProxy(ctx); err != nil {
 		return err
@@ -140,69 +139,57 @@ func (a *authentication) makeTenant(ctx context.Context) (err error) {
 }
 
 func (a *authentication) applyTenant(ctx context.Context) error {
-	if err := a.keepProof(ctx); err != nil {
+	if err := a.keepAdmission(ctx); err != nil {
 		return err
 	}
 	return a.applyProxied(ctx, a.provider, a.tenant, "spec", "proxyURL")
 }
 
-func (a *authentication) awaitTenant(ctx context.Context) error {
-	return a.provider.await(ctx, a.tenant, func() bool { return answered(a.tenant) })
-}
-
 // makeIdentity builds the Identity from the status of the Tenant.
 func (a *authentication) makeIdentity(context.Context) error {
 	params := a.tenant.Status.AuthParams.DeepCopy()
-	switch { // the provider may not have copied it yet
+	switch { // the status may still have the former proxy
 	case a.proxyURL != "":
 		params.ProxyURL = a.proxyURL
-	case a.direct():
+	case a.removesProxy():
 		params.ProxyURL = ""
 	}
 	a.identity = identity(a.consumer.tenant, a.provider.id, a.provider.tenant, params)
-	if a.proxyURL != "" || a.direct() {
-		a.identity.Annotations = map[string]string{api.AnnotationInBand: fmt.Sprint(a.inBand && !a.asked("proxy-url"))}
+	if a.proxyURL != "" || a.removesProxy() {
+		a.identity.Annotations = map[string]string{api.AnnotationInBand: fmt.Sprint(a.inBand && !a.isSet("proxy-url"))}
 	}
 	return nil
 }
 
-func (a *authentication) applyIdentity(ctx context.Context) error {
-	return a.applyProxied(ctx, a.consumer, a.identity, "spec", "authParams", "proxyURL")
-}
-
-func (a *authentication) awaitIdentity(ctx context.Context) error {
-	return a.consumer.await(ctx, a.identity, func() bool { return inUse(a.identity) })
-}
-
-// answered reports whether a Tenant has its credentials: those of a key it had before are none.
-func answered(t *authv1beta1.Tenant) bool {
+// hasCredentials reports whether a Tenant has credentials for its current key.
+func hasCredentials(t *authv1beta1.Tenant) bool {
 	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
 }
 
-// inUse reports whether an Identity's kubeconfig holds its current credentials, even if they expire soon.
-func inUse(i *authv1beta1.Identity) bool {
-	told := meta.FindStatusCondition(i.Status.Conditions, "Ready")
-	return i.Status.KubeconfigSecretRef != nil && (told == nil || // it does not say
-		(told.Status == metav1.ConditionTrue || told.Reason == plan.ReasonCertificateNotRenewed) &&
-			told.ObservedGeneration >= i.Generation)
+// hasKubeconfig reports whether an Identity's kubeconfig holds its current credentials, even if they expire soon.
+func hasKubeconfig(i *authv1beta1.Identity) bool {
+	ready := meta.FindStatusCondition(i.Status.Conditions, "Ready")
+	return i.Status.KubeconfigSecretRef != nil && (ready == nil ||
+		(ready.Status == metav1.ConditionTrue || ready.Reason == plan.ReasonCertificateNotRenewed) &&
+			ready.ObservedGeneration >= i.Generation)
 }
 
-// keepProof leaves a Tenant that was admitted with the same key as it is: each admission uses up a nonce,
-// so that a new answer would be given, and a certificate made, at every run.
-func (a *authentication) keepProof(ctx context.Context) error {
-	wanted, have := a.tenant, &authv1beta1.Tenant{}
-	err := a.provider.Get(ctx, client.ObjectKeyFromObject(wanted), have)
+// keepAdmission keeps request and signature of a Tenant that was admitted with the same key. Each admission uses up a
+// nonce, so otherwise every run would lead to a new certificate.
+func (a *authentication) keepAdmission(ctx context.Context) error {
+	wanted, have := a.tenant, &authv1beta1.Tenant{ObjectMeta: metaOf(a.tenant.Namespace, a.tenant.Name)}
+	err := a.provider.read(ctx, have)
 	if err == nil && have.DeletionTimestamp == nil && have.Status.AuthParams != nil &&
 		bytes.Equal(have.Spec.PublicKey, wanted.Spec.PublicKey) {
 		wanted.Spec.CSR, wanted.Spec.Signature = have.Spec.CSR, have.Spec.Signature
 	}
-	return a.provider.describe("read", wanted, client.IgnoreNotFound(err))
+	return client.IgnoreNotFound(err)
 }
 
-// applyProxied applies an object that names the proxy in one of its fields. Applying adds to what is
-// there, so a proxy that is taken back is overwritten.
+// applyProxied applies an object whose field names the proxy. Since apply merges fields, it sets an empty text to remove
+// the proxy.
 func (a *authentication) applyProxied(ctx context.Context, c *cluster, object client.Object, field ...string) error {
-	if !a.direct() {
+	if !a.removesProxy() {
 		return c.apply(ctx, object)
 	}
 	want, err := c.env.manifest(object)
@@ -222,8 +209,8 @@ func (c *cluster) awaitField(ctx context.Context, namespace, name, field string)
 	return secret.Data[field], err
 }
 
-// askSignature asks the controller to sign the challenge. An answer to an older one is thrown away.
-func (c *cluster) askSignature(ctx context.Context, provider string, challenge []byte) error {
+// requestSignature asks the controller to sign the challenge. It deletes the signature of an older one.
+func (c *cluster) requestSignature(ctx context.Context, provider string, challenge []byte) error {
 	wanted, have := signedNonce(c.tenant, provider, challenge), &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKeyFromObject(wanted), have)
 	if err == nil && string(have.Data[api.NonceField]) != string(challenge) {
@@ -234,7 +221,7 @@ func (c *cluster) askSignature(ctx context.Context, provider string, challenge [
 	return c.apply(ctx, wanted)
 }
 
-// tenantFor builds the Tenant of this cluster from its key for the provider and its answer to the challenge.
+// tenantFor builds the Tenant of this cluster from its key for the provider and its signature of the nonce.
 func (c *cluster) tenantFor(
 	ctx context.Context, namespace string, signature []byte, proxyURL string,
 ) (*authv1beta1.Tenant, error) {
@@ -254,7 +241,7 @@ func (c *cluster) tenantFor(
 		signature: signature, proxyURL: proxyURL}), nil
 }
 
-// findProxy sets the proxy URL of an in-band peering: the provider's proxy as this cluster sees it
+// findProxy sets the proxy URL of an in-band peering: the address by which this cluster reaches the provider's proxy
 // through the tunnel.
 func (a *authentication) findProxy(ctx context.Context) error {
 	if !a.inBand || a.proxyURL != "" {

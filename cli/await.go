@@ -111,7 +111,7 @@ func (c *cluster) listing(list client.ObjectList, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
+	return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.clusterPrefix(), err)
 }
 
 // kindsOf returns the kind of a list's objects as kubectl takes it.

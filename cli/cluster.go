@@ -46,41 +46,41 @@ type cluster struct {
 	config *rest.Config
 	// namespace is where Liqo is installed.
 	namespace string
-	// current is the namespace the kubeconfig chooses; "default" if it says nothing.
+	// current is the namespace of the kubeconfig; "default" if it names none.
 	current string
-	// id is the cluster ID; empty where Liqo need not be installed.
+	// id is the cluster ID; empty if the verb does not need Liqo to be installed.
 	id string
-	// tenant is the tenant namespace for the other cluster; empty until ensured.
+	// tenant is the tenant namespace for the other cluster; empty until it is found or created.
 	tenant string
-	// chosen is the namespace the user named for the objects; empty when they are to be found.
+	// chosen is the namespace that the user named for the objects; empty if it is to be found.
 	chosen string
-	// network is the namespace of gateways, keys and ranges for the other cluster, all of which must
-	// lie in one: the tenant namespace, unless they were made elsewhere. Empty until found.
+	// network is the namespace of all gateways, keys and ranges for the other cluster: the tenant namespace, unless they
+	// were created elsewhere. Empty until found.
 	network string
 	// other is the other cluster of a pair; gateway is the name of the gateway for it.
 	other   *cluster
 	gateway string
 	// ranges holds the CIDRs of this cluster; empty until read.
 	ranges ranges
-	// flags are those by which the user chose the cluster, the kubeconfig's first, for messages to quote.
+	// flags holds the flags that select the cluster, for messages; the flag for the kubeconfig is first.
 	flags []string
 	env   *env
 }
 
-// access are the connection flags of a cluster.
+// access holds the connection flags of a cluster.
 type access struct {
 	*genericclioptions.ConfigFlags
-	// quoted are the names of those that choose the cluster, the kubeconfig's first.
+	// quoted holds the names of the flags that select the cluster; the flag for the kubeconfig is first.
 	quoted []string
 }
 
-// addLiqoFlag adds the flag that says where Liqo is installed.
+// addLiqoFlag adds the flag for the namespace in which Liqo is installed.
 func addLiqoFlag(flags *pflag.FlagSet, name, short, of string) *pflag.Flag {
 	flags.StringP(name, short, api.Namespace, "Namespace Liqo is installed in"+of)
 	return flags.Lookup(name)
 }
 
-// hideFlags hides the connection flags that few users need.
+// hideFlags hides the connection flags that are not in shownFlags.
 func hideFlags(flags *pflag.FlagSet, prefix string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix)) {
@@ -107,23 +107,41 @@ func addRemoteFlags(cmd *cobra.Command) access {
 // ofRemote ends the usage of flags about the second cluster.
 const ofRemote = " (remote cluster)"
 
-// pair are the flags of verbs that work on two clusters.
+// pair holds the flags of verbs that work on two clusters.
 type pair struct {
 	remote                           access
 	liqo, remoteLiqo                 *pflag.Flag
 	objectNamespace, remoteNamespace string
+	timeout                          time.Duration
 }
 
-// addPairFlags is for verbs whose namespace flags mean where Liqo is installed.
-func addPairFlags(cmd *cobra.Command) *pair {
-	return &pair{
+// addPairFlags adds the flags of verbs whose namespace flags name the namespaces of Liqo.
+func addPairFlags(cmd *cobra.Command, timeout time.Duration) *pair {
+	p := &pair{
 		remote:     addRemoteFlags(cmd),
 		liqo:       addLiqoFlag(cmd.Flags(), "namespace", "n", ""),
 		remoteLiqo: addLiqoFlag(cmd.Flags(), "remote-namespace", "", ofRemote),
 	}
+	addTimeoutFlag(cmd.Flags(), &p.timeout, timeout)
+	return p
 }
 
-// connect reaches both clusters and learns who they are. It returns both also when one does not answer.
+func addTimeoutFlag(flags *pflag.FlagSet, into *time.Duration, value time.Duration) {
+	flags.DurationVar(into, "timeout", value, "How long to wait in all")
+}
+
+// onPair runs do with the two clusters of a verb, within its timeout.
+func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, here, there *cluster) error) error {
+	s, stop := e.newScript(cmd.Context(), p.timeout)
+	defer stop()
+	here, there, err := e.connect(s.ctx, p)
+	if err != nil {
+		return err
+	}
+	return do(s, here, there)
+}
+
+// connect connects to both clusters and reads their IDs. It returns both even if one does not answer.
 func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
 	here, err = e.cluster(e.local, local, p.liqo.Value.String())
 	if err != nil {
@@ -134,25 +152,25 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 		return nil, nil, err
 	}
 	here.other, there.other = there, here
-	e.busy(nowhere, func() string { return "Contacting the clusters" })
-	err = together(func() error { return here.identify(ctx, p.liqo) },
+	e.busy(noCluster, func() string { return "Contacting the clusters" })
+	err = inParallel(func() error { return here.identify(ctx, p.liqo) },
 		func() error { return there.identify(ctx, p.remoteLiqo) })
 	e.quiet()
 	if err != nil {
 		return here, there, err
 	}
 	if here.id == there.id {
-		return nil, nil, here.notTwo(ctx, there)
+		return nil, nil, here.sameIDError(ctx, there)
 	}
 	here.chosen, there.chosen = p.objectNamespace, p.remoteNamespace
 	here.tenant, there.tenant = here.chosen, there.chosen
 	return here, there, nil
 }
 
-// notTwo says why two clusters with one ID cannot be peers: they are one cluster, reached at two
-// addresses, or two whose IDs clash. The namespace kube-system has one UID as long as its cluster
-// lives. Who may not read it holds the narrow rights of a peer, whose cluster is another one.
-func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
+// sameIDError returns why two clusters with the same ID cannot be peers: they are one cluster with two addresses, or
+// two clusters whose IDs clash. The UID of namespace kube-system identifies a cluster. A user who may not read it has
+// only the rights of a peering user, so the clusters differ.
+func (c *cluster) sameIDError(ctx context.Context, other *cluster) error {
 	mine, others := &corev1.Namespace{}, &corev1.Namespace{}
 	read := func(c *cluster, into *corev1.Namespace) error {
 		into.Name = metav1.NamespaceSystem
@@ -161,7 +179,8 @@ func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
 		}
 		return nil
 	}
-	if err := together(func() error { return read(c, mine) }, func() error { return read(other, others) }); err != nil {
+	err := inParallel(func() error { return read(c, mine) }, func() error { return read(other, others) })
+	if err != nil {
 		return err
 	}
 	if mine.UID == others.UID && (mine.UID != "" || sameServer(c.config, other.config)) {
@@ -174,23 +193,23 @@ func (c *cluster) notTwo(ctx context.Context, other *cluster) error {
 
 var errSameCluster = errors.New("local and remote clusters must be different")
 
-// sameServer reports whether two configurations lead to one API server. They need not lead to one cluster: of a
-// proxy before many, the credentials choose.
+// sameServer reports whether two configurations name the same API server. It can still be the proxy of two clusters
+// that selects one by the credentials.
 func sameServer(a, b *rest.Config) bool {
 	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil &&
 		bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
 }
 
-// here reaches the only cluster of a verb and learns who it is.
+// here connects to the only cluster of a verb and reads its ID.
 func (e *env) here(ctx context.Context, liqo *pflag.Flag) (*cluster, error) {
-	c, err := e.cluster(e.local, nowhere, liqo.Value.String())
+	c, err := e.cluster(e.local, noCluster, liqo.Value.String())
 	if err != nil {
 		return nil, err
 	}
 	return c, c.identify(ctx, liqo)
 }
 
-// cluster makes a client from connection flags; nothing is contacted.
+// cluster makes a client from connection flags, without a request.
 func (e *env) cluster(flags access, at side, namespace string) (*cluster, error) {
 	config, current, err := e.load(flags)
 	if err == nil && config.Host == noServer {
@@ -209,13 +228,13 @@ func (e *env) cluster(flags access, at side, namespace string) (*cluster, error)
 		env: e}, nil
 }
 
-// standardInput stands for a kubeconfig that is read from there.
+// standardInput is the path of a kubeconfig that is read from standard input.
 const standardInput = "-"
 
 var errNoInput = errors.New("standard input holds none, or it was read already")
 
-// load reads the kubeconfig. One from standard input goes through a file, which only the user may
-// read and which is gone afterwards: the client libraries know of nothing else.
+// load reads the kubeconfig. The client libraries need a file: for standard input it makes one that only the user may
+// read, and removes it afterwards.
 func (e *env) load(flags access) (config *rest.Config, namespace string, err error) {
 	if *flags.KubeConfig == standardInput {
 		if *flags.KubeConfig, err = e.keepInput(); err != nil {
@@ -248,15 +267,15 @@ func (e *env) keepInput() (string, error) {
 	return file.Name(), errors.Join(err, file.Close())
 }
 
-// named is "local ", "remote " or nothing, to stand before "cluster".
-func (s side) named() string {
-	if s == nowhere {
+// clusterPrefix returns "local ", "remote " or nothing, the text before "cluster" in messages.
+func (s side) clusterPrefix() string {
+	if s == noCluster {
 		return ""
 	}
 	return string(s) + " "
 }
 
-// noServer is what kubectl's flags lead to when there is no kubeconfig at all.
+// noServer is the server that kubectl's flags select without a kubeconfig.
 const noServer = "http://localhost:8080"
 
 var errNoKubeconfig = errors.New("none found")
@@ -265,11 +284,11 @@ func kubeconfigError(err error, flags access, at side) error {
 	if clientcmd.IsEmptyConfig(err) || errors.Is(err, genericclioptions.ErrEmptyConfig) {
 		err = errNoKubeconfig
 	}
-	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.named(), err), "check %s",
+	return hint(fmt.Errorf("cannot use the kubeconfig of the %scluster: %w", at.clusterPrefix(), err), "check %s",
 		strings.Join(flags.quoted, " and "))
 }
 
-// identify reads the cluster ID, which tells whether Liqo is installed where that flag says.
+// identify reads the cluster ID. It fails if Liqo is not installed in the namespace of the flag.
 func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
 	defer cancel()
@@ -280,23 +299,23 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
 		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or "+
 			"name its namespace with --%s",
-			c.namespace, c.side.named(), c.env.name, liqo.Name)
+			c.namespace, c.side.clusterPrefix(), c.env.name, liqo.Name)
 	case err != nil:
 		return c.unreachable(ctx, err)
 	}
 	c.id = stored.Data[api.ClusterIDConfigMapKey]
 	if err := api.ValidateClusterID(c.id); err != nil {
 		return fmt.Errorf("read ConfigMap %s/%s of the %scluster: %w", c.namespace, api.ClusterIDConfigMap,
-			c.side.named(), err)
+			c.side.clusterPrefix(), err)
 	}
 	return nil
 }
 
-// unreachable tells in one line why the first request failed.
+// unreachable returns in one line why the first request failed.
 func (c *cluster) unreachable(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.named(), err), "check the user of %s",
+		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.clusterPrefix(), err), "check the user of %s",
 			strings.Join(c.flags, " and "))
 	}
 	var request *url.Error
@@ -307,11 +326,11 @@ func (c *cluster) unreachable(ctx context.Context, err error) error {
 		err = context.Cause(ctx)
 	}
 	return &noAnswer{c.side,
-		hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.named(), c.config.Host, err),
+		hint(fmt.Errorf("cannot reach the %scluster at %s: %w", c.side.clusterPrefix(), c.config.Host, err),
 			"check that its API server runs and %s is right", c.flags[0])}
 }
 
-// noAnswer says that a cluster cannot be reached.
+// noAnswer is the error of a cluster that cannot be reached.
 type noAnswer struct {
 	at side
 	error
@@ -319,9 +338,9 @@ type noAnswer struct {
 
 func (n *noAnswer) Unwrap() error { return n.error }
 
-// apply makes the object exist with at least the fields given; fields others filled in stay, and
-// nothing is written when all is there. An object that is being deleted is created again after it is gone. It
-// uses get, create and update only: the rights of a peering user do not reach further.
+// apply creates the object or merges its fields into the existing one; it sends nothing if they are all there. An object
+// that is being deleted is created again after it is gone. apply uses get, create and update only, since a peering user
+// has no other rights.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	want, err := c.env.manifest(desired)
 	if err != nil {
@@ -353,7 +372,7 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	})
 }
 
-// manifest is the object as it is sent and printed: with kind, stamped, without empty status.
+// manifest returns the object as it is sent and printed: with its kind and the user's labels, without an empty status.
 func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -368,8 +387,8 @@ func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error)
 	unstructured.RemoveNestedField(out.Object, "status")
 	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
 	ownLabels, ownAnnotations := out.GetLabels(), out.GetAnnotations()
-	stamp(&ownLabels, e.labels)
-	stamp(&ownAnnotations, e.annotations)
+	addMissing(&ownLabels, e.labels)
+	addMissing(&ownAnnotations, e.annotations)
 	if len(ownLabels) > 0 {
 		out.SetLabels(ownLabels)
 	}
@@ -379,7 +398,7 @@ func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error)
 	return out, nil
 }
 
-// merge lays the fields of src over dst, map by map; lists are replaced.
+// merge copies the fields of src into dst, map by map; it replaces lists.
 func merge(dst, src map[string]any) {
 	for key, value := range src {
 		from, isMap := value.(map[string]any)
@@ -392,23 +411,23 @@ func merge(dst, src map[string]any) {
 	}
 }
 
-// describe says which object of which cluster a request was about.
+// describe adds to an error which request failed, for which object of which cluster.
 func (c *cluster) describe(verb string, object client.Object, err error) error {
 	if err == nil {
 		return nil
 	}
 	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'", c.side.named(),
-			gvk.Kind, c.env.name)
+		return fmt.Errorf("the %scluster does not know %s; install Liqo there with '%s install'",
+			c.side.clusterPrefix(), gvk.Kind, c.env.name)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errTimeout
 	}
-	return fmt.Errorf("%s %s of the %scluster: %w", verb, c.nameOf(object), c.side.named(), err)
+	return fmt.Errorf("%s %s of the %scluster: %w", verb, c.nameOf(object), c.side.clusterPrefix(), err)
 }
 
-// nameOf is kind and name as kubectl takes them.
+// nameOf returns kind and name as kubectl takes them.
 func (c *cluster) nameOf(object client.Object) string {
 	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
 	name := strings.ToLower(gvk.Kind) + " "
@@ -426,11 +445,19 @@ func (c *cluster) read(ctx context.Context, object client.Object) error {
 	return c.describe("read", object, c.Get(ctx, client.ObjectKeyFromObject(object), object))
 }
 
-// remove deletes an object and tells whether it was there.
+// remove deletes an object and returns whether it existed.
 func (c *cluster) remove(ctx context.Context, object client.Object) (bool, error) {
 	err := c.Delete(ctx, object)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return false, nil
 	}
 	return err == nil, c.describe("delete", object, err)
+}
+
+// removeAndAwait deletes an object and waits until it is gone.
+func (c *cluster) removeAndAwait(ctx context.Context, object client.Object) error {
+	if _, err := c.remove(ctx, object); err != nil {
+		return err
+	}
+	return c.awaitGone(ctx, object)
 }

@@ -35,9 +35,9 @@ func (e *env) completion(from names) cobra.CompletionFunc {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeTimeout)
 		defer cancel()
 		e.In = strings.NewReader("") // a kubeconfig from standard input is not there yet
-		offered := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })
-		slices.Sort(offered)
-		return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
+		isUserNamespace := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })
+		slices.Sort(isUserNamespace)
+		return slices.Compact(isUserNamespace), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -54,7 +54,7 @@ func firstOnly(complete cobra.CompletionFunc) cobra.CompletionFunc {
 // objects completes with what name returns for each object of a list, except empty texts.
 func objects(list client.ObjectList, name func(client.Object) string, opts ...client.ListOption) names {
 	return func(ctx context.Context, e *env) []string {
-		c, err := e.cluster(e.local, nowhere, api.Namespace)
+		c, err := e.cluster(e.local, noCluster, api.Namespace)
 		if err != nil {
 			return nil
 		}
@@ -111,7 +111,7 @@ func namespaceNames() names {
 // offloadable completes with the namespaces that a selector can match.
 func offloadable() names {
 	return objects(&corev1.NamespaceList{}, func(o client.Object) string {
-		if !offered(o, api.Namespace) {
+		if !isUserNamespace(o, api.Namespace) {
 			return ""
 		}
 		return o.GetName()

@@ -22,13 +22,13 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// turn brings a Tenant into another state:
+// tenantChange brings a Tenant into another state:
 //
 //	         cordon            drain
 //	Active ─────────▶ Cordoned ─────▶ Drained
 //	   ▲ ◀── uncordon ──┘                │
 //	   └──────────── activate ───────────┘
-type turn struct {
+type tenantChange struct {
 	verb, short, done string
 	// shortSlice describes the verb for one slice; empty if there is none.
 	shortSlice string
@@ -42,7 +42,7 @@ type turn struct {
 
 // cordonCommands are the verbs with which a provider bounds what its consumers get.
 func (e *env) cordonCommands() []*cobra.Command {
-	turns := []turn{
+	turns := []tenantChange{
 		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
 			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
 			from:  []authv1beta1.TenantCondition{authv1beta1.TenantActive},
@@ -58,18 +58,18 @@ func (e *env) cordonCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, t := range turns {
 		cmd := group(t.verb, t.short)
-		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.turnTenant})
+		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.changeTenant})
 		if t.shortSlice != "" {
 			e.addNoun(cmd, "resourceslice", []string{"rs", "resourceslices"},
-				subcommand{"NAME", t.shortSlice, t.markSlice})
+				subcommand{"NAME", t.shortSlice, t.changeSlice})
 		}
 		commands = append(commands, cmd)
 	}
 	return commands
 }
 
-// turnTenant brings one Tenant into the state.
-func (t turn) turnTenant(o *single) work {
+// changeTenant brings one Tenant into the state.
+func (t tenantChange) changeTenant(o *single) work {
 	o.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
 	o.completes(o.env.namesOf(&authv1beta1.Tenant{}))
 	return func(s *script, c *cluster) error {
@@ -79,7 +79,7 @@ func (t turn) turnTenant(o *single) work {
 				return err
 			}
 		}
-		return s.turn(c, tenant, t)
+		return s.tenantChange(c, tenant, t)
 	}
 }
 
@@ -90,38 +90,38 @@ func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) 
 	if err != nil {
 		return err
 	}
-	named := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
+	clusterPrefix := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
 	of := slices.DeleteFunc(tenants,
 		func(t client.Object) bool { return t.(*authv1beta1.Tenant).Spec.ClusterID != tenant.Name })
-	if named || len(of) != 1 {
+	if clusterPrefix || len(of) != 1 {
 		return c.locate(ctx, tenant)
 	}
 	tenant.Name, tenant.Namespace = of[0].GetName(), of[0].GetNamespace()
 	return nil
 }
 
-func (s *script) confirmTurn(t turn) error {
+func (s *script) confirmTenantChange(t tenantChange) error {
 	if !t.asks {
 		return nil
 	}
 	return s.confirm(t.verb)
 }
 
-// turn changes the state of a Tenant and waits until what follows from it is done.
-func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
+// tenantChange changes the state of a Tenant and waits until what follows from it is done.
+func (s *script) tenantChange(c *cluster, tenant *authv1beta1.Tenant, t tenantChange) error {
 	if err := c.read(s.ctx, tenant); err != nil {
 		return err
 	}
 	if len(t.from) > 0 && !slices.Contains(t.from, stateOfTenant(tenant)) {
-		s.warn(nowhere, t.warns, tenant.Name)
+		s.warn(noCluster, t.warns, tenant.Name)
 		return nil
 	}
 	if t.to == authv1beta1.TenantDrained {
-		if err := s.tellDrain(c, tenant); err != nil {
+		if err := s.warnOfDrain(c, tenant); err != nil {
 			return err
 		}
 	}
-	if err := s.confirmTurn(t); err != nil {
+	if err := s.confirmTenantChange(t); err != nil {
 		return err
 	}
 	before := tenant.DeepCopy()
@@ -129,33 +129,33 @@ func (s *script) turn(c *cluster, tenant *authv1beta1.Tenant, t turn) error {
 	if err := c.describe("update", tenant, c.Patch(s.ctx, tenant, client.MergeFrom(before))); err != nil {
 		return err
 	}
-	s.busy(nowhere, fmt.Sprintf("Waiting until tenant %s is %s", tenant.Name, t.done))
-	if err := c.awaitTurn(s.ctx, tenant); err != nil {
+	s.busy(noCluster, fmt.Sprintf("Waiting until tenant %s is %s", tenant.Name, t.done))
+	if err := c.awaitTenantState(s.ctx, tenant); err != nil {
 		return err
 	}
-	s.info(nowhere, "Tenant %q %s", tenant.Name, t.done)
+	s.info(noCluster, "Tenant %q %s", tenant.Name, t.done)
 	if t.to == authv1beta1.TenantDrained {
-		return s.tellLeft(c, tenant)
+		return s.warnOfLeftovers(c, tenant)
 	}
 	return nil
 }
 
-// tellLeft names what a drained consumer still has here: pods that take their time to end, and the network.
-func (s *script) tellLeft(c *cluster, tenant *authv1beta1.Tenant) error {
+// warnOfLeftovers names what a drained consumer still has here: pods that take their time to end, and the network.
+func (s *script) warnOfLeftovers(c *cluster, tenant *authv1beta1.Tenant) error {
 	id := tenant.Spec.ClusterID
 	pods, err := c.all(s.ctx, &corev1.PodList{}, client.MatchingLabels{api.LabelOrigin: id})
 	if err != nil {
 		return err
 	}
 	if len(pods) > 0 {
-		s.warn(nowhere, "Pods of %s run until their grace period is over; 'kubectl delete pods -A -l %s=%s "+
+		s.warn(noCluster, "Pods of %s run until their grace period is over; 'kubectl delete pods -A -l %s=%s "+
 			"--grace-period=1' ends them now", id, api.LabelOrigin, id)
 	}
-	return s.tellNetwork(c, tenant.Namespace, id)
+	return s.warnOfNetwork(c, tenant.Namespace, id)
 }
 
-// tellNetwork says that a peer without rights is still connected.
-func (s *script) tellNetwork(c *cluster, namespace, peer string) error {
+// warnOfNetwork says that a peer without rights is still connected.
+func (s *script) warnOfNetwork(c *cluster, namespace, peer string) error {
 	for _, list := range []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}} {
 		gateways, err := c.all(s.ctx, list, client.InNamespace(namespace), ofPeer(peer))
 		if err != nil {
@@ -169,15 +169,15 @@ func (s *script) tellNetwork(c *cluster, namespace, peer string) error {
 	return nil
 }
 
-// tellDrain names the volumes the consumer has here: they go with its namespaces.
-func (s *script) tellDrain(c *cluster, tenant *authv1beta1.Tenant) error {
+// warnOfDrain names the volumes the consumer has here: they go with its namespaces.
+func (s *script) warnOfDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{},
 		client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
 	var claims []string
 	for _, claim := range copies {
 		claims = append(claims, c.nameOf(claim))
 	}
-	_, err = s.tellLossOf(c, claims, err, "; its owner can move what is needed to another cluster first")
+	_, err = s.warnOfLostClaims(c, claims, err, "; its owner can move what is needed to another cluster first")
 	return err
 }
 
@@ -186,9 +186,9 @@ func stateOfTenant(t *authv1beta1.Tenant) authv1beta1.TenantCondition {
 	return cmp.Or(t.Spec.TenantCondition, authv1beta1.TenantActive)
 }
 
-// awaitTurn waits until a Tenant is what its spec says: its controller has seen it, and the
+// awaitTenantState waits until a Tenant is what its spec says: its controller has seen it, and the
 // Quotas follow, or, drained, nothing of the consumer is left.
-func (c *cluster) awaitTurn(ctx context.Context, tenant *authv1beta1.Tenant) error {
+func (c *cluster) awaitTenantState(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	generation, state := tenant.Generation, tenant.Spec.TenantCondition
 	err := c.await(ctx, tenant, func() bool {
 		ready := meta.FindStatusCondition(tenant.Status.Conditions, "Ready")
@@ -203,7 +203,7 @@ func (c *cluster) awaitTurn(ctx context.Context, tenant *authv1beta1.Tenant) err
 	}
 	copies := []client.ListOption{client.InNamespace(tenant.Namespace),
 		client.MatchingLabels{api.LabelReplicated: api.True}}
-	return together(
+	return inParallel(
 		func() error { return c.awaitNone(ctx, &authv1beta1.ResourceSliceList{}, copies...) },
 		func() error { return c.awaitNone(ctx, &offv1beta1.NamespaceMapList{}, copies...) },
 		func() error {
@@ -219,7 +219,7 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	tenants, granted := &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
 	for _, list := range []client.ObjectList{tenants, granted} {
 		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.named(), err)
+			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.clusterPrefix(), err)
 		}
 	}
 	all := slices.ContainsFunc(tenants.Items,
@@ -238,8 +238,8 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	}, client.InNamespace(namespace))
 }
 
-// markSlice marks the provider's copy of one slice as cordoned, or takes the mark away.
-func (t turn) markSlice(o *single) work {
+// changeSlice marks the provider's copy of one slice as cordoned, or takes the mark away.
+func (t tenantChange) changeSlice(o *single) work {
 	o.needPeer("Cluster ID of the consumer")
 	o.ownTenant = true
 	o.completes(objects(&authv1beta1.ResourceSliceList{}, byName,
@@ -254,7 +254,7 @@ func (t turn) markSlice(o *single) work {
 				"resourceslice %q was asked for by this cluster, not by %s; cordon it where it is granted",
 				slice.Name, o.peer)
 		}
-		if err := s.confirmTurn(t); err != nil {
+		if err := s.confirmTenantChange(t); err != nil {
 			return err
 		}
 		before := slice.DeepCopy()
@@ -266,11 +266,11 @@ func (t turn) markSlice(o *single) work {
 		if err := c.describe("update", slice, c.Patch(s.ctx, slice, client.MergeFrom(before))); err != nil {
 			return err
 		}
-		s.busy(nowhere, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
+		s.busy(noCluster, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
 		if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
 			return err
 		}
-		s.info(nowhere, "ResourceSlice %q %s", slice.Name, t.done)
+		s.info(noCluster, "ResourceSlice %q %s", slice.Name, t.done)
 		return nil
 	}
 }

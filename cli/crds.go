@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,11 +24,7 @@ func (c *cluster) applyCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var work []func() error
-	for _, crd := range crds {
-		work = append(work, func() error { return c.applyCRD(ctx, crd) })
-	}
-	return together(work...)
+	return onEach(crds, func(crd *apiextensionsv1.CustomResourceDefinition) error { return c.applyCRD(ctx, crd) })
 }
 
 func (c *cluster) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
@@ -39,15 +36,12 @@ func (c *cluster) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResou
 		client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply kind %s: %w", crd.Name, err)
 	}
-	live := &apiextensionsv1.CustomResourceDefinition{}
-	live.Name = crd.Name
+	live := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metaOf("", crd.Name)}
 	return c.await(ctx, live, func() bool {
-		for _, condition := range live.Status.Conditions {
-			if condition.Type == apiextensionsv1.Established {
-				return condition.Status == apiextensionsv1.ConditionTrue
-			}
-		}
-		return false
+		return slices.ContainsFunc(live.Status.Conditions, func(
+			condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+		})
 	})
 }
 

@@ -37,7 +37,7 @@ func (o *single) create(s *script, c *cluster, object client.Object, then creati
 	if err := c.apply(s.ctx, object); err != nil {
 		return err
 	}
-	s.info(nowhere, "%s", then.done)
+	s.info(noCluster, "%s", then.done)
 	if !then.wait {
 		return nil
 	}
@@ -159,14 +159,14 @@ func (s *script) newNonce(c *cluster, peer string) error {
 	if err := c.apply(s.ctx, nonce(c.tenant, peer)); err != nil {
 		return err
 	}
-	s.info(nowhere, "Nonce created")
-	s.busy(nowhere, "Waiting for nonce to be generated")
+	s.info(noCluster, "Nonce created")
+	s.busy(noCluster, "Waiting for nonce to be generated")
 	challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
 	if err != nil {
 		return err
 	}
-	s.info(nowhere, "Nonce generated successfully")
-	s.info(nowhere, "Nonce retrieved: %s", challenge)
+	s.info(noCluster, "Nonce generated successfully")
+	s.info(noCluster, "Nonce retrieved: %s", challenge)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func createResourceSlice(o *single) work {
 		if o.output != "" {
 			return o.print(resourceSlice(c.tenant, o.peer, wanted))
 		}
-		w := &wish{script: s, consumer: c, provider: o.peer, slice: wanted}
+		w := &sliceRequest{script: s, consumer: c, provider: o.peer, slice: wanted}
 		return s.run(w.steps()...)
 	}
 }
@@ -217,7 +217,7 @@ func createVirtualNode(o *single) work {
 	return func(s *script, c *cluster) error {
 		v.name = o.name
 		if sliceName != "" {
-			if err := c.spend(s.ctx, sliceName, &v); err != nil {
+			if err := c.useSlice(s.ctx, sliceName, &v); err != nil {
 				return err
 			}
 		}
@@ -246,8 +246,8 @@ func (v *virtual) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&v.balancers, "load-balancer-classes", nil, "Load balancer classes"+further)
 }
 
-// spend lets a virtual node use what a slice was granted.
-func (c *cluster) spend(ctx context.Context, sliceName string, v *virtual) error {
+// useSlice lets a virtual node use what a slice was granted.
+func (c *cluster) useSlice(ctx context.Context, sliceName string, v *virtual) error {
 	from := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(c.tenant, sliceName)}
 	if err := c.read(ctx, from); err != nil {
 		return err

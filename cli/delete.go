@@ -40,11 +40,11 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 			if !found {
 				return fmt.Errorf("%s not found", c.nameOf(object))
 			}
-			s.busy(nowhere, "Deleting "+o.Name())
+			s.busy(noCluster, "Deleting "+o.Name())
 			if err := c.awaitGone(s.ctx, object); err != nil {
 				return err
 			}
-			s.info(nowhere, "%s deleted", title)
+			s.info(noCluster, "%s deleted", title)
 			return nil
 		}
 	}
@@ -53,7 +53,7 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 // confirmNodeLoss asks before volumes are lost because this node is the only one that extends a namespace to their
 // provider.
 func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
-	return s.confirmNodes(c, "delete", func(r *reach) {
+	return s.confirmNodes(c, "delete", func(r *placement) {
 		r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
 			func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
 	})
@@ -65,7 +65,7 @@ func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) err
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(node), before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return s.confirmNodes(c, "create", func(r *reach) {
+	return s.confirmNodes(c, "create", func(r *placement) {
 		for i := range r.nodes.Items {
 			if n := &r.nodes.Items[i]; n.Namespace == node.Namespace && n.Name == node.Name {
 				n.Spec.Labels = node.Spec.Labels
@@ -82,10 +82,10 @@ func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) err
 }
 
 // confirmNodes asks before volumes are lost because a change of virtual nodes takes namespaces from their providers.
-func (s *script) confirmNodes(c *cluster, verb string, change func(*reach)) error {
-	r, err := c.reach(s.ctx)
+func (s *script) confirmNodes(c *cluster, verb string, change func(*placement)) error {
+	r, err := c.placement(s.ctx)
 	if apierrors.IsForbidden(err) {
-		if _, err := s.tellLossOf(c, nil, err, ""); err != nil {
+		if _, err := s.warnOfLostClaims(c, nil, err, ""); err != nil {
 			return err
 		}
 		return s.confirm(verb)
@@ -93,5 +93,5 @@ func (s *script) confirmNodes(c *cluster, verb string, change func(*reach)) erro
 	if err != nil {
 		return err
 	}
-	return s.confirmRetreat(c, verb, r.loses(change))
+	return s.confirmLosses(c, verb, r.losses(change))
 }

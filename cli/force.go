@@ -36,58 +36,56 @@ func (e *env) forceCommand() *cobra.Command {
 		}}
 	unpeer.ValidArgsFunction = firstOnly(e.completion(peerIDs()))
 	unpeer.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
-	unpeer.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	addTimeoutFlag(unpeer.Flags(), &timeout, 2*time.Minute)
 	force.AddCommand(unpeer)
 	return force
 }
 
-// forceUnpeer declares the peer dead, so that nothing waits for it any more, and deletes the tenant
-// namespace, with which the peering goes on this side. The peer is not asked for anything.
+// forceUnpeer marks the peer as permanently unreachable, so that nothing waits for it any more, and deletes the local
+// objects of the peering and the tenant namespace. It sends no request to the peer.
 func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout time.Duration) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
-	c, err := e.cluster(e.local, nowhere, namespace)
+	c, err := e.cluster(e.local, noCluster, namespace)
 	if err != nil {
 		return err
 	}
 	if c.id, err = c.installedID(s.ctx); err != nil {
 		return err
 	}
-	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}
-	err = c.Get(s.ctx, client.ObjectKeyFromObject(foreign), foreign)
-	if apierrors.IsNotFound(err) {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metaOf("", id)}
+	if err := c.read(s.ctx, foreign); apierrors.IsNotFound(err) {
 		return fmt.Errorf("remote cluster with ID %s not found", id)
-	}
-	if err != nil {
-		return c.describe("read", foreign, err)
+	} else if err != nil {
+		return err
 	}
 	if c.tenant, err = c.findTenant(s.ctx, id); err != nil {
 		return err
 	}
-	s.info(nowhere, "Info about the remote cluster retrieved successfully")
-	if err := c.declareDead(s.ctx, foreign, true); err != nil {
+	s.info(noCluster, "Info about the remote cluster retrieved successfully")
+	if err := c.setUnreachable(s.ctx, foreign, true); err != nil {
 		return err
 	}
-	s.info(nowhere, "Foreign cluster declared as permanently unreachable successfully")
-	if err := s.dropObjects(c, id); err != nil {
+	s.info(noCluster, "Foreign cluster declared as permanently unreachable successfully")
+	if err := s.removeObjects(c, id); err != nil {
 		return err
 	}
-	if err := s.dropNamespace(c, true); err != nil {
-		return c.withRest(err, id)
+	if err := s.removeNamespace(c, true); err != nil {
+		return c.withLeftoversOf(err, id)
 	}
-	s.busy(nowhere, "Waiting until nothing is left")
+	s.busy(noCluster, "Waiting until nothing is left")
 	node := client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: id}
 	if err := c.awaitNone(s.ctx, &corev1.NodeList{}, node); err != nil {
-		return c.withRest(err, id)
+		return c.withLeftoversOf(err, id)
 	}
-	s.warn(nowhere, "The remote cluster keeps its side of the peering; "+
+	s.warn(noCluster, "The remote cluster keeps its side of the peering; "+
 		"if it comes back, run '%s force unpeer %s' there", e.name, c.id)
-	s.info(nowhere, "Force unpeer executed successfully")
+	s.info(noCluster, "Force unpeer executed successfully")
 	return nil
 }
 
-// declareDead sets or clears the mark that a peer is gone for good.
-func (c *cluster) declareDead(ctx context.Context, foreign *corev1beta1.ForeignCluster, dead bool) error {
+// setUnreachable sets or removes the mark that a peer is permanently unreachable.
+func (c *cluster) setUnreachable(ctx context.Context, foreign *corev1beta1.ForeignCluster, dead bool) error {
 	before := foreign.DeepCopy()
 	if dead {
 		metav1.SetMetaDataAnnotation(&foreign.ObjectMeta, api.AnnotationPermanentlyUnreachable, api.True)
@@ -97,8 +95,8 @@ func (c *cluster) declareDead(ctx context.Context, foreign *corev1beta1.ForeignC
 	return c.describe("update", foreign, c.Patch(ctx, foreign, client.MergeFrom(before)))
 }
 
-// remnants are the kinds of objects that make up a peering, in the order in which they go.
-func remnants() []client.ObjectList {
+// kindsOfPeering returns the kinds of objects that make up a peering, in the order of their deletion.
+func kindsOfPeering() []client.ObjectList {
 	return []client.ObjectList{
 		&authv1beta1.ResourceSliceList{}, &offv1beta1.VirtualNodeList{}, &offv1beta1.NamespaceMapList{},
 		&authv1beta1.IdentityList{}, &authv1beta1.TenantList{},
@@ -107,42 +105,42 @@ func remnants() []client.ObjectList {
 	}
 }
 
-// objectsFirst is how long the tenant namespace is not asked to go: for objects, and then for pods.
-const objectsFirst = 10 * time.Second
+// objectsTimeout is how long the deletion of the tenant namespace waits for objects, and then for pods.
+const objectsTimeout = 10 * time.Second
 
-// dropObjects deletes what concerns the peer. What lies in the tenant namespace would go with it, but Kubernetes
-// is slow to look again at a namespace that is not empty at once: 50 s in all became 7 to 17 (measured). What does
-// not go soon is left to it.
-func (s *script) dropObjects(c *cluster, peer string) error {
-	left, err := c.remnantsOf(s.ctx, peer)
+// removeObjects deletes the objects of the peer. The tenant namespace would delete its objects, but Kubernetes is slow to
+// check again a namespace that is not empty at once: deleting them first took 7 to 17 s instead of 50 s. Objects that
+// are not gone soon are left to the namespace.
+func (s *script) removeObjects(c *cluster, peer string) error {
+	left, err := c.leftoversOf(s.ctx, peer)
 	if err != nil {
 		return err
 	}
-	soon, cancel := context.WithTimeout(s.ctx, objectsFirst)
+	soon, cancel := context.WithTimeout(s.ctx, objectsTimeout)
 	defer cancel()
 	for _, object := range left {
 		if _, err := c.remove(s.ctx, object); err != nil {
 			return err
 		}
-		s.busy(nowhere, "Deleting "+c.nameOf(object))
+		s.busy(noCluster, "Deleting "+c.nameOf(object))
 		if object.GetNamespace() == c.tenant {
-			_ = c.awaitGone(soon, object) // the namespace waits for it, and says so
+			_ = c.awaitGone(soon, object) // if it fails, the wait for the namespace reports the object
 		} else if err := c.awaitGone(s.ctx, object); err != nil {
-			return c.withRest(err, peer)
+			return c.withLeftoversOf(err, peer)
 		}
 	}
 	if c.tenant != "" {
-		soon, cancel = context.WithTimeout(s.ctx, objectsFirst)
+		soon, cancel = context.WithTimeout(s.ctx, objectsTimeout)
 		defer cancel()
 		_ = c.awaitNone(soon, &corev1.PodList{}, client.InNamespace(c.tenant))
 	}
 	return nil
 }
 
-// remnantsOf finds what this cluster still has of a peering.
-func (c *cluster) remnantsOf(ctx context.Context, peer string) ([]client.Object, error) {
+// leftoversOf returns the remaining objects of a peering.
+func (c *cluster) leftoversOf(ctx context.Context, peer string) ([]client.Object, error) {
 	var out []client.Object
-	for _, list := range remnants() {
+	for _, list := range kindsOfPeering() {
 		found, err := c.all(ctx, list, ofPeer(peer))
 		if err != nil {
 			return nil, err
@@ -152,11 +150,11 @@ func (c *cluster) remnantsOf(ctx context.Context, peer string) ([]client.Object,
 	return out, nil
 }
 
-// withRest adds to an error what is left of the peering.
-func (c *cluster) withRest(err error, peer string) error {
+// withLeftoversOf adds to an error the remaining objects of the peering.
+func (c *cluster) withLeftoversOf(err error, peer string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
-	left, failed := c.remnantsOf(ctx, peer)
+	left, failed := c.leftoversOf(ctx, peer)
 	if failed != nil || len(left) == 0 {
 		return err
 	}

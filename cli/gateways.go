@@ -31,11 +31,11 @@ type end struct {
 	object client.Object
 }
 
-// connection makes the gateways and exchanges their keys. Nothing in it waits for the ranges: the tunnel
-// comes up while they are allocated.
+// connection creates the gateways and exchanges their keys. It does not wait for the ranges: the tunnel comes up while
+// they are allocated.
 func (n *network) connection() []step {
 	server, client := &n.server, &n.client
-	steps := []step{{name: "gateways", after: []string{"home"}, doing: "Looking for gateways", do: n.look}}
+	steps := []step{{name: "gateways", after: []string{"home"}, doing: "Looking for gateways", do: n.findGateways}}
 	for _, c := range n.pair() {
 		steps = append(steps, step{after: []string{"in force at " + c.id}, at: &c,
 			doing: "Initializing network", done: "Network correctly initialized"})
@@ -54,12 +54,12 @@ func (n *network) connection() []step {
 		steps = slices.Concat(steps, n.keys(server, client), n.keys(client, server))
 	}
 	if n.networkOptions.wait {
-		steps = append(steps, created(server), created(client), established(client), established(server))
+		steps = append(steps, awaitConnection(server), awaitConnection(client), awaitEstablished(client), awaitEstablished(server))
 	}
 	return steps
 }
 
-// isReversed: the tunnel runs the other way round, and only whether it connects matters.
+// isReversed reports that an existing tunnel runs in the other direction, so that the steps only wait for it.
 func (n *network) isReversed() bool { return n.reversed }
 
 // pod waits for the pod of a gateway.
@@ -73,7 +73,7 @@ func (n *network) pod(e *end) step {
 		}}
 }
 
-// keys give the public key of a gateway to the other end as soon as it is there.
+// keys copies the public key of a gateway to the other end as soon as it exists.
 func (n *network) keys(from, to *end) []step {
 	var secret string
 	return []step{
@@ -99,8 +99,8 @@ func (n *network) keys(from, to *end) []step {
 	}
 }
 
-// created waits for the Connection of an end.
-func created(e *end) step {
+// awaitConnection waits for the Connection of an end.
+func awaitConnection(e *end) step {
 	return step{name: e.kind + " connection", after: []string{e.kind + " pod"}, at: &e.cluster,
 		doing: "Waiting for the connection", done: "Connection created successfully",
 		do: func(ctx context.Context) error {
@@ -109,8 +109,8 @@ func created(e *end) step {
 		}}
 }
 
-// established waits until an end is connected.
-func established(e *end) step {
+// awaitEstablished waits until an end is connected.
+func awaitEstablished(e *end) step {
 	return step{name: e.kind + " up", after: []string{e.kind + " connection"}, at: &e.cluster,
 		doing: "Waiting for the connection to be established", done: "Connection is established",
 		do: func(ctx context.Context) error {
@@ -126,12 +126,12 @@ func (c *cluster) tunnel() (*netv1beta1.Connection, *appsv1.Deployment) {
 	return &netv1beta1.Connection{ObjectMeta: at}, &appsv1.Deployment{ObjectMeta: at}
 }
 
-// look reads the existing gateways, decides which side serves and checks the templates. Existing gateways keep their
-// names. Steps that depend on the sides come after it.
-func (n *network) look(ctx context.Context) error {
+// findGateways reads the existing gateways, decides which side serves and checks the templates. Existing gateways keep
+// their names. Steps that depend on the sides come after it.
+func (n *network) findGateways(ctx context.Context) error {
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	backServers, backClients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
-	err := together(
+	err := inParallel(
 		func() error { return n.server.listOf(ctx, n.server.network, n.client.id, servers) },
 		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, clients) },
 		func() error { return n.client.listOf(ctx, n.client.network, n.server.id, backServers) },
@@ -148,32 +148,32 @@ func (n *network) look(ctx context.Context) error {
 	if dialer != nil {
 		n.client.gateway = dialer.Name
 	}
-	if err := n.turn(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil,
+	if err := n.chooseSides(ctx, api.Oldest(backServers.Items), api.Oldest(backClients.Items), server != nil,
 		dialer != nil); err != nil {
 		return err
 	}
 	return n.checkTemplates(ctx)
 }
 
-// turn decides about the ends of a pair the other way round:
+// chooseSides decides what to do if gateways of the opposite direction exist:
 //
-//	both ends   it serves both directions, and nothing is built
-//	one         its other end is built, for somebody has begun so; it goes where the user says which side serves.
-//	            Beside one of our way none would connect, for a cluster takes one gateway for a peer.
-func (n *network) turn(
+//	both ends   the tunnel carries both directions, and nothing is created
+//	one end     its other end is created. It is deleted instead if the user named the side that serves. It is an error
+//	            if an end of the requested direction exists too: a cluster uses one gateway for a peer.
+func (n *network) chooseSides(
 	ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, served, dialled bool,
 ) error {
-	asked := n.asked("gw-server-service-location")
+	isSet := n.isSet("gw-server-service-location")
 	switch {
 	case server == nil && dialer == nil:
 	case server != nil && dialer != nil:
 		n.reversed = true
 		n.client.gateway = server.Name
 		n.server.gateway = dialer.Name
-	case asked && server != nil:
-		return n.drop(ctx, n.client.cluster, server)
-	case asked:
-		return n.drop(ctx, n.server.cluster, dialer)
+	case isSet && server != nil:
+		return n.deleteGateway(ctx, n.client.cluster, server)
+	case isSet:
+		return n.deleteGateway(ctx, n.server.cluster, dialer)
 	case served && dialled:
 	case served || dialled:
 		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with " +
@@ -188,26 +188,23 @@ func (n *network) turn(
 	return nil
 }
 
-// dropped is an end of a pair that was deleted: server or client.
-type dropped struct {
+// deletedGateway is an end of a pair that was deleted: server or client.
+type deletedGateway struct {
 	at  side
 	end string
 }
 
-// drop deletes one end of a pair and waits until it is gone.
-func (n *network) drop(ctx context.Context, c *cluster, end client.Object) error {
+// deleteGateway deletes one end of a pair and waits until it is gone.
+func (n *network) deleteGateway(ctx context.Context, c *cluster, end client.Object) error {
 	what := "server"
 	if _, dials := end.(*netv1beta1.GatewayClient); dials {
 		what = "client"
 	}
-	n.dropped = append(n.dropped, dropped{c.side, what})
-	if _, err := c.remove(ctx, end); err != nil {
-		return err
-	}
-	return c.awaitGone(ctx, end)
+	n.deletedGateways = append(n.deletedGateways, deletedGateway{c.side, what})
+	return c.removeAndAwait(ctx, end)
 }
 
-// checkTemplates resolves the templates and sees that they exist.
+// checkTemplates resolves the templates and checks that they exist.
 func (n *network) checkTemplates(ctx context.Context) error {
 	check := func(c *cluster, t *template) error {
 		if err := c.resolve(t); err != nil || n.skipValidation {
@@ -222,13 +219,13 @@ func (n *network) checkTemplates(ctx context.Context) error {
 		}
 		return nil
 	}
-	return together(
+	return inParallel(
 		func() error { return check(n.server.cluster, &n.serverTemplate) },
 		func() error { return check(n.client.cluster, &n.clientTemplate) },
 	)
 }
 
-// setServer makes the server; one that is to be exposed differently is replaced.
+// setServer creates or updates the server. It replaces a server that is to be exposed differently.
 func (n *network) setServer(ctx context.Context) error {
 	server := gatewayServer(metaFor(n.server.network, n.server.gateway, n.client.id), n.serverTemplate, n.service,
 		n.mtu)
@@ -238,7 +235,7 @@ func (n *network) setServer(ctx context.Context) error {
 		server.Spec = n.adjusted(have.Spec, server.Spec)
 	}
 	if err == nil && have.Spec.Endpoint != nil && exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
-		if err := n.drop(ctx, n.server.cluster, have); err != nil {
+		if err := n.deleteGateway(ctx, n.server.cluster, have); err != nil {
 			return err
 		}
 	}
@@ -246,40 +243,35 @@ func (n *network) setServer(ctx context.Context) error {
 	return n.server.apply(ctx, server)
 }
 
-// adjusted is an existing server with what the user asked for.
+// adjusted returns the spec of an existing server with what the user set by flags.
 func (n *network) adjusted(have, want netv1beta1.GatewayServerSpec) netv1beta1.GatewayServerSpec {
 	out := *have.DeepCopy()
-	if n.asked("gw-server-service-type") {
-		out.Endpoint.ServiceType = want.Endpoint.ServiceType
+	set, requested := out.Endpoint, want.Endpoint
+	for flag, adopt := range map[string]func(){
+		"gw-server-service-type":           func() { set.ServiceType = requested.ServiceType },
+		"gw-server-service-port":           func() { set.Port, set.Ports = requested.Port, requested.Ports },
+		"gw-server-service-nodeport":       func() { set.NodePort, set.NodePorts = requested.NodePort, requested.NodePorts },
+		"gw-server-service-loadbalancerip": func() { set.LoadBalancerIP = requested.LoadBalancerIP },
+		"gw-protocol":                      func() { set.Protocol = requested.Protocol },
+		"mtu":                              func() { out.MTU = want.MTU },
+	} {
+		if n.isSet(flag) {
+			adopt()
+		}
 	}
-	if n.asked("gw-server-service-port") {
-		out.Endpoint.Port, out.Endpoint.Ports = want.Endpoint.Port, want.Endpoint.Ports
-	}
-	if n.asked("gw-server-service-nodeport") {
-		out.Endpoint.NodePort, out.Endpoint.NodePorts = want.Endpoint.NodePort, want.Endpoint.NodePorts
-	}
-	if n.asked("gw-server-service-loadbalancerip") {
-		out.Endpoint.LoadBalancerIP = want.Endpoint.LoadBalancerIP
-	}
-	if n.asked("gw-protocol") {
-		out.Endpoint.Protocol = want.Endpoint.Protocol
-	}
-	if n.asked("mtu") {
-		out.MTU = want.MTU
-	}
-	if n.askedTemplate("gw-server-") {
+	if n.isTemplateSet("gw-server-") {
 		out.ServerTemplateRef = want.ServerTemplateRef
 	}
 	return out
 }
 
-// askedTemplate reports whether a flag names a template.
-func (n *network) askedTemplate(prefix string) bool {
-	return n.asked(prefix+"type") || n.asked(prefix+"template-name") || n.asked(prefix+"template-namespace")
+// isTemplateSet reports whether a flag names a template.
+func (n *network) isTemplateSet(prefix string) bool {
+	return n.isSet(prefix+"type") || n.isSet(prefix+"template-name") || n.isSet(prefix+"template-namespace")
 }
 
-// exposedElsewhere reports whether clients would find the server at another place. A wish for any
-// node port or address is met by each.
+// exposedElsewhere reports whether the server's address, port or protocol would change. A request that names no node
+// port or address matches any.
 func exposedElsewhere(have, want netv1beta1.Endpoint) bool {
 	return have.ServiceType != want.ServiceType || have.Port != want.Port || !slices.Equal(have.Ports, want.Ports) ||
 		(want.NodePort != 0 && have.NodePort != want.NodePort) ||
@@ -318,9 +310,9 @@ func announced(server *netv1beta1.GatewayServer, askedPort bool) bool {
 	return (port == 0 || status.Port == port) && (len(ports) == 0 || slices.Equal(status.Ports, ports))
 }
 
-// reportServer prints that the server is set up, and what was deleted before.
+// reportServer prints that the server is set up, and which gateways were deleted before.
 func (n *network) reportServer(took string) {
-	for _, d := range n.dropped {
+	for _, d := range n.deletedGateways {
 		n.info(d.at, "Deleted existing gateway %s", d.end)
 	}
 	n.info(n.server.side, "Gateway server correctly set up%s", took)
@@ -330,10 +322,10 @@ func (n *network) reportServer(took string) {
 func (n *network) awaitEndpoint(ctx context.Context) error {
 	n.announced = n.server.object.(*netv1beta1.GatewayServer).DeepCopy()
 	return n.server.await(ctx, n.announced,
-		func() bool { return announced(n.announced, n.asked("gw-server-service-port")) })
+		func() bool { return announced(n.announced, n.isSet("gw-server-service-port")) })
 }
 
-// setClient makes the client towards the server's endpoint, or what the user gave instead, with the
+// setClient creates or updates the client. It dials the server's endpoint unless the user named another, with the
 // server's MTU and protocol.
 func (n *network) setClient(ctx context.Context) error {
 	server := n.announced
@@ -352,19 +344,19 @@ func (n *network) setClient(ctx context.Context) error {
 		func() error { return n.writeClient(ctx, object, server.Status.Endpoint) })
 }
 
-// writeClient creates a client or changes the one there is. An endpoint is replaced as a whole: a port
-// left over from another one would contradict it. One that the server never announced was chosen, for a
-// NAT for example: without a flag that names another, it stays as long as it can fit.
+// writeClient creates a client or updates the existing one. It replaces the endpoint as a whole, since a remaining port
+// of the old one would contradict it. An endpoint that the server never announced was set by a user, for a NAT for
+// example: it stays if no flag names another and the number of its ports still fits.
 func (n *network) writeClient(
 	ctx context.Context, want *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus,
 ) error {
-	have := &netv1beta1.GatewayClient{}
-	err := n.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	have := &netv1beta1.GatewayClient{ObjectMeta: metaOf(want.Namespace, want.Name)}
+	err := n.client.read(ctx, have)
 	if apierrors.IsNotFound(err) {
 		return n.client.apply(ctx, want)
 	}
 	if err != nil {
-		return n.client.describe("read", want, err)
+		return err
 	}
 	before := have.DeepCopy()
 	have.Spec.MTU = want.Spec.MTU
@@ -375,7 +367,7 @@ func (n *network) writeClient(
 		have.Spec.Endpoint = want.Spec.Endpoint
 	}
 	plan.Note(have, announced)
-	if have.Spec.ClientTemplateRef == nil || n.askedTemplate("gw-client-") {
+	if have.Spec.ClientTemplateRef == nil || n.isTemplateSet("gw-client-") {
 		have.Spec.ClientTemplateRef = want.Spec.ClientTemplateRef
 	}
 	if equality.Semantic.DeepEqual(before, have) {
@@ -384,8 +376,8 @@ func (n *network) writeClient(
 	return n.client.describe("update", want, n.client.Update(ctx, have))
 }
 
-// awaitGateway waits for the pod of a gateway. One of another technology has no Deployment we know: it says itself
-// that it runs.
+// awaitGateway waits for the pod of a gateway. A gateway of another technology has no known Deployment: its own status
+// reports that it runs.
 func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, owner client.Object) error {
 	either, stop := context.WithCancel(ctx)
 	defer stop()
@@ -395,8 +387,8 @@ func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, o
 			client.Object
 			OtherTechnology() (other, runs bool)
 		})
-		quiet, _ := withProgress(either) // what is shown is the Deployment's
-		runs := c.await(quiet, own, func() bool { _, runs := own.OtherTechnology(); return runs }) == nil
+		hidden, _ := withProgress(either) // the progress shown is that of the Deployment
+		runs := c.await(hidden, own, func() bool { _, runs := own.OtherTechnology(); return runs }) == nil
 		if elsewhere <- runs; runs {
 			stop()
 		}
@@ -410,7 +402,7 @@ func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, o
 	return err
 }
 
-// publicKeyOf is the name of the peer's PublicKey, which may have been made by hand.
+// publicKeyOf returns the name of the peer's PublicKey, which may have been created by hand.
 func (c *cluster) publicKeyOf(ctx context.Context, peer string) (string, error) {
 	list := &netv1beta1.PublicKeyList{}
 	if err := c.listOf(ctx, c.network, peer, list); err != nil || len(list.Items) == 0 {
@@ -419,7 +411,7 @@ func (c *cluster) publicKeyOf(ctx context.Context, peer string) (string, error) 
 	return api.Oldest(list.Items).Name, nil
 }
 
-// awaitKeys waits until a gateway tells the name of the Secret with its keys.
+// awaitKeys waits until a gateway's status names the Secret with its keys, and returns the name.
 func (c *cluster) awaitKeys(ctx context.Context, gateway client.Object) (string, error) {
 	if err := c.await(ctx, gateway, func() bool { return keysOf(gateway) != nil }); err != nil {
 		return "", err
@@ -427,7 +419,7 @@ func (c *cluster) awaitKeys(ctx context.Context, gateway client.Object) (string,
 	return keysOf(gateway).Name, nil
 }
 
-// keysOf is the Secret with the keys of a gateway; nil while there is none.
+// keysOf returns the Secret with the keys of a gateway; nil while there is none.
 func keysOf(gateway client.Object) *corev1.ObjectReference {
 	switch g := gateway.(type) {
 	case *netv1beta1.GatewayServer:

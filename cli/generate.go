@@ -21,7 +21,7 @@ import (
 func generateConfiguration(o *single) work {
 	o.outputFlag("yaml", usageFormat)
 	return func(s *script, c *cluster) error {
-		s.busy(nowhere, "Retrieving network configuration")
+		s.busy(noCluster, "Retrieving network configuration")
 		own, err := c.readRanges(s.ctx)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func generatePublicKey(o *single) work {
 	o.outputFlag("yaml", usageFormat)
 	require(o.Command, "gateway-type", "gateway-name")
 	return func(s *script, c *cluster) error {
-		s.busy(nowhere, "Waiting for the keys of the gateway")
+		s.busy(noCluster, "Waiting for the keys of the gateway")
 		key, err := c.keyOf(s.ctx, gatewayNamed(c.tenant, gateway, kind.value))
 		if err != nil {
 			return err
@@ -141,11 +141,11 @@ func (s *script) signature(c *cluster, provider, challenge string) ([]byte, erro
 		if err := c.ensureTenant(s.ctx, provider); err != nil {
 			return nil, err
 		}
-		if err := c.askSignature(s.ctx, provider, []byte(challenge)); err != nil {
+		if err := c.requestSignature(s.ctx, provider, []byte(challenge)); err != nil {
 			return nil, err
 		}
 	}
-	s.busy(nowhere, "Waiting for nonce to be signed")
+	s.busy(noCluster, "Waiting for nonce to be signed")
 	defer s.quiet()
 	return c.awaitField(s.ctx, c.tenant, api.SignedNonceSecret, api.SignedNonceField)
 }
@@ -181,7 +181,7 @@ func generateIdentity(o *single) work {
 				o.env.name)
 		}
 		from := tenants.Items[0]
-		if !answered(&from) || from.Status.TenantNamespace == "" {
+		if !hasCredentials(&from) || from.Status.TenantNamespace == "" {
 			return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name),
 				"%s", cmp.Or(problemOf(&from), "try again when it is Ready"))
 		}

@@ -119,7 +119,7 @@ func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
 
 // inspect reads what info prints.
 func (c *cluster) inspect(ctx context.Context, into *installation) error {
-	return together(
+	return inParallel(
 		func() (err error) { into.Local, err = c.localInfo(ctx); return err },
 		func() (err error) { into.Health, err = c.healthInfo(ctx); return err },
 		func() (err error) { into.Network, err = c.networkInfo(ctx); return err },

@@ -131,13 +131,12 @@ func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
 		return err
 	}
 	infos := map[string]*peerInfo{}
-	var work []func() error
-	for i := range found {
-		info := &peerInfo{}
-		infos[found[i].Spec.ClusterID] = info
-		work = append(work, func() error { return c.inspectPeer(ctx, &found[i], info) })
+	for _, f := range found {
+		infos[f.Spec.ClusterID] = &peerInfo{}
 	}
-	if err := together(work...); err != nil {
+	if err := onEach(found, func(f corev1beta1.ForeignCluster) error {
+		return c.inspectPeer(ctx, &f, infos[f.Spec.ClusterID])
+	}); err != nil {
 		return err
 	}
 	switch {

@@ -97,7 +97,7 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the chart values and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "Where --only-output-values writes")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything but install")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	addTimeoutFlag(flags, &o.timeout, 10*time.Minute)
 	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
 	if takesCIDRs(o.provider) {
 		flags.Var(&o.pods, "pod-cidr", "Address ranges of the cluster's pods")
@@ -124,17 +124,17 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.cluster(e.local, nowhere, o.namespace)
+	c, err := e.cluster(e.local, noCluster, o.namespace)
 	if err != nil {
 		return err
 	}
-	s.info(nowhere, "Installer initialized")
-	s.busy(nowhere, "Retrieving cluster configuration")
+	s.info(noCluster, "Installer initialized")
+	s.busy(noCluster, "Retrieving cluster configuration")
 	facts, err := c.facts(s.ctx, o)
 	if err != nil {
 		return err
 	}
-	s.info(nowhere, "Cluster configuration correctly retrieved")
+	s.info(noCluster, "Cluster configuration correctly retrieved")
 	vals, err := o.merged(facts)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
-	s.info(nowhere, "Installation parameters correctly generated")
+	s.info(noCluster, "Installation parameters correctly generated")
 	switch {
 	case o.onlyValues:
 		return e.dumpValues(o.dumpPath, vals)
@@ -154,14 +154,14 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 		if e.verbose {
 			fmt.Fprint(e.Out, manifest)
 		}
-		s.info(nowhere, "Installation completed (dry-run)")
+		s.info(noCluster, "Installation completed (dry-run)")
 		return nil
 	}
-	s.busy(nowhere, "Applying the kinds")
+	s.busy(noCluster, "Applying the kinds")
 	if err := c.applyCRDs(s.ctx); err != nil {
 		return err
 	}
-	s.busy(nowhere, "Installing or upgrading Liqo")
+	s.busy(noCluster, "Installing or upgrading Liqo")
 	watching, done := context.WithCancel(s.ctx)
 	defer done()
 	go c.showPending(watching)
@@ -171,10 +171,10 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	}
 	done()
 	for _, line := range ignoredValues(rel.Info.Notes) {
-		s.warn(nowhere, "%s", line)
+		s.warn(noCluster, "%s", line)
 	}
-	s.info(nowhere, "All Set! You can now proceed establishing a peering (%s peer --help for more information)", e.name)
-	s.info(nowhere, "Make sure to use the same version of Liqo on all remote clusters")
+	s.info(noCluster, "All Set! You can now proceed establishing a peering (%s peer --help for more information)", e.name)
+	s.info(noCluster, "Make sure to use the same version of Liqo on all remote clusters")
 	return nil
 }
 
@@ -306,7 +306,7 @@ func (e *env) dumpValues(path string, vals map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("write the values: %w", err)
 	}
-	e.info(nowhere, "All Set! Chart values written to %q", path)
+	e.info(noCluster, "All Set! Chart values written to %q", path)
 	return nil
 }
 

@@ -33,8 +33,8 @@ const (
 	// moveStep bounds each wait for Kubernetes: to start a pod, which may have an image to pull, or to
 	// remove a volume. Copying takes as long as it takes: only the user ends it.
 	moveStep = 5 * time.Minute
-	// tidyTimeout bounds what is removed after an interrupt.
-	tidyTimeout = 15 * time.Second
+	// cleanUpTimeout bounds what is removed after an interrupt.
+	cleanUpTimeout = 15 * time.Second
 	// moveLimit is a script's timeout that never comes.
 	moveLimit = 1000 * time.Hour
 )
@@ -84,9 +84,9 @@ type volumeMove struct {
 	// found is the claim as it is, copied that of the copy; nil where there is none.
 	found, copied *corev1.PersistentVolumeClaim
 	// old is the claim as it was before; whole: the copy has all of its data.
-	old    *corev1.PersistentVolumeClaim
-	whole  bool
-	target *corev1.Node
+	old          *corev1.PersistentVolumeClaim
+	copyComplete bool
+	target       *corev1.Node
 }
 
 // errOther: what this run has looked at has changed.
@@ -108,13 +108,13 @@ func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error
 	if err != nil || done {
 		return err
 	}
-	s.info(nowhere, "Pre-flight checks passed")
+	s.info(noCluster, "Pre-flight checks passed")
 	if err = m.run(); err == nil {
-		s.info(nowhere, "Volume of claim %s/%s moved to node %s", m.Move.Namespace, name, o.target)
+		s.info(noCluster, "Volume of claim %s/%s moved to node %s", m.Move.Namespace, name, o.target)
 		return nil
 	}
-	m.tidy(context.WithoutCancel(ctx))
-	if m.whole {
+	m.cleanUp(context.WithoutCancel(ctx))
+	if m.copyComplete {
 		return hint(err, "the data is safe in claim %s/%s: run the command again to go on, with another "+
 			"--target-node if that cannot have the volume",
 			m.Volumes, m.copied.Name)
@@ -128,27 +128,27 @@ func (m *volumeMove) run() error {
 	if err := m.clear(m.ctx); err != nil {
 		return err
 	}
-	if !m.whole {
+	if !m.copyComplete {
 		if err := m.snapshot(); err != nil {
 			return err
 		}
 	}
-	m.info(nowhere, "Snapshot taken")
-	if err := m.renew(); err != nil {
+	m.info(noCluster, "Snapshot taken")
+	if err := m.recreate(); err != nil {
 		return err
 	}
 	if err := m.copyWith("push", m.target.Name); err != nil {
 		return err
 	}
-	m.info(nowhere, "Restore completed")
+	m.info(noCluster, "Restore completed")
 	return m.finish()
 }
 
 // snapshot makes the copy, writes down whose it is and deletes the claim.
 func (m *volumeMove) snapshot() error {
-	m.script.busy(nowhere, "Taking a snapshot")
+	m.script.busy(noCluster, "Taking a snapshot")
 	if m.copied != nil { // of an earlier move, not whole or out of date
-		if err := m.gone(m.copied); err != nil {
+		if err := m.deleteAndAwait(m.copied); err != nil {
 			return err
 		}
 	}
@@ -173,19 +173,19 @@ func (m *volumeMove) snapshot() error {
 	if m.copied, err = m.annotate(m.copied, plan.AnnotationMoved, record); err != nil {
 		return err
 	}
-	m.whole = true
+	m.copyComplete = true
 	// From here on no pod can begin to use the claim.
 	m.found = nil
 	err = m.Delete(m.ctx, m.old, client.Preconditions{UID: &m.old.UID})
 	return m.describe("delete", m.old, client.IgnoreNotFound(err))
 }
 
-// renew makes the claim anew, once the old one, or one that has a part of the data, is gone.
-func (m *volumeMove) renew() error {
-	m.script.busy(nowhere, "Making the claim anew")
+// recreate makes the claim anew, once the old one, or one that has a part of the data, is gone.
+func (m *volumeMove) recreate() error {
+	m.script.busy(noCluster, "Making the claim anew")
 	former := m.found
 	m.found = plan.Anew(m.old)
-	if err := m.gone(cmp.Or(former, m.found)); err != nil {
+	if err := m.deleteAndAwait(cmp.Or(former, m.found)); err != nil {
 		return err
 	}
 	return m.describe("create", m.found, m.Create(m.ctx, m.found))
@@ -193,20 +193,20 @@ func (m *volumeMove) renew() error {
 
 // finish removes the copy, once it is said that the claim has all its data, and then what is said.
 func (m *volumeMove) finish() error {
-	m.script.busy(nowhere, "Removing the copy")
+	m.script.busy(noCluster, "Removing the copy")
 	var err error
 	if m.found, err = m.annotate(m.found, plan.AnnotationMoving, plan.MovingDone); err != nil {
 		return err
 	}
 	if m.copied != nil {
-		if err := m.gone(m.copied); err != nil {
+		if err := m.deleteAndAwait(m.copied); err != nil {
 			return err
 		}
 	}
 	if _, err = m.annotate(m.found, plan.AnnotationMoving, ""); err != nil {
 		return err
 	}
-	m.info(nowhere, "Claim %s/%s has all its data; the copy is removed", m.Move.Namespace, m.Name)
+	m.info(noCluster, "Claim %s/%s has all its data; the copy is removed", m.Move.Namespace, m.Name)
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (m *volumeMove) annotate(
 	claim *corev1.PersistentVolumeClaim, key, text string,
 ) (*corev1.PersistentVolumeClaim, error) {
 	var written *corev1.PersistentVolumeClaim
-	err := m.unchanged(m.ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
+	err := m.ifUnchanged(m.ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
 		if now == nil {
 			return errOther
 		}
@@ -234,10 +234,10 @@ func (m *volumeMove) annotate(
 	return written, nil
 }
 
-// unchanged does something with a claim as it is now, nil if it is gone or being deleted, provided that
+// ifUnchanged does something with a claim as it is now, nil if it is gone or being deleted, provided that
 // nobody else has taken the move further since it was read. What it does must fail with a conflict if
 // the claim changes meanwhile; Kubernetes changes claims too, so then it is looked at again.
-func (m *volumeMove) unchanged(
+func (m *volumeMove) ifUnchanged(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, do func(*corev1.PersistentVolumeClaim) error,
 ) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -265,7 +265,7 @@ func (m *volumeMove) unchanged(
 // create makes an object that is the move's own.
 func (m *volumeMove) create(object client.Object) error {
 	labels := object.GetLabels()
-	stamp(&labels, m.cluster.env.labels)
+	addMissing(&labels, m.cluster.env.labels)
 	object.SetLabels(labels)
 	err := m.Create(m.ctx, object)
 	if apierrors.IsAlreadyExists(err) {
@@ -276,7 +276,7 @@ func (m *volumeMove) create(object client.Object) error {
 
 // copyWith lets a client pull from the claim's volume or push into it, and ends both pods.
 func (m *volumeMove) copyWith(verb, node string) error {
-	m.script.busy(nowhere, map[string]string{"pull": "Taking a snapshot", "push": "Restoring the data"}[verb])
+	m.script.busy(noCluster, map[string]string{"pull": "Taking a snapshot", "push": "Restoring the data"}[verb])
 	token := rand.Text()
 	sum := sha256.Sum256([]byte(token))
 	server := m.Server(node, hex.EncodeToString(sum[:]))
@@ -300,7 +300,7 @@ func (m *volumeMove) copyWith(verb, node string) error {
 		return api.Finished(copying.Status.Phase)
 	})
 	if err == nil && copying.Status.Phase == corev1.PodFailed {
-		err = fmt.Errorf("%s: %s", m.nameOf(copying), cmp.Or(lastWords(copying), "it has failed; see its log"))
+		err = fmt.Errorf("%s: %s", m.nameOf(copying), cmp.Or(terminationMessage(copying), "it has failed; see its log"))
 	}
 	return cmp.Or(err, m.clear(m.ctx))
 }
@@ -312,9 +312,9 @@ func (m *volumeMove) until(pod *corev1.Pod, ok func() bool) error {
 	return m.await(ctx, pod, ok)
 }
 
-// gone deletes a claim that was read before, if nobody else has taken the move further, and waits for
+// deleteAndAwait deletes a claim that was read before, if nobody else has taken the move further, and waits for
 // its end.
-func (m *volumeMove) gone(claim *corev1.PersistentVolumeClaim) error {
+func (m *volumeMove) deleteAndAwait(claim *corev1.PersistentVolumeClaim) error {
 	ctx, cancel := context.WithTimeoutCause(m.ctx, moveStep, errTimeout)
 	defer cancel()
 	if claim.UID != "" && claim.DeletionTimestamp == nil {
@@ -326,7 +326,7 @@ func (m *volumeMove) gone(claim *corev1.PersistentVolumeClaim) error {
 }
 
 func (m *volumeMove) drop(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	return m.unchanged(ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
+	return m.ifUnchanged(ctx, claim, func(now *corev1.PersistentVolumeClaim) error {
 		if now == nil {
 			return nil
 		}
@@ -352,12 +352,12 @@ func (m *volumeMove) clear(ctx context.Context) error {
 	return nil
 }
 
-// tidy leaves as little as it can after a failure: neither pods, nor a copy that is of no use.
-func (m *volumeMove) tidy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+// cleanUp leaves as little as it can after a failure: neither pods, nor a copy that is of no use.
+func (m *volumeMove) cleanUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
 	err := m.clear(ctx)
-	if !m.whole && m.copied != nil && m.copied.UID != "" {
+	if !m.copyComplete && m.copied != nil && m.copied.UID != "" {
 		now := &corev1.PersistentVolumeClaim{}
 		failed := client.IgnoreNotFound(m.Get(ctx, client.ObjectKeyFromObject(m.copied), now))
 		if failed == nil && now.UID == m.copied.UID && now.Annotations[plan.AnnotationMoved] == "" {
@@ -366,12 +366,12 @@ func (m *volumeMove) tidy(ctx context.Context) {
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
-		m.warn(nowhere, "Some of it is left for the next run to remove: %v", err)
+		m.warn(noCluster, "Some of it is left for the next run to remove: %v", err)
 	}
 }
 
-// lastWords is what a container that has ended says.
-func lastWords(pod *corev1.Pod) string {
+// terminationMessage is what a container that has ended says.
+func terminationMessage(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
 			return oneLine(ended.Message)

@@ -66,18 +66,18 @@ func (m *volumeMove) survey() (done bool, err error) {
 	if mark == plan.MovingDone {
 		return true, m.finish()
 	}
-	if err := m.stuck(mark, ending); err != nil {
+	if err := m.refuse(mark, ending); err != nil {
 		return false, err
 	}
-	m.whole = m.old != nil && (m.found == nil || mark != "" || ending)
-	if !m.whole {
+	m.copyComplete = m.old != nil && (m.found == nil || mark != "" || ending)
+	if !m.copyComplete {
 		m.old = m.found
 	}
 	return false, m.check()
 }
 
-// stuck refuses a claim that no move can go on with; mark is how far a move came with it.
-func (m *volumeMove) stuck(mark string, ending bool) error {
+// refuse refuses a claim that no move can go on with; mark is how far a move came with it.
+func (m *volumeMove) refuse(mark string, ending bool) error {
 	switch {
 	case m.found == nil && m.old == nil:
 		return fmt.Errorf("claim %s/%s does not exist; 'kubectl get pvc -A' lists those that do", m.Move.Namespace,
@@ -101,7 +101,7 @@ func (m *volumeMove) check() error {
 	} else if err != nil {
 		return m.describe("read", m.target, err)
 	}
-	in := plan.MoveInput{Claim: m.old, Held: m.whole, Target: m.target}
+	in := plan.MoveInput{Claim: m.old, Held: m.copyComplete, Target: m.target}
 	class, volume := &storagev1.StorageClass{}, &corev1.PersistentVolume{}
 	offloading := &offv1beta1.NamespaceOffloading{}
 	for object, key := range map[client.Object]client.ObjectKey{
@@ -121,7 +121,7 @@ func (m *volumeMove) check() error {
 		in.Volume = volume
 	}
 	m.Size = plan.Size(m.old, in.Volume)
-	if m.whole { // and the old volume may be gone
+	if m.copyComplete { // and the old volume may be gone
 		m.Size = *m.copied.Spec.Resources.Requests.Storage()
 	}
 	var err error

@@ -21,27 +21,26 @@ import (
 	"github.com/liqo-go/liqo/internal/await"
 )
 
-// networkOptions are the flags of a connection.
+// networkOptions holds the flags of a connection.
 type networkOptions struct {
 	serverTemplate, clientTemplate template
 	service                        serverService
-	// location is the side that serves in the words of a peering; empty means the remote one.
+	// location is the side of the server: Provider, Consumer or empty, which means Provider.
 	location string
-	// address and port are dialled instead of the server's own; empty means its own.
+	// address and port are dialled instead of what the server announces; empty means what it announces.
 	address string
 	port    ports
 	mtu     int
-	// asked tells whether the user gave a flag: what he did not name stays as it is.
-	asked          func(flag string) bool
+	// isSet reports whether the user set a flag: what no flag names stays unchanged.
+	isSet          func(flag string) bool
 	skipValidation bool
 	keepKeys       bool
 	wait           bool
 }
 
-// networkFlags are the common flags of the network verbs.
+// networkFlags holds the common flags of the network verbs.
 type networkFlags struct {
 	pair    *pair
-	timeout time.Duration
 	options networkOptions
 }
 
@@ -54,7 +53,7 @@ func (e *env) networkCommand() *cobra.Command {
 		"Tenant namespace in the remote cluster (default: found by its labels)")
 	f.pair.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
 	f.pair.remoteLiqo = addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	addTimeoutFlag(flags, &f.pair.timeout, 2*time.Minute)
 	flags.BoolVar(&f.options.wait, "wait", false,
 		"Wait until what the command asked for is done; connect does unless this is false")
 	flags.BoolVar(&f.options.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
@@ -66,13 +65,9 @@ func (e *env) networkCommand() *cobra.Command {
 func (e *env) networkInitCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "init", Short: "Exchange the address ranges of two clusters", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, stop := e.newScript(cmd.Context(), f.timeout)
-			defer stop()
-			n, err := e.networkOf(s, f)
-			if err != nil {
-				return err
-			}
-			return s.run(slices.Concat(n.homes(false), n.configuration())...)
+			return e.onNetwork(cmd, f, func(n *network) error {
+				return n.run(slices.Concat(n.namespaceSteps(false), n.configuration())...)
+			})
 		}}
 }
 
@@ -80,28 +75,23 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 	cmd := &cobra.Command{Use: "connect", Short: "Connect two clusters by a tunnel, the remote one serving",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, stop := e.newScript(cmd.Context(), f.timeout)
-			defer stop()
-			// The connection is part of what the command does, unless it is told not to wait. Without
-			// keys there is none to wait for.
+			// Without keys there is no connection to wait for.
 			if !cmd.Flags().Changed("wait") {
 				f.options.wait = !f.options.keepKeys
 			}
-			n, err := e.networkOf(s, f)
-			if err != nil {
-				return err
-			}
-			initialised, err := n.initialised()
-			if err != nil {
-				return err
-			}
-			configuration := n.configuration()
-			for i := range configuration {
-				if initialised { // it is brought up to date silently
-					configuration[i].doing = ""
+			return e.onNetwork(cmd, f, func(n *network) error {
+				initialised, err := n.initialised()
+				if err != nil {
+					return err
 				}
-			}
-			return s.run(slices.Concat(n.homes(false), configuration, n.connection())...)
+				configuration := n.configuration()
+				for i := range configuration {
+					if initialised { // the Configurations are updated without a line
+						configuration[i].doing = ""
+					}
+				}
+				return n.run(slices.Concat(n.namespaceSteps(false), configuration, n.connection())...)
+			})
 		}}
 	o, flags := &f.options, cmd.Flags()
 	addGatewayFlags(flags, o)
@@ -112,11 +102,11 @@ func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 	return cmd
 }
 
-// addGatewayFlags adds the flags of a tunnel, under the names of peer.
+// addGatewayFlags adds the flags of a tunnel, with the names that peer uses.
 func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	o.serverTemplate = template{resource: serverTemplates, name: api.WgGatewayServerTemplateName}
 	o.clientTemplate = template{resource: clientTemplates, name: api.WgGatewayClientTemplateName}
-	o.asked = flags.Changed
+	o.isSet = flags.Changed
 	kind := choice("LoadBalancer", "NodePort", "ClusterIP")
 	o.service.kind, o.service.ports = kind.value, ports{api.WireGuardPort}
 	flags.Var(kindFlag{choice("Provider", "Consumer"), &o.location}, "gw-server-service-location",
@@ -135,7 +125,7 @@ func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	renameFlags(flags, peerNames)
 }
 
-// peerNames lead from every other name of a flag to that in the help of peer.
+// peerNames maps other names of a flag to the name in the help of peer.
 var peerNames = map[string]string{
 	"server-service-type": "gw-server-service-type", "server-port": "gw-server-service-port",
 	"server-service-port": "gw-server-service-port",
@@ -145,7 +135,7 @@ var peerNames = map[string]string{
 	"protocol":                      "gw-protocol",
 }
 
-// networkConnectNames lead from every other name of a flag to that in the help of network connect.
+// networkConnectNames maps other names of a flag to the name in the help of network connect.
 var networkConnectNames = map[string]string{
 	"gw-server-service-type": "server-service-type",
 	"gw-server-service-port": "server-port", "server-service-port": "server-port",
@@ -154,7 +144,7 @@ var networkConnectNames = map[string]string{
 	"protocol": "gw-protocol",
 }
 
-// renameFlags gives flags the names they have in the help; the others go on working.
+// renameFlags gives flags the names that they have in the help; the other names still work.
 func renameFlags(flags *pflag.FlagSet, names map[string]string) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(names[name], name))
@@ -173,7 +163,7 @@ func (k kindFlag) Set(text string) error {
 	return err
 }
 
-// network is the work of joining two networks.
+// network connects or disconnects the networks of two clusters.
 type network struct {
 	*script
 	here, there    *cluster
@@ -181,24 +171,22 @@ type network struct {
 	networkOptions
 
 	// What the steps find out.
-	reversed bool
-	dropped  []dropped
+	reversed        bool
+	deletedGateways []deletedGateway
 	// announced is the server with its endpoint.
 	announced *netv1beta1.GatewayServer
-	// disconnected: gateways that do not exist are reported as deleted, because the clusters still know each
-	// other's ranges, so disconnect has removed them. The documents show this for reset after disconnect.
+	// disconnected reports that gateways were deleted by disconnect, as the clusters still know each other's ranges:
+	// missing gateways are then reported as deleted. The documents show this for reset after disconnect.
 	disconnected bool
 }
 
-// networkOf connects to the clusters and prints that it did, as the network verbs do.
-func (e *env) networkOf(s *script, f *networkFlags) (*network, error) {
-	here, there, err := e.connect(s.ctx, f.pair)
-	if err != nil {
-		return nil, err
-	}
-	s.info(local, "Cluster identity correctly retrieved")
-	s.info(remote, "Cluster identity correctly retrieved")
-	return newNetwork(s, here, there, f.options), nil
+// onNetwork runs do with a connection to both clusters.
+func (e *env) onNetwork(cmd *cobra.Command, f *networkFlags, do func(*network) error) error {
+	return e.onPair(cmd, f.pair, func(s *script, here, there *cluster) error {
+		s.info(local, "Cluster identity correctly retrieved")
+		s.info(remote, "Cluster identity correctly retrieved")
+		return do(newNetwork(s, here, there, f.options))
+	})
 }
 
 // newNetwork makes the remote cluster the server, unless the options say otherwise.
@@ -211,12 +199,12 @@ func newNetwork(s *script, here, there *cluster, o networkOptions) *network {
 	return n
 }
 
-// pair is both clusters, the local one first.
+// pair returns both clusters, the local one first.
 func (n *network) pair() []*cluster { return []*cluster{n.here, n.there} }
 
-// homes find or make the namespaces of the network's objects. A tenant namespace is made where there
-// are none yet, and where something else than the network needs it.
-func (n *network) homes(tenant bool) []step {
+// namespaceSteps find or create the namespaces of the network's objects. They create a tenant namespace if there are no
+// such objects yet; with tenant, which says that authentication needs it, in any case.
+func (n *network) namespaceSteps(tenant bool) []step {
 	var steps []step
 	for _, c := range n.pair() {
 		steps = append(steps, step{name: "home", do: func(ctx context.Context) error {
@@ -236,7 +224,7 @@ func (n *network) homes(tenant bool) []step {
 	return steps
 }
 
-// configuration tells each cluster the ranges of the other.
+// configuration gives each cluster the ranges of the other.
 func (n *network) configuration() []step {
 	var read, set, wait []step
 	for _, c := range n.pair() {
@@ -264,8 +252,8 @@ func (n *network) configuration() []step {
 	return slices.Concat(read, set, wait)
 }
 
-// configurationOf is the peer's Configuration with these ranges. It may have been made by hand, under another name,
-// or the peer's controller may have told the same ranges in another order: that stays.
+// configurationOf returns the peer's Configuration with these ranges. It keeps the name of an existing one, which may
+// have been created by hand, and the order of the same ranges.
 func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*netv1beta1.Configuration, error) {
 	list := &netv1beta1.ConfigurationList{}
 	if err := c.listOf(ctx, c.network, peer, list); err != nil {
@@ -275,7 +263,7 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 	if have == nil {
 		return configuration(c.network, peer, peer, r), nil
 	}
-	if r.are(have.Spec.Remote) {
+	if r.equal(have.Spec.Remote) {
 		r = ranges{have.Spec.Remote.CIDR.Pod, have.Spec.Remote.CIDR.External}
 	}
 	return configuration(c.network, have.Name, peer, r), nil
@@ -283,9 +271,9 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 
 // configured reports whether a Configuration for these ranges is in force.
 func configured(c *netv1beta1.Configuration, r ranges) bool {
-	told := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
-	return r.are(c.Spec.Remote) && told != nil && told.Status == metav1.ConditionTrue &&
-		(told.ObservedGeneration == 0 || told.ObservedGeneration == c.Generation) // 0: it does not say
+	granted := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
+	return r.equal(c.Spec.Remote) && granted != nil && granted.Status == metav1.ConditionTrue &&
+		(granted.ObservedGeneration == 0 || granted.ObservedGeneration == c.Generation) // 0 means unknown
 }
 
 // readRanges waits until the installation's Networks have their addresses and returns them.
@@ -312,10 +300,10 @@ func (c *cluster) readRanges(ctx context.Context) (ranges, error) {
 	return out, c.timedOut(err, &ipamv1alpha1.Network{ObjectMeta: metaOf(c.namespace, api.NetworkExternalCIDR)})
 }
 
-// hasNetworkType selects the Networks of the installation that peers are told.
+// hasNetworkType selects the Networks of the installation.
 var hasNetworkType = client.HasLabels{api.LabelNetworkType}
 
-// initialised reports whether both clusters have a Configuration already.
+// initialised reports whether both clusters have a Configuration.
 func (n *network) initialised() (bool, error) {
 	have := 0
 	for _, c := range n.pair() {

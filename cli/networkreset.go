@@ -15,7 +15,7 @@ import (
 func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "disconnect", Short: "Remove the tunnel between two clusters", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.part(cmd, f, func(n *network) ([]step, error) { return n.disconnect(), nil })
+			return e.resetNetwork(cmd, f, func(n *network) ([]step, error) { return n.disconnect(), nil })
 		}}
 }
 
@@ -23,42 +23,33 @@ func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
 	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.part(cmd, f, func(n *network) (_ []step, err error) {
+			return e.resetNetwork(cmd, f, func(n *network) (_ []step, err error) {
 				n.disconnected, err = n.initialised()
 				return n.reset(), err
 			})
 		}}
 }
 
-// part asks the user, connects to both clusters and runs the steps of undo.
-func (e *env) part(cmd *cobra.Command, f *networkFlags, undo func(*network) ([]step, error)) error {
+// resetNetwork asks the user, connects to both clusters and runs the steps of undo.
+func (e *env) resetNetwork(cmd *cobra.Command, f *networkFlags, undo func(*network) ([]step, error)) error {
 	if err := e.confirm(cmd.Name(), ""); err != nil {
 		return err
 	}
-	s, stop := e.newScript(cmd.Context(), f.timeout)
-	defer stop()
-	n, err := e.networkOf(s, f)
-	if err != nil {
-		return err
-	}
-	if err := n.findBoth(s.ctx); err != nil {
-		return err
-	}
-	steps, err := undo(n)
-	if err != nil {
-		return err
-	}
-	return s.runInOrder(steps...)
-}
-
-// each calls do for both clusters concurrently.
-func (n *network) each(do func(*cluster) error) error {
-	return together(func() error { return do(n.here) }, func() error { return do(n.there) })
+	return e.onNetwork(cmd, f, func(n *network) error {
+		if err := n.findBoth(n.ctx); err != nil {
+			return err
+		}
+		steps, err := undo(n)
+		if err != nil {
+			return err
+		}
+		return n.runInOrder(steps...)
+	})
 }
 
 // findBoth finds the namespaces of the network's objects.
 func (n *network) findBoth(ctx context.Context) error {
-	return n.each(func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
+	return onEach(n.pair(), func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
 }
 
 // disconnect deletes clients, then servers, in both clusters: either may run either end. It prints nothing about an end
@@ -75,7 +66,7 @@ func (n *network) disconnect() []step {
 func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) step {
 	removed := map[side]*bool{local: new(bool), remote: new(bool)}
 	return step{at: &usual, doing: "Deleting " + what, do: func(ctx context.Context) error {
-		return n.each(func(c *cluster) (err error) {
+		return onEach(n.pair(), func(c *cluster) (err error) {
 			*removed[c.side], err = n.removalOf(c, list.DeepCopyObject().(client.ObjectList)).removeAll(ctx)
 			return err
 		})
@@ -99,7 +90,7 @@ func (n *network) removalOf(c *cluster, list client.ObjectList) removal {
 // reset also deletes the public keys and the Configurations.
 func (n *network) reset() []step {
 	steps := append(n.disconnect(), step{doing: "Deleting public keys", do: func(ctx context.Context) error {
-		return n.each(func(c *cluster) error {
+		return onEach(n.pair(), func(c *cluster) error {
 			_, err := n.removalOf(c, &netv1beta1.PublicKeyList{}).removeAll(ctx)
 			return err
 		})

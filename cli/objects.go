@@ -58,8 +58,8 @@ type ranges struct {
 	pod, external []string
 }
 
-// are tells whether these ranges are what a Configuration says of a cluster, in whatever order.
-func (r ranges) are(c *netv1beta1.ClusterConfig) bool {
+// equal tells whether these ranges are what a Configuration says of a cluster, in whatever order.
+func (r ranges) equal(c *netv1beta1.ClusterConfig) bool {
 	return c != nil && slices.Equal(slices.Sorted(slices.Values(r.pod)), slices.Sorted(slices.Values(c.CIDR.Pod))) &&
 		slices.Equal(slices.Sorted(slices.Values(r.external)), slices.Sorted(slices.Values(c.CIDR.External)))
 }
@@ -108,7 +108,7 @@ func (c *cluster) resolve(t *template) error {
 	}
 	found, err := c.RESTMapper().KindFor(gv.WithResource(plural))
 	if err != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("look up %s in the %scluster: %w", t.resource, c.side.named(), err)
+		return fmt.Errorf("look up %s in the %scluster: %w", t.resource, c.side.clusterPrefix(), err)
 	}
 	t.kind = found.Kind
 	return nil

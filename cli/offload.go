@@ -54,7 +54,7 @@ func (e *env) offloadCommand() *cobra.Command {
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
 	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
-	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
+	addTimeoutFlag(flags, &o.timeout, 20*time.Second)
 	sub.ValidArgsFunction = e.completion(offloadable())
 	sub.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.complete(args); err != nil {
@@ -77,7 +77,7 @@ var (
 
 // complete checks the arguments and parses the selectors.
 func (o *offloadOptions) complete(names []string) error {
-	if err := chosen(names, o.namespaces); err != nil {
+	if err := validateNames(names, o.namespaces); err != nil {
 		return err
 	}
 	switch selected := o.mapping.value == string(offv1beta1.SelectedNameMapping); {
@@ -98,8 +98,8 @@ func (o *offloadOptions) complete(names []string) error {
 	return nil
 }
 
-// chosen checks that namespaces are named in exactly one way.
-func chosen(names []string, selector string) error {
+// validateNames checks that namespaces are named in exactly one way.
+func validateNames(names []string, selector string) error {
 	switch {
 	case len(names) == 0 && selector == "":
 		return errNoNamespace
@@ -155,7 +155,7 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 		return e.printOffloadings(names, o)
 	}
 	if len(names) == 0 {
-		s.info(nowhere, "No namespaces can be offloaded")
+		s.info(noCluster, "No namespaces can be offloaded")
 		return nil
 	}
 	for _, name := range names {
@@ -172,7 +172,7 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 		}
 	}
 	for i, name := range names {
-		if err := s.offloadOne(c, name, o, tells[i]); err != nil {
+		if err := s.offloadNamespace(c, name, o, tells[i]); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	return e.print(o.output, objects...)
 }
 
-func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell func(*script)) error {
+func (s *script) offloadNamespace(c *cluster, name string, o *offloadOptions, tell func(*script)) error {
 	before, wanted := &offv1beta1.NamespaceOffloading{}, o.object(name)
 	err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before)
 	if client.IgnoreNotFound(err) != nil {
@@ -200,12 +200,12 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell fun
 		return err
 	}
 	if stricter(before.Spec.PodOffloadingStrategy, wanted.Spec.PodOffloadingStrategy) {
-		s.warn(nowhere, "The PodOffloadingStrategy was mutated to a more restrictive setting")
-		s.warn(nowhere, "Existing pods violating this policy might still be running")
+		s.warn(noCluster, "The PodOffloadingStrategy was mutated to a more restrictive setting")
+		s.warn(noCluster, "Existing pods violating this policy might still be running")
 	}
 	tell(s)
-	s.info(nowhere, "Offloading of namespace %q correctly enabled", name)
-	s.busy(nowhere, "Waiting for the remote namespaces")
+	s.info(noCluster, "Offloading of namespace %q correctly enabled", name)
+	s.busy(noCluster, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
 		switch wanted.Status.OffloadingPhase {
 		case offv1beta1.OffloadingReady, offv1beta1.OffloadingNoClusterSelected, offv1beta1.OffloadingAllFailed,
@@ -219,9 +219,9 @@ func (s *script) offloadOne(c *cluster, name string, o *offloadOptions, tell fun
 	}
 	switch wanted.Status.OffloadingPhase {
 	case offv1beta1.OffloadingReady:
-		s.info(nowhere, "Offloading completed successfully")
+		s.info(noCluster, "Offloading completed successfully")
 	case offv1beta1.OffloadingNoClusterSelected:
-		s.warn(nowhere, "Offloading completed, but no cluster was selected")
+		s.warn(noCluster, "Offloading completed, but no cluster was selected")
 	default:
 		return offloadFailure(wanted)
 	}
@@ -234,9 +234,9 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before); err != nil {
 		return nothing, client.IgnoreNotFound(err)
 	}
-	r, err := c.reach(s.ctx)
+	r, err := c.placement(s.ctx)
 	if apierrors.IsForbidden(err) {
-		s.warn(nowhere, "Which pods and volumes are affected cannot be told: %v", err)
+		s.warn(noCluster, "Which pods and volumes are affected cannot be told: %v", err)
 		if selector := wanted.Spec.ClusterSelector; len(selector.NodeSelectorTerms) == 0 ||
 			equality.Semantic.DeepEqual(selector, before.Spec.ClusterSelector) {
 			return nothing, nil // no provider is left
@@ -246,27 +246,27 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	if err != nil {
 		return nil, err
 	}
-	left := r.loses(func(r *reach) {
+	left := r.losses(func(r *placement) {
 		for i := range r.offloadings.Items {
 			if o := &r.offloadings.Items[i]; o.Namespace == wanted.Namespace {
 				o.Spec = wanted.Spec
 			}
 		}
 	})
-	if err := s.confirmRetreat(c, "offload", left); err != nil {
+	if err := s.confirmLosses(c, "offload", left); err != nil {
 		return nil, err
 	}
 	pods := &corev1.PodList{} // as they are before: those that end are gone in a moment
 	if err := c.List(s.ctx, pods, client.InNamespace(wanted.Namespace)); err != nil {
-		s.warn(nowhere, "Which pods run where new ones would not cannot be told: %v", err)
+		s.warn(noCluster, "Which pods run where new ones would not cannot be told: %v", err)
 		return nothing, nil
 	}
-	return func(s *script) { s.tellAstray(c, wanted, pods.Items, r.byName, left[wanted.Namespace]) }, nil
+	return func(s *script) { s.warnOfPods(c, wanted, pods.Items, r.byName, left[wanted.Namespace]) }, nil
 }
 
-// tellAstray names those of pods that run where the namespace does not let new ones go any more, and those that
+// warnOfPods names those of pods that run where the namespace does not let new ones go any more, and those that
 // end, for the namespace has left their provider. virtual are the virtual nodes by name.
-func (s *script) tellAstray(
+func (s *script) warnOfPods(
 	c *cluster, o *offv1beta1.NamespaceOffloading, pods []corev1.Pod, virtual map[string]corev1.Node, left []string,
 ) {
 	var end []string
@@ -278,7 +278,7 @@ func (s *script) tellAstray(
 		return ends
 	})
 	if len(end) > 0 {
-		s.warn(nowhere, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace,
+		s.warn(noCluster, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace,
 			strings.Join(left, ", "), upTo(10, end))
 	}
 	runtimeClass := api.RuntimeClassName // also for who may not read how the controller is set
@@ -286,7 +286,7 @@ func (s *script) tellAstray(
 		runtimeClass = cmp.Or(flagOf(manager, "liqo-runtime-class"), runtimeClass)
 	}
 	if names := plan.Astray(stay, virtual, o.Spec, runtimeClass); len(names) > 0 {
-		s.warn(nowhere, "Pods of namespace %q that run where new ones would not: %s; "+
+		s.warn(noCluster, "Pods of namespace %q that run where new ones would not: %s; "+
 			"delete them to have them elsewhere", o.Namespace, upTo(10, names))
 	}
 }
@@ -323,15 +323,15 @@ func (c *cluster) namespaces(ctx context.Context, names []string, selector strin
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	for _, n := range found.Items {
-		if offered(&n, c.namespace) {
+		if isUserNamespace(&n, c.namespace) {
 			names = append(names, n.Name)
 		}
 	}
 	return names, nil
 }
 
-// offered leaves out namespaces that are not the user's.
-func offered(n client.Object, liqo string) bool {
+// isUserNamespace leaves out namespaces that are not the user's.
+func isUserNamespace(n client.Object, liqo string) bool {
 	return n.GetDeletionTimestamp() == nil && n.GetLabels()[api.LabelTenantNamespace] == "" && n.GetName() != liqo &&
 		n.GetName() != metav1.NamespaceSystem
 }

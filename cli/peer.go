@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -24,7 +22,7 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
-// peerOptions are the flags of peer.
+// peerOptions holds the flags of peer.
 type peerOptions struct {
 	network         networkOptions
 	auth            authOptions
@@ -33,7 +31,6 @@ type peerOptions struct {
 	createNode      bool
 	class           string
 	wanted          quantities
-	timeout         time.Duration
 	wantedResources corev1.ResourceList
 }
 
@@ -41,7 +38,7 @@ func (e *env) peerCommand() *cobra.Command {
 	o := &peerOptions{}
 	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)",
 		Args: cobra.NoArgs}
-	p := addPairFlags(cmd)
+	p := addPairFlags(cmd, 10*time.Minute)
 	addGatewayFlags(cmd.Flags(), &o.network)
 	addAuthFlags(cmd, &o.auth)
 	flags := cmd.Flags()
@@ -51,35 +48,30 @@ func (e *env) peerCommand() *cobra.Command {
 	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node from the resources")
 	addQuantityFlags(flags, &o.wanted, quantities{})
 	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.wantedResources, err = o.wanted.list(); err != nil {
 			return err
 		}
-		return e.peer(cmd.Context(), p, o)
+		return e.onPair(cmd, p, func(s *script, consumer, provider *cluster) error {
+			return s.peer(consumer, provider, o)
+		})
 	}
 	return cmd
 }
 
-// peer begins everything at once: authentication does not wait for the network, unless it goes
-// through it. Success means that the virtual node can be used.
-func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
-	s, stop := e.newScript(ctx, o.timeout)
-	defer stop()
-	consumer, provider, err := e.connect(s.ctx, p)
-	if err != nil {
+// peer starts all phases at once: authentication waits for the network only if it uses the tunnel. After success the
+// virtual node is ready for pods.
+func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
+	if err := o.validate(s.ctx, consumer, provider.id); err != nil {
 		return err
 	}
-	if err := o.possible(s.ctx, consumer, provider.id); err != nil {
-		return err
-	}
-	if err := consumer.revive(s.ctx, provider.id); err != nil {
+	if err := consumer.clearUnreachable(s.ctx, provider.id); err != nil {
 		return err
 	}
 	o.network.wait = true
 	n := newNetwork(s, consumer, provider, o.network)
 	a := &authentication{authOptions: o.auth, consumer: consumer, provider: provider, after: []string{"home"}}
-	network := n.homes(true)
+	network := n.namespaceSteps(true)
 	if !o.noNetwork {
 		network = slices.Concat(network, n.configuration(), n.connection())
 		if o.auth.inBand {
@@ -89,9 +81,9 @@ func (e *env) peer(ctx context.Context, p *pair, o *peerOptions) error {
 	s.start("network", network...)
 	s.start("authentication", a.steps()...)
 	if o.createSlice {
-		w := &wish{script: s, consumer: consumer, provider: provider.id, slice: slice{
+		w := &sliceRequest{script: s, consumer: consumer, provider: provider.id, slice: slice{
 			name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
-			keepsClass: !o.auth.asked("resource-slice-class"), keepsNode: !o.auth.asked("create-virtual-node"),
+			keepsClass: !o.auth.isSet("resource-slice-class"), keepsNode: !o.auth.isSet("create-virtual-node"),
 		}}
 		s.start("resources", w.steps()...)
 	}
@@ -107,9 +99,8 @@ func inBandAfter(consumer *cluster) []string {
 	return []string{"in force at " + consumer.id, "client up"}
 }
 
-// possible refuses flags that exclude each other before anything is done: without a tunnel of this command
-// or an earlier one, nothing goes through it.
-func (o *peerOptions) possible(ctx context.Context, consumer *cluster, provider string) error {
+// validate refuses --in-band without a tunnel of this command or an earlier one, before anything is changed.
+func (o *peerOptions) validate(ctx context.Context, consumer *cluster, provider string) error {
 	if !o.noNetwork || !o.auth.inBand || o.auth.proxyURL != "" {
 		return nil
 	}
@@ -125,21 +116,18 @@ func (o *peerOptions) possible(ctx context.Context, consumer *cluster, provider 
 	return nil
 }
 
-// revive takes back that a peer was declared gone for good: it has just answered.
-func (c *cluster) revive(ctx context.Context, peer string) error {
-	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
-	err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)
-	if apierrors.IsNotFound(err) || err == nil && foreign.Annotations[api.AnnotationPermanentlyUnreachable] == "" {
-		return nil
+// clearUnreachable removes the mark that a peer is permanently unreachable, since it has just answered.
+func (c *cluster) clearUnreachable(ctx context.Context, peer string) error {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metaOf("", peer)}
+	err := c.read(ctx, foreign)
+	if err != nil || foreign.Annotations[api.AnnotationPermanentlyUnreachable] == "" {
+		return client.IgnoreNotFound(err)
 	}
-	if err != nil {
-		return c.describe("read", foreign, err)
-	}
-	return c.declareDead(ctx, foreign, false)
+	return c.setUnreachable(ctx, foreign, false)
 }
 
-// wish is a request for resources.
-type wish struct {
+// sliceRequest asks a provider for resources.
+type sliceRequest struct {
 	*script
 	consumer *cluster
 	provider string
@@ -149,9 +137,9 @@ type wish struct {
 	refused bool
 }
 
-// steps make the request and wait for its answers. Refused resources are no error: the provider's
-// administrator decides, and may change her mind.
-func (w *wish) steps() []step {
+// steps make the request and wait for its answers. Denied resources are no error: the provider's administrator may
+// grant them later.
+func (w *sliceRequest) steps() []step {
 	at := &w.consumer
 	return []step{
 		{name: "slice", after: []string{"identity in use"}, at: at, doing: "Creating ResourceSlice",
@@ -173,16 +161,16 @@ func (w *wish) steps() []step {
 }
 
 // request applies the slice.
-func (w *wish) request(ctx context.Context) error {
+func (w *sliceRequest) request(ctx context.Context) error {
 	w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
-	if err := w.keep(ctx); err != nil {
+	if err := w.keepUnnamed(ctx); err != nil {
 		return err
 	}
 	return w.consumer.apply(ctx, w.object)
 }
 
 // authenticate waits until the provider accepts the consumer's credentials for the slice.
-func (w *wish) authenticate(ctx context.Context) error {
+func (w *sliceRequest) authenticate(ctx context.Context) error {
 	answer, err := w.answer(ctx, authv1beta1.ResourceSliceAuthentication)
 	if err == nil && answer.Status == authv1beta1.ResourceSliceDenied {
 		err = fmt.Errorf("ResourceSlice authentication: Denied by %s: %s", w.provider, answer.Message)
@@ -190,7 +178,7 @@ func (w *wish) authenticate(ctx context.Context) error {
 	return err
 }
 
-func (w *wish) reportResources(took string) {
+func (w *sliceRequest) reportResources(took string) {
 	if w.refused {
 		w.warn(w.consumer.side, "ResourceSlice resources not accepted. The provider cluster may have cordoned the "+
 			"tenant or the resourceslice")
@@ -199,15 +187,11 @@ func (w *wish) reportResources(took string) {
 	w.info(w.consumer.side, "ResourceSlice resources: Accepted%s", took)
 }
 
-// keep leaves what the user did not name as it is in a slice that is there.
-func (w *wish) keep(ctx context.Context) error {
-	have := &authv1beta1.ResourceSlice{}
-	err := w.consumer.Get(ctx, client.ObjectKeyFromObject(w.object), have)
-	if apierrors.IsNotFound(err) || err == nil && have.DeletionTimestamp != nil {
-		return nil
-	}
-	if err != nil {
-		return w.consumer.describe("read", w.object, err)
+// keepUnnamed keeps what an existing slice has and no flag names.
+func (w *sliceRequest) keepUnnamed(ctx context.Context) error {
+	have := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(w.object.Namespace, w.object.Name)}
+	if err := w.consumer.read(ctx, have); err != nil || have.DeletionTimestamp != nil {
+		return client.IgnoreNotFound(err)
 	}
 	if w.keepsClass {
 		w.object.Spec.Class = have.Spec.Class
@@ -219,9 +203,9 @@ func (w *wish) keep(ctx context.Context) error {
 	return nil
 }
 
-// answer waits for the provider's word on one question about the present request. A provider that has
-// cordoned the slice grants no change, which counts as denied: its answer to the former request stays.
-func (w *wish) answer(
+// answer waits for the provider's condition about the current request. A provider that has cordoned the slice keeps its
+// answer to the former request: the change counts as denied.
+func (w *sliceRequest) answer(
 	ctx context.Context, question authv1beta1.ResourceSliceConditionType,
 ) (authv1beta1.ResourceSliceCondition, error) {
 	object, answer := w.object.DeepCopy(), authv1beta1.ResourceSliceCondition{}
@@ -243,8 +227,7 @@ func (w *wish) answer(
 	return answer, err
 }
 
-// awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node is Ready if it is to have one,
-// which the options it names decide as well.
+// awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node, if it is to have one, is Ready.
 func (c *cluster) awaitNode(ctx context.Context, name string) error {
 	v := &offv1beta1.VirtualNode{ObjectMeta: metaOf(c.tenant, name)}
 	err := c.until(ctx, v, func() bool {
@@ -254,17 +237,17 @@ func (c *cluster) awaitNode(ctx context.Context, name string) error {
 	})
 	var blame []client.Object
 	if wantsNode(v) {
-		blame = append(blame, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		blame = append(blame, &corev1.Node{ObjectMeta: metaOf("", name)})
 	}
 	return c.timedOut(err, append(blame, virtualKubelet(c.tenant, name), v)...)
 }
 
-// virtualKubelet is the Deployment behind a virtual node, without contents.
+// virtualKubelet returns the Deployment of a virtual kubelet, without contents.
 func virtualKubelet(namespace, node string) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metaOf(namespace, api.VirtualKubeletName(node))}
 }
 
-// controllerManager is looked at when a wait for something it makes ended in vain.
+// controllerManager returns the Deployment of the controller, without contents.
 func (c *cluster) controllerManager() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metaOf(c.namespace, api.ControllerManagerName)}
 }

@@ -50,15 +50,15 @@ func generatePeeringUser(o *single) work {
 		if err := c.unusedName(s.ctx, o.peer); err != nil {
 			return err
 		}
-		s.warn(nowhere, "Note that this functionality is currently not supported in EKS clusters")
-		s.busy(nowhere, "Generating user")
+		s.warn(noCluster, "Note that this functionality is currently not supported in EKS clusters")
+		s.busy(noCluster, "Generating user")
 		config, err := c.newPeeringUser(s.ctx, o.peer, compatible.value)
 		if err != nil {
 			return err
 		}
-		s.warn(nowhere, "Please take note of this kubeconfig as it is not stored.")
-		s.warn(nowhere, "Note that it can only be used to peer with this cluster from a cluster with ID %s", o.peer)
-		s.info(nowhere, "User generated successfully")
+		s.warn(noCluster, "Please take note of this kubeconfig as it is not stored.")
+		s.warn(noCluster, "Note that it can only be used to peer with this cluster from a cluster with ID %s", o.peer)
+		s.info(noCluster, "User generated successfully")
 		_, err = s.env.Out.Write(config)
 		return err
 	}
@@ -89,7 +89,7 @@ func deletePeeringUser(o *single) work {
 				return err
 			}
 		}
-		s.info(nowhere, "Peering user for cluster with ID %q deleted successfully", o.peer)
+		s.info(noCluster, "Peering user for cluster with ID %q deleted successfully", o.peer)
 		return nil
 	}
 }
@@ -155,9 +155,9 @@ func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible strin
 	if user.lifetime, err = time.ParseDuration(flagOf(installed, "certificate-lifetime")); err != nil {
 		user.lifetime = plan.DefaultLifetime
 	}
-	config, err := c.admit(ctx, user, bind, installed)
+	config, err := c.createPeeringUser(ctx, user, bind, installed)
 	if err != nil {
-		c.dismiss(consumer)
+		c.removePeeringUser(consumer)
 	}
 	return config, err
 }
@@ -218,8 +218,8 @@ func newKey(compatible bool) (crypto.Signer, error) {
 	return key, err
 }
 
-// admit gets the user's certificate signed and grants the roles.
-func (c *cluster) admit(
+// createPeeringUser gets the user's certificate signed and grants the roles.
+func (c *cluster) createPeeringUser(
 	ctx context.Context, u *peeringUser, roles [2]rbacv1.RoleRef, installed *appsv1.Deployment,
 ) ([]byte, error) {
 	certificate, err := c.sign(ctx, u)
@@ -281,8 +281,8 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 	return request.Status.Certificate, nil
 }
 
-// dismiss takes back what there is of a user; what fails is named by the next attempt.
-func (c *cluster) dismiss(consumer string) {
+// removePeeringUser takes back what there is of a user; what fails is named by the next attempt.
+func (c *cluster) removePeeringUser(consumer string) {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	found, _ := c.peeringUser(ctx, consumer)

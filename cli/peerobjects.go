@@ -51,12 +51,11 @@ const everywhere = metav1.NamespaceAll
 // objectsOfPeer reads the objects that concern a peer, from all namespaces.
 func (c *cluster) objectsOfPeer(ctx context.Context, peer string) (*peerObjects, error) {
 	o := &peerObjects{}
-	var work []func() error
-	for _, list := range []client.ObjectList{&o.configurations, &o.servers, &o.clients, &o.fabrics, &o.connections,
-		&o.tenants, &o.identities, &o.nodes, &o.slices} {
-		work = append(work, func() error { return c.listOf(ctx, everywhere, peer, list) })
-	}
-	work = append(work, func() error {
+	lists := []client.ObjectList{&o.configurations, &o.servers, &o.clients, &o.fabrics, &o.connections, &o.tenants,
+		&o.identities, &o.nodes, &o.slices}
+	return o, inParallel(func() error {
+		return onEach(lists, func(list client.ObjectList) error { return c.listOf(ctx, everywhere, peer, list) })
+	}, func() error {
 		o.sharedKey.ObjectMeta = metaOf(c.namespace, api.AuthenticationKeysSecret)
 		err := c.Get(ctx, client.ObjectKeyFromObject(&o.sharedKey), &o.sharedKey)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -71,7 +70,6 @@ func (c *cluster) objectsOfPeer(ctx context.Context, peer string) (*peerObjects,
 		}
 		return c.listing(&o.kubeconfigs, err)
 	})
-	return o, together(work...)
 }
 
 // problems lists what the conditions of objects report as wrong.

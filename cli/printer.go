@@ -19,13 +19,13 @@ import (
 type side string
 
 const (
-	nowhere side = ""
-	local   side = "local"
-	remote  side = "remote"
+	noCluster side = ""
+	local     side = "local"
+	remote    side = "remote"
 )
 
 func (s side) String() string {
-	if s == nowhere {
+	if s == noCluster {
 		return ""
 	}
 	return "(" + string(s) + ") "

@@ -49,12 +49,12 @@ func TestAttackTerminal(t *testing.T) {
 		"query":     func() { _ = e.printQuery(own, "local.version", "") },
 		"INFO":      func() { plain.info(remote, "Slice %s is %s", "big", hostile) },
 		"WARN":      func() { plain.warn(remote, "%s", hostile) },
-		"ERRO":      func() { plain.erro(nowhere, errors.Join(errors.New("get pods"), errors.New(hostile))) },
-		"terminal":  func() { terminal.erro(nowhere, errors.New(hostile)) },
+		"ERRO":      func() { plain.erro(noCluster, errors.Join(errors.New("get pods"), errors.New(hostile))) },
+		"terminal":  func() { terminal.erro(noCluster, errors.New(hostile)) },
 		"waiting": func() {
-			asked := make(chan struct{})
-			terminal.busy(nowhere, sync.OnceValue(func() string { close(asked); return hostile }))
-			<-asked
+			isSet := make(chan struct{})
+			terminal.busy(noCluster, sync.OnceValue(func() string { close(isSet); return hostile }))
+			<-isSet
 			terminal.quiet()
 		},
 		"table": func() {
@@ -99,7 +99,7 @@ func TestOwnLinesStay(t *testing.T) {
 	var out strings.Builder
 	p := newPrinter(&out, &out)
 	p.info(local, "Zürich → 東京: \"big\" is Accepted ✔")
-	p.erro(nowhere, errors.Join(errors.New("read slice big:\n  not found"), errors.New("check the peer")))
+	p.erro(noCluster, errors.Join(errors.New("read slice big:\n  not found"), errors.New("check the peer")))
 	want := []string{" INFO   (local) Zürich → 東京: \"big\" is Accepted ✔\n", " ERRO   read slice big: not found check the peer\n"}
 	if diff := cmp.Diff(want, slices.Collect(strings.Lines(out.String()))); diff != "" {
 		t.Error(diff)

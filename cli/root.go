@@ -31,7 +31,7 @@ func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams)
 	root := newRoot(ctx, filepath.Base(argv[0]), streams)
 	root.SetArgs(argv[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
-		newPrinter(streams.ErrOut, streams.Out).erro(nowhere, err)
+		newPrinter(streams.ErrOut, streams.Out).erro(noCluster, err)
 		return 1
 	}
 	return 0
@@ -168,8 +168,8 @@ func readLine(r io.Reader) (string, error) {
 	}
 }
 
-// stamp puts the user's labels and annotations on an object; the object's own win.
-func stamp(own *map[string]string, further map[string]string) {
+// addMissing puts the user's labels and annotations on an object; the object's own win.
+func addMissing(own *map[string]string, further map[string]string) {
 	merged := maps.Clone(further)
 	if merged == nil {
 		merged = map[string]string{}

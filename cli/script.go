@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -203,7 +204,7 @@ func (s *script) finish() error {
 // side returns the cluster that the line is about.
 func (t *task) side() side {
 	if t.at == nil {
-		return nowhere
+		return noCluster
 	}
 	return (*t.at).side
 }
@@ -237,28 +238,31 @@ func (s *script) times() {
 				to = t.upTo
 			}
 		}
-		s.info(nowhere, "Time of %s: %.2fs, from %.2fs to %.2fs",
+		s.info(noCluster, "Time of %s: %.2fs, from %.2fs to %.2fs",
 			p.name, to.Sub(from).Seconds(), from.Sub(s.began).Seconds(), to.Sub(s.began).Seconds())
 	}
-	s.info(nowhere, "Time in all: %.2fs", time.Since(s.began).Seconds())
+	s.info(noCluster, "Time in all: %.2fs", time.Since(s.began).Seconds())
 }
 
-// together waits for all functions and returns the first error in their order.
-func together(work ...func() error) error {
-	errs := make([]error, len(work))
-	done := make(chan struct{})
-	for i, f := range work {
-		go func() { errs[i] = f(); done <- struct{}{} }()
+// onEach calls do for all items concurrently and returns the first error in the order of the items.
+func onEach[T any](items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var running sync.WaitGroup
+	for i, item := range items {
+		running.Go(func() { errs[i] = do(item) })
 	}
-	for range work {
-		<-done
-	}
+	running.Wait()
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// inParallel calls all functions concurrently and returns the first error in their order.
+func inParallel(work ...func() error) error {
+	return onEach(work, func(do func() error) error { return do() })
 }
 
 // hint adds to an error what the user can do.

@@ -32,9 +32,9 @@ func TestTimeToAnswer(t *testing.T) {
 	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, printer: newPrinter(io.Discard, io.Discard)}
 	s, stop := e.newScript(t.Context(), 200*time.Millisecond)
 	defer stop()
-	asked := s.ctx
+	isSet := s.ctx
 	go func() {
-		<-asked.Done()
+		<-isSet.Done()
 		_, _ = io.WriteString(user, "y\n")
 	}()
 	if err := s.confirm("drain"); err != nil {
@@ -56,9 +56,9 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 	n := newNetwork(nil, here, there, networkOptions{wait: true})
 	a := &authentication{consumer: here, provider: there, after: []string{"home"}}
 	a.after = append(a.after, inBandAfter(here)...)
-	w := &wish{consumer: here, provider: there.id}
+	w := &sliceRequest{consumer: here, provider: there.id}
 	known := map[string]bool{}
-	for _, s := range slices.Concat(n.homes(true), n.configuration(), n.connection(), a.steps(), w.steps()) {
+	for _, s := range slices.Concat(n.namespaceSteps(true), n.configuration(), n.connection(), a.steps(), w.steps()) {
 		for _, name := range s.after {
 			if !known[name] {
 				t.Errorf("%q waits for %q, which is not before it", s.doing, name)
@@ -81,7 +81,7 @@ func TestStepsPrintInOrder(t *testing.T) {
 		step{name: "one", doing: "…", done: "one", at: &at, do: func(context.Context) error { <-last; return nil }},
 		step{name: "two", do: func(context.Context) error { close(last); return nil }},
 		step{after: []string{"two"}, doing: "…", done: "skipped", skip: func() bool { return true }},
-		step{after: []string{"one", "two"}, doing: "…", report: func(string) { e.warn(nowhere, "three") }},
+		step{after: []string{"one", "two"}, doing: "…", report: func(string) { e.warn(noCluster, "three") }},
 		step{name: "four", after: []string{"one", "unknown"}, doing: "…", do: func(context.Context) error { return failure }},
 		step{after: []string{"four"}, doing: "…", done: "five", do: func(context.Context) error { t.Error("five ran"); return nil }},
 	)

@@ -338,11 +338,11 @@ func (s *session) certify(t *testing.T, cluster string, manifest []byte) {
 	if err := s.client(t, cluster).Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
 	}
-	asked := &authv1beta1.Tenant{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, asked); err != nil {
+	isSet := &authv1beta1.Tenant{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, isSet); err != nil {
 		t.Fatal(err)
 	}
-	request, err := plan.ParseRequest(asked.Spec.CSR)
+	request, err := plan.ParseRequest(isSet.Spec.CSR)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,13 +440,13 @@ func (s *session) signs(t *testing.T, cluster string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := plan.NewRequest(private, plan.ControlPlaneSubject("nobody"))
+	isSet, err := plan.NewRequest(private, plan.ControlPlaneSubject("nobody"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, ctx := s.client(t, cluster), t.Context()
 	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: asked, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+		Request: isSet, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 	}}
 	if err := c.Create(ctx, request); err != nil {
 		t.Fatal(err)

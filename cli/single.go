@@ -50,7 +50,7 @@ func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub 
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"Namespace of the object (default: the tenant namespace of the peer)")
 	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	addTimeoutFlag(flags, &o.timeout, 2*time.Minute)
 	do := sub.setup(o)
 	o.RunE = func(_ *cobra.Command, args []string) error {
 		o.name = strings.Join(args, "")

@@ -16,8 +16,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// findTenant returns the name of the tenant namespace for a peer, empty when there is none. Who
-// may not list namespaces finds the one the kubeconfig chooses, and that of the default name.
+// findTenant returns the name of the tenant namespace for a peer; empty if there is none. If the user may not list
+// namespaces, it tries the namespace of the kubeconfig and the default name.
 func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	found := &corev1.NamespaceList{}
 	err := c.List(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
@@ -36,19 +36,19 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 		}
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.named(), err)
+		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.clusterPrefix(), err)
 	case len(found.Items) > 1:
 		return "", fmt.Errorf(
 			"%d namespaces of the %scluster carry the labels of the tenant namespace for %s (%s, %s …); leave one",
-			len(found.Items), c.side.named(), peer, found.Items[0].Name, found.Items[1].Name)
+			len(found.Items), c.side.clusterPrefix(), peer, found.Items[0].Name, found.Items[1].Name)
 	case len(found.Items) == 0:
 		return "", nil
 	}
 	return found.Items[0].Name, nil
 }
 
-// findNetwork sets the namespace of what the network to a peer is made of, which its label joins: it
-// may have been made by hand in any. There is none yet when it stays empty.
+// findNetwork sets the namespace of the network objects for a peer, which may have been created by hand in any
+// namespace. It leaves it empty if there are none.
 func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 	if c.network = c.chosen; c.network != "" {
 		return nil
@@ -59,7 +59,7 @@ func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 		}
 	}
 	found, err := c.networkObjects(ctx, peer)
-	// Who may look at the tenant namespace only finds everything there.
+	// A user with rights in the tenant namespace only has its objects there.
 	if c.network = c.tenant; apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -75,18 +75,15 @@ func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 	return err
 }
 
-// networkObjects are what the network to a peer is made of, in all namespaces, gateways first.
+// networkObjects returns the network objects for a peer from all namespaces, by kind, gateways first.
 func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.Object, error) {
 	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
 		&netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
 	out, work := make([][]client.Object, len(lists)), make([]func() error, len(lists))
 	for i, list := range lists {
-		work[i] = func() (err error) {
-			out[i], err = c.all(ctx, list, ofPeer(peer))
-			return err
-		}
+		work[i] = func() (err error) { out[i], err = c.all(ctx, list, ofPeer(peer)); return err }
 	}
-	return out, together(work...)
+	return out, inParallel(work...)
 }
 
 // needTenant sets the tenant namespace for a peer, unless the user named one, and fails without one.
@@ -97,12 +94,12 @@ func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant, err = c.findTenant(ctx, peer); err == nil && c.tenant == "" {
 		err = fmt.Errorf("the %scluster has no tenant namespace for %q; make one with kubectl (labels %s and %s) or "+
 			"give --namespace",
-			c.side.named(), peer, api.LabelTenantNamespace, api.LabelRemoteClusterID)
+			c.side.clusterPrefix(), peer, api.LabelTenantNamespace, api.LabelRemoteClusterID)
 	}
 	return err
 }
 
-// ensureTenant sets the tenant namespace for a peer and creates it when there is none, or none any more.
+// ensureTenant sets the tenant namespace for a peer. It creates it if there is none, or once it has been deleted.
 func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant != "" {
 		return nil
@@ -113,7 +110,7 @@ func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant != "" {
 		home := tenantNamespace(c.tenant, peer)
 		if c.Get(ctx, client.ObjectKeyFromObject(home), home) != nil || home.DeletionTimestamp == nil {
-			return nil // what uses it says what is wrong with it
+			return nil // the requests that need it report what is wrong with it
 		}
 		if err := c.awaitGone(ctx, home); err != nil {
 			return err
@@ -123,10 +120,10 @@ func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	err = c.apply(ctx, tenantNamespace(name, peer))
 	if apierrors.IsForbidden(err) {
 		c.env.warn(c.side, "Current user has no permissions to create a namespace in the %scluster. "+
-			"Checking whether a tenant namespace has been created in advance", c.side.named())
+			"Checking whether a tenant namespace has been created in advance", c.side.clusterPrefix())
 		return fmt.Errorf("no tenant namespace for %q in the %scluster; ask its administrator to create namespace %s "+
 			"with labels %s=%s and %s=true",
-			peer, c.side.named(), name, api.LabelRemoteClusterID, peer, api.LabelTenantNamespace)
+			peer, c.side.clusterPrefix(), name, api.LabelRemoteClusterID, peer, api.LabelTenantNamespace)
 	}
 	if err == nil {
 		c.tenant = name

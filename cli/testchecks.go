@@ -163,8 +163,8 @@ func resultOf(c check, a echo.Answer) result {
 	return out
 }
 
-// known are results, one for each cluster, of whether it knows all endpoints.
-func known(sites []site) []result {
+// endpointResults are results, one for each cluster, of whether it knows all endpoints.
+func endpointResults(sites []site) []result {
 	var out []result
 	for _, s := range sites {
 		out = append(out, result{check: check{kind: endpointsKnown, from: s.id, to: "all clusters"},
@@ -183,14 +183,14 @@ func (r result) String() string {
 	if r.kind == endpointsKnown {
 		return r.failure
 	}
-	who, asked := r.pod, r.url
+	who, isSet := r.pod, r.url
 	if r.from == outside {
 		who = "liqoctl"
 	}
 	if r.want != "" {
-		asked += " (" + r.want + ")"
+		isSet += " (" + r.want + ")"
 	}
-	return fmt.Sprintf("%s: %s to %s of %s: %s", r.kind, who, asked, r.to, r.failure)
+	return fmt.Sprintf("%s: %s to %s of %s: %s", r.kind, who, isSet, r.to, r.failure)
 }
 
 // table sums results up: a row for each path between two clusters, in the order of the checks.

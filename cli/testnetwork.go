@@ -76,7 +76,7 @@ func (e *env) testCommand() *cobra.Command {
 	flags.BoolVar(&o.podNodePort, "pod-np", false, "Also from pods to node ports of their own cluster")
 	flags.BoolVar(&o.removing, "rm", false, "Remove at the end what the test made")
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop after the first kind of path on which something failed")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long to wait in all")
+	addTimeoutFlag(flags, &o.timeout, 5*time.Minute)
 	require(sub, "remote-kubeconfigs")
 	cmd.AddCommand(sub)
 	return cmd
@@ -86,10 +86,10 @@ func (e *env) testCommand() *cobra.Command {
 type trial struct {
 	*script
 	*testOptions
-	home  *cluster
-	all   []*cluster
-	nodes map[string][]corev1.Node
-	pods  map[string]trialPods
+	consumer *cluster
+	all      []*cluster
+	nodes    map[string][]corev1.Node
+	pods     map[string]trialPods
 }
 
 func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
@@ -104,7 +104,7 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	}
 	err := t.run()
 	if !o.removing {
-		s.info(nowhere, "What the test made stays in namespace %s, for the next run; --rm removes it", trialNamespace)
+		s.info(noCluster, "What the test made stays in namespace %s, for the next run; --rm removes it", trialNamespace)
 		return err
 	}
 	// Also after an interrupt; a second one ends liqoctl, and the next run goes on from there.
@@ -114,17 +114,17 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	if failed := t.remove(); err == nil {
 		err = failed
 	} else if failed != nil {
-		e.erro(nowhere, failed)
+		e.erro(noCluster, failed)
 	}
 	return err
 }
 
 // reach connects to all clusters. From then on their IDs stand before their lines.
 func (t *trial) reach(e *env) (err error) {
-	if t.home, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
+	if t.consumer, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
 		return err
 	}
-	t.all = []*cluster{t.home}
+	t.all = []*cluster{t.consumer}
 	for _, path := range t.remotes {
 		flags := access{genericclioptions.NewConfigFlags(true), []string{"--remote-kubeconfigs"}}
 		flags.KubeConfig = &path
@@ -134,18 +134,18 @@ func (t *trial) reach(e *env) (err error) {
 		}
 		t.all = append(t.all, c)
 	}
-	t.busy(nowhere, "Contacting the clusters")
+	t.busy(noCluster, "Contacting the clusters")
 	defer t.quiet()
 	if err := t.each(t.all,
 		func(_ context.Context, c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
 		return err
 	}
-	known := map[string]bool{}
+	ids := map[string]bool{}
 	for _, c := range t.all {
-		if known[c.id] {
+		if ids[c.id] {
 			return fmt.Errorf("several kubeconfigs lead to a cluster with the ID %q; give each provider once", c.id)
 		}
-		known[c.id], c.side = true, side(c.id)
+		ids[c.id], c.side = true, side(c.id)
 	}
 	return nil
 }
@@ -156,14 +156,14 @@ func (t *trial) each(on []*cluster, work func(context.Context, *cluster) error) 
 	for _, c := range on {
 		all = append(all, func() error { return work(t.ctx, c) })
 	}
-	return together(all...)
+	return inParallel(all...)
 }
 
 func (t *trial) providers() []*cluster { return t.all[1:] }
 
 // run makes everything and tries all paths.
 func (t *trial) run() error {
-	if err := t.survey(); err != nil {
+	if err := t.readNodes(); err != nil {
 		return err
 	}
 	if t.ranges {
@@ -178,7 +178,7 @@ func (t *trial) run() error {
 	if err != nil {
 		return err
 	}
-	return t.try(sites)
+	return t.runChecks(sites)
 }
 
 // endpoints waits until a cluster knows the pods of all, and says what is missing after a while.
@@ -196,7 +196,7 @@ func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing s
 	if errors.Is(err, errTimeout) && t.ctx.Err() == nil {
 		return out, fmt.Sprintf("the EndpointSlices of service %s/%s list %d of %d endpoints; see '%s info peer', "+
 			"and the events of 'kubectl -n %[1]s describe endpointslices' in %s",
-			trialNamespace, service, len(out), pods, c.env.name, t.home.id), nil
+			trialNamespace, service, len(out), pods, c.env.name, t.consumer.id), nil
 	}
 	return out, "", err
 }
@@ -226,14 +226,14 @@ func endpointsIn(slicesOf await.Objects) []endpoint {
 func (t *trial) sites() ([]site, error) {
 	out := make([]site, len(t.all))
 	var work []func() error
-	t.busy(nowhere, "Waiting until all clusters know the endpoints of all pods")
+	t.busy(noCluster, "Waiting until all clusters know the endpoints of all pods")
 	for i, c := range t.all {
 		work = append(work, func() (err error) {
 			out[i], err = t.site(c)
 			return err
 		})
 	}
-	if err := together(work...); err != nil {
+	if err := inParallel(work...); err != nil {
 		return nil, err
 	}
 	if t.ip && !t.basic {
@@ -244,7 +244,7 @@ func (t *trial) sites() ([]site, error) {
 	if slices.ContainsFunc(out, func(s site) bool { return len(s.missing) > 0 }) {
 		return out, nil
 	}
-	t.info(nowhere, "All clusters know the endpoints of all pods")
+	t.info(noCluster, "All clusters know the endpoints of all pods")
 	return out, nil
 }
 
@@ -331,10 +331,10 @@ func (t *trial) addRemapped(sites []site) error {
 
 var errChecks = errors.New("some checks failed")
 
-// try runs the checks, path by path, and prints what came of them.
-func (t *trial) try(sites []site) error {
-	results := known(sites)
-	t.tell(endpointsKnown, len(results), failures(results))
+// runChecks runs the checks, path by path, and prints what came of them.
+func (t *trial) runChecks(sites []site) error {
+	results := endpointResults(sites)
+	t.report(endpointsKnown, len(results), failures(results))
 	for _, p := range paths(t.testOptions) {
 		if t.failFast && len(failures(results)) > 0 {
 			break
@@ -343,16 +343,16 @@ func (t *trial) try(sites []site) error {
 		if !p.enabled || len(of) == 0 {
 			continue
 		}
-		t.busy(nowhere, fmt.Sprintf("Trying %s, %d requests", p.kind, len(of)))
-		tried := t.tryAll(of)
+		t.busy(noCluster, fmt.Sprintf("Trying %s, %d requests", p.kind, len(of)))
+		tried := t.runAll(of)
 		t.quiet()
 		if err := context.Cause(t.ctx); err != nil {
 			return err
 		}
 		results = append(results, tried...)
-		t.tell(p.kind, len(of), failures(tried))
+		t.report(p.kind, len(of), failures(tried))
 	}
-	if err := table(t.home.env.Out, results); err != nil {
+	if err := table(t.consumer.env.Out, results); err != nil {
 		return err
 	}
 	if len(failures(results)) > 0 {
@@ -361,23 +361,23 @@ func (t *trial) try(sites []site) error {
 	return nil
 }
 
-// tell prints the outcome of one kind of path.
-func (t *trial) tell(kind kindOfCheck, requests int, failed []result) {
+// report prints the outcome of one kind of path.
+func (t *trial) report(kind kindOfCheck, requests int, failed []result) {
 	for i, r := range failed {
 		if i == namedFailures {
-			t.warn(nowhere, "and %d more", len(failed)-i)
+			t.warn(noCluster, "and %d more", len(failed)-i)
 			break
 		}
 		t.erro(side(r.from), errors.New(r.String()))
 	}
 	if len(failed) == 0 && kind != endpointsKnown {
-		t.info(nowhere, "%s: all of %d requests succeeded", kind, requests)
+		t.info(noCluster, "%s: all of %d requests succeeded", kind, requests)
 	}
 }
 
-// tryAll runs checks side by side, those of one pod together. The results are in the order of the
+// runAll runs checks side by side, those of one pod together. The results are in the order of the
 // checks.
-func (t *trial) tryAll(all []check) []result {
+func (t *trial) runAll(all []check) []result {
 	out := make([]result, len(all))
 	free := make(chan struct{}, execAtOnce)
 	var running sync.WaitGroup
@@ -390,7 +390,7 @@ func (t *trial) tryAll(all []check) []result {
 		part, into := all[begin:end], out[begin:end]
 		running.Go(func() {
 			free <- struct{}{}
-			for i, answer := range t.ask(part) {
+			for i, answer := range t.request(part) {
 				into[i] = resultOf(part[i], answer)
 			}
 			<-free
@@ -401,8 +401,8 @@ func (t *trial) tryAll(all []check) []result {
 	return out
 }
 
-// ask lets one pod, or liqoctl itself, ask for all addresses.
-func (t *trial) ask(all []check) []echo.Answer {
+// request lets one pod, or liqoctl itself, ask for all addresses.
+func (t *trial) request(all []check) []echo.Answer {
 	var urls []string
 	for _, c := range all {
 		urls = append(urls, c.url)
@@ -431,7 +431,7 @@ func (t *trial) showRanges() error {
 	for _, c := range t.all {
 		configurations := &netv1beta1.ConfigurationList{}
 		if err := c.List(t.ctx, configurations); err != nil {
-			return fmt.Errorf("list configurations of the %scluster: %w", c.side.named(), err)
+			return fmt.Errorf("list configurations of the %scluster: %w", c.side.clusterPrefix(), err)
 		}
 		var content lines
 		for _, k := range configurations.Items {
@@ -440,16 +440,16 @@ func (t *trial) showRanges() error {
 				content.text(1, "not known yet")
 				continue
 			}
-			content.add(1, "Pods", seenAs(k.Spec.Remote.CIDR.Pod, k.Mappings()))
-			content.add(1, "External", seenAs(k.Spec.Remote.CIDR.External, k.Mappings()))
+			content.add(1, "Pods", remappedTo(k.Spec.Remote.CIDR.Pod, k.Mappings()))
+			content.add(1, "External", remappedTo(k.Spec.Remote.CIDR.External, k.Mappings()))
 		}
 		fmt.Fprint(c.env.Out, box("Peers as "+c.id+" sees them", content))
 	}
 	return nil
 }
 
-// seenAs tells of ranges by which others they are seen, or that they are not yet.
-func seenAs(there []string, mappings netv1beta1.Mappings) string {
+// remappedTo tells of ranges by which others they are seen, or that they are not yet.
+func remappedTo(there []string, mappings netv1beta1.Mappings) string {
 	var out []string
 	for _, r := range there {
 		p, _ := netip.ParsePrefix(r)

@@ -58,11 +58,11 @@ func TestTrialObjects(t *testing.T) {
 	rome, milan := &cluster{id: "rome", env: e}, &cluster{id: "milan", env: e}
 	pods := map[string]trialPods{
 		"rome":  {cluster: "rome", replicas: 2, image: "registry.example/liqo:v1", pull: corev1.PullIfNotPresent},
-		"milan": {cluster: "milan", replicas: 1, image: "registry.example/liqo:v1", pull: corev1.PullIfNotPresent, away: true},
+		"milan": {cluster: "milan", replicas: 1, image: "registry.example/liqo:v1", pull: corev1.PullIfNotPresent, offloaded: true},
 	}
-	tr := &trial{testOptions: &testOptions{ip: true, balancer: true, podNodePort: true, internet: "1.1.1.1"}, home: rome, all: []*cluster{rome, milan}, pods: pods}
+	tr := &trial{testOptions: &testOptions{ip: true, balancer: true, podNodePort: true, internet: "1.1.1.1"}, consumer: rome, all: []*cluster{rome, milan}, pods: pods}
 	parts := map[string]string{}
-	for _, m := range append([]made{{rome, trialHome()}}, tr.wanted()...) {
+	for _, m := range append([]trialObject{{rome, trialNamespaceObject()}}, tr.trialObjects()...) {
 		manifest, err := e.manifest(m.object)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTrialObjects(t *testing.T) {
 	golden(t, "objects", parts)
 	tr.basic = true
 	var names []string
-	for _, m := range tr.wanted() {
+	for _, m := range tr.trialObjects() {
 		names = append(names, m.object.GetName())
 	}
 	if diff := cmp.Diff([]string{"netshoot-rome", "netshoot-milan", "netshoot"}, names); diff != "" {
@@ -122,7 +122,7 @@ func TestTrialResults(t *testing.T) {
 	between := func(kind kindOfCheck, to, want string, a echo.Answer) result {
 		return resultOf(check{kind: kind, from: "rome", pod: "netshoot-rome-a", to: to, url: "http://10.71.0.9:8080/", want: want}, a)
 	}
-	results := append(known([]site{{id: "rome"}, {id: "milan", missing: []string{"2 of 3 endpoints are known"}}}),
+	results := append(endpointResults([]site{{id: "rome"}, {id: "milan", missing: []string{"2 of 3 endpoints are known"}}}),
 		between(podToPod, "milan", "netshoot-milan-a", echo.Answer{Name: "netshoot-milan-a", Latency: 1260 * time.Microsecond}),
 		between(podToPod, "milan", "netshoot-milan-b", echo.Answer{Name: "netshoot-milan-a", Latency: time.Millisecond}),
 		between(podToPod, "rome", "netshoot-rome-a", echo.Answer{Error: "no answer within 5s"}),
@@ -133,7 +133,7 @@ func TestTrialResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := newPrinter(&printed, &printed)
-	(&trial{script: &script{printer: shown}}).tell(podToPod, 3, failures(results))
+	(&trial{script: &script{printer: shown}}).report(podToPod, 3, failures(results))
 	golden(t, "results", map[string]string{"printed": printed.String()})
 }
 

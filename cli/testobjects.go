@@ -42,12 +42,12 @@ type trialPods struct {
 	replicas int32
 	image    string
 	pull     corev1.PullPolicy
-	// away: the cluster is a provider, so the pods are offloaded to it.
-	away bool
+	// offloaded: the cluster is a provider, so the pods are offloaded to it.
+	offloaded bool
 }
 
-// trialHome is the namespace of the trial. Pods in the host's network need what Pod Security must grant.
-func trialHome() *corev1.Namespace {
+// trialNamespaceObject is the namespace of the trial. Pods in the host's network need what Pod Security must grant.
+func trialNamespaceObject() *corev1.Namespace {
 	out := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace, Labels: map[string]string{}}}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		out.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
@@ -67,7 +67,7 @@ func trialDeployment(p trialPods) *appsv1.Deployment {
 			Port: intstr.FromInt32(echo.Port)}},
 		PeriodSeconds: 1,
 	}
-	if p.away {
+	if p.offloaded {
 		pod.Annotations = map[string]string{
 			api.AnnotationAntiAffinityPreset: "hard",
 			api.AnnotationAntiAffinityLabels: labelTrialApp + "," + labelTrialCluster,

@@ -20,33 +20,33 @@ import (
 )
 
 const (
-	// complainFirst is when a wait for pods is first said to be long, complainMore how much longer the next
+	// firstWarning is when a wait for pods is first said to be long, complainMore how much longer the next
 	// time is than the last: pulling an image takes a while, too.
-	complainFirst, complainMore = 5 * time.Second, 3
+	firstWarning, warningFactor = 5 * time.Second, 3
 )
 
-// survey learns what the pods must look like.
-func (t *trial) survey() error {
-	manager := t.home.controllerManager()
-	if err := t.home.read(t.ctx, manager); err != nil {
+// readNodes learns what the pods must look like.
+func (t *trial) readNodes() error {
+	manager := t.consumer.controllerManager()
+	if err := t.consumer.read(t.ctx, manager); err != nil {
 		return err
 	}
 	container := manager.Spec.Template.Spec.Containers[0]
 	for _, c := range t.all {
 		nodes := &corev1.NodeList{}
 		if err := c.List(t.ctx, nodes); err != nil {
-			return fmt.Errorf("list nodes of the %scluster: %w", c.side.named(), err)
+			return fmt.Errorf("list nodes of the %scluster: %w", c.side.clusterPrefix(), err)
 		}
 		t.nodes[c.id] = nodes.Items
 		pods := trialPods{cluster: c.id, replicas: workers(nodes.Items), image: container.Image,
-			pull: container.ImagePullPolicy, away: c != t.home}
+			pull: container.ImagePullPolicy, offloaded: c != t.consumer}
 		if t.pods[c.id] = pods; pods.replicas == 0 {
 			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there",
-				c.side.named())
+				c.side.clusterPrefix())
 		}
 		stands := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
-		if pods.away && !slices.ContainsFunc(t.nodes[t.home.id], stands) {
-			return fmt.Errorf("no virtual node stands for %s; run '%s peer' first", c.id, t.home.env.name)
+		if pods.offloaded && !slices.ContainsFunc(t.nodes[t.consumer.id], stands) {
+			return fmt.Errorf("no virtual node stands for %s; run '%s peer' first", c.id, t.consumer.env.name)
 		}
 	}
 	return nil
@@ -54,7 +54,7 @@ func (t *trial) survey() error {
 
 // prepare makes the namespace in all clusters, the pods and what leads to them, and waits for all.
 func (t *trial) prepare() error {
-	if err := t.freshHome(); err != nil {
+	if err := t.makeNamespace(); err != nil {
 		return err
 	}
 	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelRemoteClusterID,
@@ -62,7 +62,7 @@ func (t *trial) prepare() error {
 	for _, c := range t.providers() {
 		term.MatchExpressions[0].Values = append(term.MatchExpressions[0].Values, c.id)
 	}
-	err := t.offloadOne(t.home, trialNamespace, &offloadOptions{
+	err := t.offloadNamespace(t.consumer, trialNamespace, &offloadOptions{
 		pods:    choice(string(offv1beta1.LocalAndRemoteStrategy)),
 		mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
 	}, func(*script) {})
@@ -73,62 +73,62 @@ func (t *trial) prepare() error {
 		if t.basic {
 			break // none of its pods is in the host's network
 		}
-		if err := c.apply(t.ctx, trialHome()); err != nil {
+		if err := c.apply(t.ctx, trialNamespaceObject()); err != nil {
 			return err
 		}
 	}
-	made, err := t.apply()
+	trialObject, err := t.apply()
 	if err != nil {
 		return err
 	}
-	if err := t.drop(made); err != nil {
+	if err := t.drop(trialObject); err != nil {
 		return err
 	}
-	return t.settle(made)
+	return t.awaitPods(trialObject)
 }
 
-// freshHome makes the namespace, after one that is being removed.
-func (t *trial) freshHome() error {
-	home := trialHome()
-	if err := t.home.Get(t.ctx, client.ObjectKeyFromObject(home), home); err == nil && home.DeletionTimestamp != nil {
-		t.busy(t.home.side, "Waiting for the removal that an earlier test began")
-		if err := t.home.awaitGone(t.ctx, home); err != nil {
+// makeNamespace makes the namespace, after one that is being removed.
+func (t *trial) makeNamespace() error {
+	namespace := trialNamespaceObject()
+	if err := t.consumer.Get(t.ctx, client.ObjectKeyFromObject(namespace), namespace); err == nil && namespace.DeletionTimestamp != nil {
+		t.busy(t.consumer.side, "Waiting for the removal that an earlier test began")
+		if err := t.consumer.awaitGone(t.ctx, namespace); err != nil {
 			return err
 		}
 	}
-	return t.home.apply(t.ctx, trialHome())
+	return t.consumer.apply(t.ctx, trialNamespaceObject())
 }
 
-// made are the objects of a trial in one cluster.
-type made struct {
+// trialObject are the objects of a trial in one cluster.
+type trialObject struct {
 	*cluster
 	object client.Object
 }
 
-// wanted are all objects of the trial but its namespace.
-func (t *trial) wanted() []made {
-	var out []made
+// trialObjects are all objects of the trial but its namespace.
+func (t *trial) trialObjects() []trialObject {
+	var out []trialObject
 	for _, c := range t.all {
-		out = append(out, made{t.home, trialDeployment(t.pods[c.id])})
+		out = append(out, trialObject{t.consumer, trialDeployment(t.pods[c.id])})
 		if !t.basic {
-			out = append(out, made{c, trialHosts(t.pods[c.id])})
+			out = append(out, trialObject{c, trialHosts(t.pods[c.id])})
 		}
 		if t.ip && !t.basic {
-			out = append(out, made{c, trialAddress(t.internet)})
+			out = append(out, trialObject{c, trialAddress(t.internet)})
 		}
 	}
-	out = append(out, made{t.home, trialService(trialApp, corev1.ServiceTypeClusterIP)})
+	out = append(out, trialObject{t.consumer, trialService(trialApp, corev1.ServiceTypeClusterIP)})
 	if (t.podNodePort || t.outsideNodePort) && !t.basic {
-		out = append(out, made{t.home, trialService(trialNodePort, corev1.ServiceTypeNodePort)})
+		out = append(out, trialObject{t.consumer, trialService(trialNodePort, corev1.ServiceTypeNodePort)})
 	}
 	if t.balancer && !t.basic {
-		out = append(out, made{t.home, trialService(trialBalancer, corev1.ServiceTypeLoadBalancer)})
+		out = append(out, trialObject{t.consumer, trialService(trialBalancer, corev1.ServiceTypeLoadBalancer)})
 	}
 	return out
 }
 
-func (t *trial) apply() ([]made, error) {
-	all := t.wanted()
+func (t *trial) apply() ([]trialObject, error) {
+	all := t.trialObjects()
 	for _, m := range all {
 		if err := m.apply(t.ctx, m.object); err != nil {
 			return nil, err
@@ -138,10 +138,10 @@ func (t *trial) apply() ([]made, error) {
 }
 
 // drop removes what an earlier test made and this one does not need.
-func (t *trial) drop(keep []made) error {
+func (t *trial) drop(keep []trialObject) error {
 	for _, c := range t.all {
 		old := []client.Object{trialAddress(t.internet)}
-		if c == t.home {
+		if c == t.consumer {
 			old = append(old, trialService(trialNodePort, corev1.ServiceTypeNodePort),
 				trialService(trialBalancer, corev1.ServiceTypeLoadBalancer))
 		}
@@ -151,7 +151,7 @@ func (t *trial) drop(keep []made) error {
 		}
 		for _, object := range append(old, deployments...) {
 			needed := slices.ContainsFunc(keep,
-				func(m made) bool { return m.cluster == c && m.nameOf(m.object) == c.nameOf(object) })
+				func(m trialObject) bool { return m.cluster == c && m.nameOf(m.object) == c.nameOf(object) })
 			if needed {
 				continue
 			}
@@ -163,15 +163,15 @@ func (t *trial) drop(keep []made) error {
 	return nil
 }
 
-// settle waits until all pods run and every cluster knows the endpoints of all.
-func (t *trial) settle(all []made) error {
+// awaitPods waits until all pods run and every cluster knows the endpoints of all.
+func (t *trial) awaitPods(all []trialObject) error {
 	for _, m := range all {
 		d, ok := m.object.(*appsv1.Deployment)
 		if !ok {
 			continue
 		}
 		t.busy(m.side, "Waiting for the pods of "+d.Name)
-		stop := t.complain(m.cluster, d.DeepCopy())
+		stop := t.warnWhileWaiting(m.cluster, d.DeepCopy())
 		err := m.await(t.ctx, d, func() bool {
 			return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas &&
 				d.Status.Replicas == d.Status.ReadyReplicas
@@ -185,14 +185,14 @@ func (t *trial) settle(all []made) error {
 	return nil
 }
 
-// complain says, while somebody waits for a Deployment and until it is stopped, what keeps its pods from
+// warnWhileWaiting says, while somebody waits for a Deployment and until it is stopped, what keeps its pods from
 // being ready: mended meanwhile, it goes on.
-func (t *trial) complain(c *cluster, d *appsv1.Deployment) (stop func()) {
+func (t *trial) warnWhileWaiting(c *cluster, d *appsv1.Deployment) (stop func()) {
 	ctx, end := context.WithCancel(t.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for wait := complainFirst; ; wait *= complainMore {
+		for wait := firstWarning; ; wait *= warningFactor {
 			select {
 			case <-ctx.Done():
 				return
@@ -209,24 +209,24 @@ func (t *trial) complain(c *cluster, d *appsv1.Deployment) (stop func()) {
 
 // remove takes everything back and waits until it is gone from all clusters.
 func (t *trial) remove() error {
-	home := trialHome()
-	err := t.home.Get(t.ctx, client.ObjectKeyFromObject(home), home)
-	if err == nil && home.DeletionTimestamp == nil {
-		t.busy(t.home.side, "Taking the pods back")
-		if err := t.home.takeBack(t.ctx, trialNamespace); err != nil {
+	namespace := trialNamespaceObject()
+	err := t.consumer.Get(t.ctx, client.ObjectKeyFromObject(namespace), namespace)
+	if err == nil && namespace.DeletionTimestamp == nil {
+		t.busy(t.consumer.side, "Taking the pods back")
+		if err := t.consumer.unoffloadNamespace(t.ctx, trialNamespace); err != nil {
 			return err
 		}
-		_, err = t.home.remove(t.ctx, home)
+		_, err = t.consumer.remove(t.ctx, namespace)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return t.home.describe("remove", home, err)
+		return t.consumer.describe("remove", namespace, err)
 	}
-	t.busy(nowhere, "Waiting until nothing is left")
+	t.busy(noCluster, "Waiting until nothing is left")
 	if err := t.each(t.all, func(ctx context.Context, c *cluster) error {
 		return c.awaitGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace}})
 	}); err != nil {
 		return err
 	}
-	t.info(nowhere, "Namespace %s is removed from all clusters", trialNamespace)
+	t.info(noCluster, "Namespace %s is removed from all clusters", trialNamespace)
 	return nil
 }

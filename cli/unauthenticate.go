@@ -18,41 +18,33 @@ import (
 
 func (e *env) unauthenticateCommand() *cobra.Command {
 	var wait bool
-	var timeout time.Duration
 	cmd := &cobra.Command{Use: "unauthenticate", Aliases: []string{"unauth"},
 		Short: "Take the local cluster's access to the remote one away", Args: cobra.NoArgs}
-	p := addPairFlags(cmd)
+	p := addPairFlags(cmd, 2*time.Minute)
 	cmd.Flags().BoolVar(&wait, "wait", true, "Wait until all is gone")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, stop := e.newScript(cmd.Context(), timeout)
-		defer stop()
-		consumer, provider, err := e.connect(s.ctx, p)
-		if err != nil {
-			return err
-		}
-		if err := findTenants(s.ctx, consumer, provider); err != nil {
-			return err
-		}
-		if err := s.runInOrder(s.unauthenticate(consumer, provider, wait)...); err != nil || provider.tenant == "" {
-			return err
-		}
-		return s.tellNetwork(provider, provider.tenant, consumer.id)
+		return e.onPair(cmd, p, func(s *script, consumer, provider *cluster) error {
+			if err := findTenants(s.ctx, consumer, provider); err != nil {
+				return err
+			}
+			err := s.runInOrder(s.unauthenticate(consumer, provider, wait)...)
+			if err != nil || provider.tenant == "" {
+				return err
+			}
+			return s.warnOfNetwork(provider, provider.tenant, consumer.id)
+		})
 	}
 	return cmd
 }
 
 // findTenants finds both tenant namespaces; a missing one stays empty.
-func findTenants(ctx context.Context, here, there *cluster) error {
-	find := func(c, peer *cluster) func() error {
-		return func() (err error) {
-			if c.tenant == "" {
-				c.tenant, err = c.findTenant(ctx, peer.id)
-			}
-			return err
+func findTenants(ctx context.Context, pair ...*cluster) error {
+	return onEach(pair, func(c *cluster) (err error) {
+		if c.tenant == "" {
+			c.tenant, err = c.findTenant(ctx, c.other.id)
 		}
-	}
-	return together(find(here, there), find(there, here))
+		return err
+	})
 }
 
 var errSlicesPresent = errors.New("resourceslices are still present on consumer cluster")
@@ -63,7 +55,7 @@ func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	return []step{
 		{doing: "Looking for resourceslices", do: func(ctx context.Context) error { return noSlices(ctx, consumer) },
 			report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }},
-		s.dropIdentity(consumer, wait),
+		s.removeIdentity(consumer, wait),
 		s.clear(removal{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
 			doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"}),
 	}
@@ -83,7 +75,7 @@ func noSlices(ctx context.Context, consumer *cluster) error {
 	return err
 }
 
-func (s *script) dropIdentity(consumer *cluster, wait bool) step {
+func (s *script) removeIdentity(consumer *cluster, wait bool) step {
 	return s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
 		doing: "Deleting identity", gone: "Identity control plane correctly deleted",
 		none: "Identity control plane already deleted"})

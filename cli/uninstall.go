@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -41,18 +42,18 @@ func (e *env) uninstallCommand() *cobra.Command {
 		}}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
 	cmd.Flags().BoolVar(&purge, "purge", false, "Remove the kinds and the namespaces of Liqo too")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	addTimeoutFlag(cmd.Flags(), &timeout, 10*time.Minute)
 	return cmd
 }
 
 func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeout time.Duration) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
-	c, err := e.cluster(e.local, nowhere, namespace)
+	c, err := e.cluster(e.local, noCluster, namespace)
 	if err != nil {
 		return err
 	}
-	own, err := c.holdsLiqo(s.ctx)
+	own, err := c.hasLiqo(s.ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 		return err
 	}
 	if purge {
-		data, err := c.dataHere(s.ctx)
+		data, err := c.storedData(s.ctx)
 		if err != nil {
 			return err
 		}
@@ -69,12 +70,12 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	}
 	if len(left) > 0 {
 		for _, obstacle := range left {
-			s.line(labelErro, nowhere, obstacle)
+			s.line(labelErro, noCluster, obstacle)
 		}
 		return errInUse
 	}
-	s.info(nowhere, "Pre-uninstall checks passed")
-	s.busy(nowhere, "Uninstalling Liqo")
+	s.info(noCluster, "Pre-uninstall checks passed")
+	s.busy(noCluster, "Uninstalling Liqo")
 	watching, done := context.WithCancel(s.ctx)
 	go c.showPods(watching)
 	err = e.removeRelease(namespace, timeout)
@@ -82,24 +83,24 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	if err != nil {
 		return err
 	}
-	s.info(nowhere, "Liqo uninstalled")
+	s.info(noCluster, "Liqo uninstalled")
 	if !purge {
 		return nil
 	}
-	s.busy(nowhere, "Removing kinds and namespaces")
+	s.busy(noCluster, "Removing kinds and namespaces")
 	// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
-	if err := together(func() error { return s.purgeCRDs(c) },
+	if err := inParallel(func() error { return s.purgeCRDs(c) },
 		func() error { return s.purgeNamespaces(c, own) }); err != nil {
 		return err
 	}
-	s.info(nowhere, "Liqo CRDs purged")
-	s.info(nowhere, "Liqo namespaces deleted")
+	s.info(noCluster, "Liqo CRDs purged")
+	s.info(noCluster, "Liqo namespaces deleted")
 	return nil
 }
 
-// holdsLiqo reports whether Liqo is in c.namespace, or was: an uninstallation leaves its keys. That it is in
-// another is an error: it would lose its kinds to a purge.
-func (c *cluster) holdsLiqo(ctx context.Context) (bool, error) {
+// hasLiqo reports whether Liqo is or was installed in c.namespace: its keys stay after an uninstallation. It fails if
+// Liqo is in another namespace, since a purge would delete its CustomResourceDefinitions.
+func (c *cluster) hasLiqo(ctx context.Context) (bool, error) {
 	id, err := c.installedID(ctx)
 	if err != nil || id != "" {
 		return true, err
@@ -130,7 +131,7 @@ func (c *cluster) holdsLiqo(ctx context.Context) (bool, error) {
 	return len(running) > 0 || keys.Labels[api.LabelManaged] == api.True, client.IgnoreNotFound(err)
 }
 
-// showPods shows which pods of the installation are left, until ctx ends.
+// showPods shows the remaining pods of the installation until ctx ends.
 func (c *cluster) showPods(ctx context.Context) {
 	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 		if len(have) > 0 {
@@ -157,18 +158,18 @@ func (e *env) removeRelease(namespace string, timeout time.Duration) error {
 	return nil
 }
 
-// obstacle is a kind of object that must be gone before Liqo goes.
+// obstacle is a kind of object that must be deleted before Liqo is uninstalled.
 type obstacle struct {
 	list client.ObjectList
 	// one and many name the kind.
 	one, many string
-	// remedy is what removes an object; its name stands for the verb %s.
+	// remedy is the command that deletes an object; %s stands for its name.
 	remedy string
-	// counts leaves out objects that do not hinder; nil leaves out none.
+	// counts reports whether an object is an obstacle; nil means that each is.
 	counts func(client.Object) bool
 }
 
-// inUse lists what must be undone first, a line for each kind with the command that does it.
+// inUse lists what must be undone first, a line for each kind with the command for it.
 func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 	unpeer := fmt.Sprintf("run '%s unpeer' with the kubeconfig of the peer, or '%s force unpeer %%s' if it is gone "+
 		"for good", c.env.name, c.env.name)
@@ -201,7 +202,7 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// found are the objects that hinder, by name.
+// found returns the objects that are obstacles, by name.
 func (c *cluster) found(ctx context.Context, o obstacle) ([]client.Object, error) {
 	all, err := c.all(ctx, o.list)
 	if o.counts == nil {
@@ -210,7 +211,7 @@ func (c *cluster) found(ctx context.Context, o obstacle) ([]client.Object, error
 	return slices.DeleteFunc(all, func(object client.Object) bool { return !o.counts(object) }), err
 }
 
-// argument is an object as kubectl and our own verbs take it.
+// argument returns an object as kubectl and liqoctl take it.
 func argument(o client.Object) string {
 	if place, name, ok := strings.Cut(placeOf(o), "/"); ok {
 		return "-n " + place + " " + name
@@ -226,7 +227,7 @@ func placesOf(objects []client.Object) []string {
 	return out
 }
 
-// placeOf is how a user names the object: a NamespaceOffloading by its namespace.
+// placeOf returns the name of an object for messages: that of a NamespaceOffloading is its namespace.
 func placeOf(o client.Object) string {
 	switch {
 	case o.GetNamespace() == "":
@@ -237,38 +238,31 @@ func placeOf(o client.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// enabledPeer reports whether some module is on with a peer; o is a ForeignCluster.
+// enabledPeer reports whether a module is enabled for a peer; o is a ForeignCluster.
 func enabledPeer(o client.Object) bool {
 	modules := o.(*corev1beta1.ForeignCluster).Status.Modules
 	return modules != nil &&
 		(modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
 }
 
-// madeByUser leaves out what came with the installation and what goes with a peering.
+// madeByUser reports whether an object belongs neither to the installation nor to a peering.
 func madeByUser(o client.Object) bool {
 	return o.GetAnnotations()[api.AnnotationPreinstalled] != api.True && len(o.GetOwnerReferences()) == 0
 }
 
-// purgeCRDs removes the kinds and with them what is left of their objects.
+// purgeCRDs deletes the CustomResourceDefinitions and with them the remaining objects.
 func (s *script) purgeCRDs(c *cluster) error {
 	crds, err := deploy.CRDs()
 	if err != nil {
 		return err
 	}
-	var work []func() error
-	for _, crd := range crds {
-		work = append(work, func() error {
-			if _, err := c.remove(s.ctx, crd); err != nil {
-				return err
-			}
-			return c.awaitGone(s.ctx, crd)
-		})
-	}
-	return together(work...)
+	return onEach(crds, func(crd *apiextensionsv1.CustomResourceDefinition) error {
+		return c.removeAndAwait(s.ctx, crd)
+	})
 }
 
-// purgeNamespaces removes the tenant and storage namespaces, and that of the installation. One that the user
-// named and that never was Liqo's own stays.
+// purgeNamespaces deletes the tenant and storage namespaces, and that of the installation. It keeps the latter if the
+// user named a namespace in which Liqo never was.
 func (s *script) purgeNamespaces(c *cluster, own bool) error {
 	var names []string
 	if own || c.namespace == api.Namespace {
@@ -283,16 +277,7 @@ func (s *script) purgeNamespaces(c *cluster, own bool) error {
 			names = append(names, n.Name)
 		}
 	}
-	var work []func() error
-	for _, name := range names {
-		work = append(work, func() error {
-			namespace := &corev1.Namespace{}
-			namespace.Name = name
-			if _, err := c.remove(s.ctx, namespace); err != nil {
-				return err
-			}
-			return c.awaitGone(s.ctx, namespace)
-		})
-	}
-	return together(work...)
+	return onEach(names, func(name string) error {
+		return c.removeAndAwait(s.ctx, &corev1.Namespace{ObjectMeta: metaOf("", name)})
+	})
 }

@@ -30,7 +30,7 @@ func (e *env) unoffloadCommand() *cobra.Command {
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"},
 		Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := chosen(args, selector); err != nil {
+			if err := validateNames(args, selector); err != nil {
 				return err
 			}
 			return e.unoffload(cmd.Context(), args, selector, liqo, timeout)
@@ -38,7 +38,7 @@ func (e *env) unoffloadCommand() *cobra.Command {
 	sub.ValidArgsFunction = e.completion(offloadedNames())
 	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
 	liqo = addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
-	sub.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	addTimeoutFlag(sub.Flags(), &timeout, 2*time.Minute)
 	cmd.AddCommand(sub)
 	return cmd
 }
@@ -55,7 +55,7 @@ func (e *env) unoffload(
 	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
 		return err
 	}
-	_, err = s.tellLoss(c,
+	_, err = s.warnOfLoss(c,
 		func(claim *corev1.ObjectReference, _ string) bool { return slices.Contains(names, claim.Namespace) })
 	if err != nil {
 		return err
@@ -67,18 +67,18 @@ func (e *env) unoffload(
 	for _, name := range names {
 		steps = append(steps, step{doing: "Unoffloading namespace " + name,
 			done: fmt.Sprintf("Offloading of namespace %q correctly disabled", name),
-			do:   func(ctx context.Context) error { return c.takeBack(ctx, name) }})
+			do:   func(ctx context.Context) error { return c.unoffloadNamespace(ctx, name) }})
 	}
 	if err := s.run(steps...); err != nil {
 		return err
 	}
-	s.info(nowhere, "Unoffloading completed successfully")
+	s.info(noCluster, "Unoffloading completed successfully")
 	return nil
 }
 
-// takeBack ends the offloading of a namespace and waits until its remote namespaces are gone, which
+// unoffloadNamespace ends the offloading of a namespace and waits until its remote namespaces are gone, which
 // takes as long as the pods there take to end.
-func (c *cluster) takeBack(ctx context.Context, namespace string) error {
+func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) error {
 	object := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName)}
 	found, err := c.remove(ctx, object)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *cluster) takeBack(ctx context.Context, namespace string) error {
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		away.beside(ctx, problemOf(object))
+		away.setNote(ctx, problemOf(object))
 		return len(have) == 0
 	}, await.Only(object)...)
 	if err = c.timedOut(err, object); err != nil && away.String() != "" {
@@ -145,11 +145,11 @@ func (p *podsAway) count(ctx context.Context, pods await.Objects, virtual map[st
 	}
 	said := p.said
 	p.mu.Unlock()
-	p.beside(ctx, said)
+	p.setNote(ctx, said)
 }
 
-// beside shows the pods and what else is known.
-func (p *podsAway) beside(ctx context.Context, said string) {
+// setNote shows the pods and what else is known.
+func (p *podsAway) setNote(ctx context.Context, said string) {
 	p.mu.Lock()
 	p.said = said
 	p.mu.Unlock()

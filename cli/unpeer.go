@@ -26,19 +26,15 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// unpeerOptions are the flags of unpeer.
-type unpeerOptions struct {
-	wait, deleteNamespaces bool
-	timeout                time.Duration
-}
+// unpeerOptions holds the flags of unpeer.
+type unpeerOptions struct{ wait, deleteNamespaces bool }
 
 func (e *env) unpeerCommand() *cobra.Command {
 	var o unpeerOptions
 	cmd := &cobra.Command{Use: "unpeer", Short: "End the local cluster's use of the remote one", Args: cobra.NoArgs}
-	p := addPairFlags(cmd)
+	p := addPairFlags(cmd, 2*time.Minute)
 	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until all is gone")
 	cmd.Flags().BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.unpeer(cmd.Context(), p, o) }
 	return cmd
 }
@@ -46,14 +42,14 @@ func (e *env) unpeerCommand() *cobra.Command {
 var errBidirectional = errors.New(
 	"cannot delete the tenant namespace when a bidirectional is enabled, please remove the --delete-namespaces flag")
 
-// unpeer undoes peer in reverse. The identity goes last but the network: the copies at the provider
-// are deleted with it.
+// unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials are needed to delete
+// the copies at the provider.
 func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
-	s, stop := e.newScript(ctx, o.timeout)
+	s, stop := e.newScript(ctx, p.timeout)
 	defer stop()
 	consumer, provider, err := e.connect(s.ctx, p)
 	if silent := (*noAnswer)(nil); errors.As(err, &silent) && silent.at == remote {
-		return s.withdraw(consumer, provider, err)
+		return s.removeConsumerSide(consumer, provider, err)
 	}
 	if err != nil {
 		return err
@@ -61,18 +57,18 @@ func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	if err := findTenants(s.ctx, consumer, provider); err != nil {
 		return err
 	}
-	bidirectional, err := servesBack(s.ctx, consumer, provider)
+	bidirectional, err := isBidirectional(s.ctx, consumer, provider)
 	if err != nil {
 		return err
 	}
 	if bidirectional && o.deleteNamespaces {
 		return errBidirectional
 	}
-	return withRests(s.takeApart(consumer, provider, bidirectional, o), consumer, provider)
+	return withLeftovers(s.removePeering(consumer, provider, bidirectional, o), consumer, provider)
 }
 
-// takeApart takes everything away but what the other direction needs.
-func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o unpeerOptions) error {
+// removePeering removes everything except what the other direction needs.
+func (s *script) removePeering(consumer, provider *cluster, bidirectional bool, o unpeerOptions) error {
 	inBand, err := consumer.inBand(s.ctx, provider.id)
 	if err != nil {
 		return err
@@ -80,14 +76,14 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	steps := s.dropOffloading(consumer, o.wait)
+	steps := s.removeOffloading(consumer, o.wait)
 	if inBand && o.wait {
 		steps = append(steps, step{at: &consumer, doing: "Waiting until the namespaces next door are gone",
-			do: consumer.awaitTakenBack})
+			do: consumer.awaitRemoteNamespaces})
 	}
 	steps = append(steps, s.unauthenticate(consumer, provider, o.wait)...)
 	if inBand && !bidirectional {
-		// The credentials stay as long as something has to be taken back from the provider by them.
+		// The credentials stay as long as they are needed to delete copies at the provider.
 		credentials := client.MatchingLabels{
 			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id}
 		steps = append(steps, step{at: &consumer, doing: "Waiting until nothing needs the tunnel",
@@ -110,20 +106,17 @@ func (s *script) takeApart(consumer, provider *cluster, bidirectional bool, o un
 	if err := s.runInOrder(steps...); err != nil || !o.deleteNamespaces {
 		return err
 	}
-	return together(
-		func() error { return s.dropNamespace(consumer, o.wait) },
-		func() error { return s.dropNamespace(provider, o.wait) },
-	)
+	return onEach([]*cluster{consumer, provider}, func(c *cluster) error { return s.removeNamespace(c, o.wait) })
 }
 
-// takeBackWithin bounds the wait for namespaces next door, whose pods are gone by then, to be so too: the API
-// server takes some seconds. What is not gone by then is taken away by the provider.
-const takeBackWithin = 30 * time.Second
+// remoteNamespacesTimeout bounds the wait for remote namespaces, whose pods are gone by then: the API server takes some
+// seconds to delete them. The provider deletes what is left after it.
+const remoteNamespacesTimeout = 30 * time.Second
 
-// awaitTakenBack waits until the consumer knows that its namespaces next door are gone. The way to the API server
-// there ends with the Tenant: who looks for them later may find nobody to ask.
-func (c *cluster) awaitTakenBack(ctx context.Context) error {
-	within, cancel := context.WithTimeoutCause(ctx, takeBackWithin, errTimeout)
+// awaitRemoteNamespaces waits until the consumer observes that its remote namespaces are gone. It must do so before the
+// Tenant is deleted, which ends the route to the provider's API server.
+func (c *cluster) awaitRemoteNamespaces(ctx context.Context) error {
+	within, cancel := context.WithTimeoutCause(ctx, remoteNamespacesTimeout, errTimeout)
 	defer cancel()
 	err := c.awaitNone(within, &offv1beta1.NamespaceMapList{}, client.InNamespace(c.tenant),
 		client.MatchingLabels{api.LabelReplication: api.True})
@@ -133,8 +126,7 @@ func (c *cluster) awaitTakenBack(ctx context.Context) error {
 	return err
 }
 
-// inBand reports whether the provider's API server is reached through a proxy, and so perhaps through the
-// tunnel.
+// inBand reports whether the provider's API server is reached through a proxy, and so possibly through the tunnel.
 func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 	if c.tenant == "" {
 		return false, nil
@@ -146,10 +138,9 @@ func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 	}), err
 }
 
-// servesBack reports whether the provider is a consumer of ours as well: we hold its Tenant, or it
-// holds what such a peering consists of. The ForeignCluster is not asked: it sums up what was there
-// a while ago, and has forgotten our own direction when it is removed a second time.
-func servesBack(ctx context.Context, consumer, provider *cluster) (bool, error) {
+// isBidirectional reports whether the provider is also a consumer of this cluster: there is a Tenant for it here, or an
+// Identity or a virtual node for this cluster there. It does not use the ForeignCluster, whose role may be out of date.
+func isBidirectional(ctx context.Context, consumer, provider *cluster) (bool, error) {
 	holds := func(c *cluster, peer string, list client.ObjectList) (bool, error) {
 		err := c.listOf(ctx, everywhere, peer, list)
 		if apierrors.IsForbidden(err) { // to a peering user, at the provider
@@ -166,11 +157,11 @@ func servesBack(ctx context.Context, consumer, provider *cluster) (bool, error) 
 	return holds(provider, consumer.id, &offv1beta1.VirtualNodeList{})
 }
 
-// withdraw ends the consumer's half of a peering whose provider does not answer: what needs the
-// provider goes when it answers again, and a second run takes the rest away.
-func (s *script) withdraw(consumer, provider *cluster, silent error) error {
+// removeConsumerSide removes the consumer's half of a peering whose provider does not answer. What needs the provider is
+// deleted when it answers again; a second run removes the rest.
+func (s *script) removeConsumerSide(consumer, provider *cluster, silent error) error {
 	const gone = "if the cluster is gone for good, run '%s force unpeer %s'"
-	id, err := consumer.whose(s.ctx, provider.config)
+	id, err := consumer.providerAt(s.ctx, provider.config)
 	if err != nil || id == "" {
 		return hint(silent, gone, consumer.env.name, "<its cluster ID>")
 	}
@@ -181,10 +172,10 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	if err := s.runInOrder(append(s.dropOffloading(consumer, false), s.dropIdentity(consumer, false))...); err != nil {
+	if err := s.runInOrder(append(s.removeOffloading(consumer, false), s.removeIdentity(consumer, false))...); err != nil {
 		return err
 	}
-	left, err := consumer.remnantsOf(s.ctx, id)
+	left, err := consumer.leftoversOf(s.ctx, id)
 	if err != nil {
 		return err
 	}
@@ -198,10 +189,10 @@ func (s *script) withdraw(consumer, provider *cluster, silent error) error {
 	return hint(silent, gone, consumer.env.name, id)
 }
 
-// whose is the ID of the provider behind an API server, which one of our kubeconfigs leads to: the one with its
-// address, else, for a server can have several, the one with its authority. It is empty when none does, and when
-// several do, for one authority can have signed for several clusters, and one address can stand before them.
-func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error) {
+// providerAt returns the cluster ID of the provider with this API server: that of the control-plane kubeconfig with its
+// address, else, since a server can have several addresses, of the one with its certificate authority. It returns
+// nothing if several providers match: they can share an authority or an address.
+func (c *cluster) providerAt(ctx context.Context, server *rest.Config) (string, error) {
 	server = rest.CopyConfig(server)
 	if err := rest.LoadTLSFiles(server); err != nil {
 		return "", fmt.Errorf("read certificates: %w", err)
@@ -234,8 +225,8 @@ func (c *cluster) whose(ctx context.Context, server *rest.Config) (string, error
 	return found[0], nil
 }
 
-// withRests adds to a passed deadline what is left of the direction on both sides.
-func withRests(err error, consumer, provider *cluster) error {
+// withLeftovers adds to errTimeout what is left of the peering in both clusters.
+func withLeftovers(err error, consumer, provider *cluster) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
@@ -258,12 +249,12 @@ func withRests(err error, consumer, provider *cluster) error {
 	return fmt.Errorf("%w; still there: %s; run unpeer again to go on", err, someNames(names))
 }
 
-// dropOffloading deletes slices, then virtual nodes, whose pods come back home. Both are asked to
-// go at once: a virtual node drains while its slice is taken back from the provider.
-func (s *script) dropOffloading(consumer *cluster, wait bool) []step {
+// removeOffloading deletes slices, then virtual nodes. A virtual node is drained while the copy of its slice at the
+// provider is deleted.
+func (s *script) removeOffloading(consumer *cluster, wait bool) []step {
 	existed := new(bool)
 	return []step{
-		// Most virtual nodes go with their slice; they were there all the same.
+		// Most virtual nodes are deleted with their slice, but the line about them is that they were deleted.
 		{doing: "Looking for virtualnodes", do: func(ctx context.Context) (err error) {
 			*existed, err = consumer.holds(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
 			return err
@@ -287,10 +278,10 @@ func (c *cluster) holds(ctx context.Context, peer string, list client.ObjectList
 	return meta.LenList(list) > 0, err
 }
 
-// awaitNothingLeft waits for what goes with its owners: the command returns when all is gone.
+// awaitNothingLeft waits until objects that are deleted with their owners are gone.
 func awaitNothingLeft(ctx context.Context, consumer, provider *cluster, bidirectional bool) error {
 	var work []func() error
-	// A peering user may not look at what the provider's controllers make; they take it away alone.
+	// A peering user may not list what the provider's controllers create, and also delete.
 	none := func(c *cluster, list client.ObjectList, opts ...client.ListOption) {
 		work = append(work, func() error {
 			if err := c.awaitNone(ctx, list, opts...); !apierrors.IsForbidden(err) {
@@ -326,10 +317,10 @@ func awaitNothingLeft(ctx context.Context, consumer, provider *cluster, bidirect
 				client.MatchingLabels{api.LabelOriginID: consumer.id})
 		}
 	}
-	return together(work...)
+	return inParallel(work...)
 }
 
-func (s *script) dropNamespace(c *cluster, wait bool) error {
+func (s *script) removeNamespace(c *cluster, wait bool) error {
 	if c.tenant == "" {
 		s.info(c.side, "Tenant namespace already deleted")
 		return nil

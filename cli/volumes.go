@@ -27,20 +27,20 @@ type claimChoice func(claim *corev1.ObjectReference, provider string) bool
 // confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
 // may go. What follows deletes the remote namespaces with all that is in them.
 func (s *script) confirmLoss(c *cluster, verb string, chosen claimChoice) error {
-	if lost, err := s.tellLoss(c, chosen); !lost || err != nil {
+	if lost, err := s.warnOfLoss(c, chosen); !lost || err != nil {
 		return err
 	}
 	return s.confirm(verb)
 }
 
-// tellLoss names such claims. Whoever may not look is told that there may be some.
-func (s *script) tellLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
-	claims, err := c.claimsAway(s.ctx, chosen)
-	return s.tellLossOf(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
+// warnOfLoss names such claims. Whoever may not look is told that there may be some.
+func (s *script) warnOfLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
+	claims, err := c.claimsAtProviders(s.ctx, chosen)
+	return s.warnOfLostClaims(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
 }
 
-// claimsAway are the claims whose volumes are at providers and chosen.
-func (c *cluster) claimsAway(ctx context.Context, chosen claimChoice) ([]string, error) {
+// claimsAtProviders are the claims whose volumes are at providers and chosen.
+func (c *cluster) claimsAtProviders(ctx context.Context, chosen claimChoice) ([]string, error) {
 	offloadings, err := c.all(ctx, &offv1beta1.NamespaceOffloadingList{})
 	if err != nil {
 		return nil, err
@@ -71,27 +71,27 @@ func claimAt(namespace, name, provider string) string {
 // confirmUnpeer asks about the volumes of all namespaces at a provider, those of claims that home
 // does not know included.
 func (s *script) confirmUnpeer(consumer, provider *cluster) error {
-	known, err := consumer.claimsAway(s.ctx,
+	known, err := consumer.claimsAtProviders(s.ctx,
 		func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
-	lost, err := s.tellLossOf(consumer, known, err,
+	lost, err := s.warnOfLostClaims(consumer, known, err,
 		fmt.Sprintf("; '%s move volume' keeps what you need", consumer.env.name))
 	if err != nil {
 		return err
 	}
-	others, err := consumer.claimsBeside(s.ctx, provider, known)
+	others, err := consumer.otherClaims(s.ctx, provider, known)
 	if err != nil {
 		return err
 	}
-	more, err := s.tellLossOf(provider, others, nil, "")
+	more, err := s.warnOfLostClaims(provider, others, nil, "")
 	if err != nil || !lost && !more {
 		return err
 	}
 	return s.confirm("unpeer")
 }
 
-// claimsBeside are those in the remote namespaces at a provider beside the known ones: others made them there, or a
+// otherClaims are those in the remote namespaces at a provider beside the known ones: others made them there, or a
 // policy kept them. Those of a pod go with it anyway. A peering user may not look there.
-func (c *cluster) claimsBeside(ctx context.Context, provider *cluster, known []string) ([]string, error) {
+func (c *cluster) otherClaims(ctx context.Context, provider *cluster, known []string) ([]string, error) {
 	if c.tenant == "" || provider.tenant == "" { // nothing is there, or it does not answer
 		return nil, nil
 	}
@@ -124,8 +124,8 @@ func (c *cluster) claimsBeside(ctx context.Context, provider *cluster, known []s
 	return names, err
 }
 
-// tellLossOf names claims whose data will be lost; err is why they are not known.
-func (s *script) tellLossOf(c *cluster, claims []string, err error, remedy string) (lost bool, _ error) {
+// warnOfLostClaims names claims whose data will be lost; err is why they are not known.
+func (s *script) warnOfLostClaims(c *cluster, claims []string, err error, remedy string) (lost bool, _ error) {
 	switch {
 	case apierrors.IsForbidden(err):
 		s.warn(c.side, "Which volumes will be lost cannot be told: %v", err)
@@ -141,17 +141,17 @@ func (s *script) tellLossOf(c *cluster, claims []string, err error, remedy strin
 	return true, nil
 }
 
-// reach is what decides to which providers namespaces are extended.
-type reach struct {
+// placement is what decides to which providers namespaces are extended.
+type placement struct {
 	offloadings offv1beta1.NamespaceOffloadingList
 	nodes       offv1beta1.VirtualNodeList
 	byName      map[string]corev1.Node
 	maps        offv1beta1.NamespaceMapList
 }
 
-func (c *cluster) reach(ctx context.Context) (*reach, error) {
-	r, nodes := &reach{byName: map[string]corev1.Node{}}, corev1.NodeList{}
-	err := together(
+func (c *cluster) placement(ctx context.Context) (*placement, error) {
+	r, nodes := &placement{byName: map[string]corev1.Node{}}, corev1.NodeList{}
+	err := inParallel(
 		func() error { return c.List(ctx, &r.offloadings) },
 		func() error { return c.List(ctx, &r.nodes) },
 		func() error { return c.List(ctx, &r.maps) },
@@ -168,8 +168,8 @@ func (c *cluster) reach(ctx context.Context) (*reach, error) {
 	return r, nil
 }
 
-// loses are the providers that change takes each namespace from.
-func (r *reach) loses(change func(*reach)) map[string][]string {
+// losses are the providers that change takes each namespace from.
+func (r *placement) losses(change func(*placement)) map[string][]string {
 	before := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
 	change(r)
 	after := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
@@ -180,18 +180,18 @@ func (r *reach) loses(change func(*reach)) map[string][]string {
 	return before
 }
 
-// confirmRetreat asks about the volumes of namespaces that will not be extended to their providers any more.
-func (s *script) confirmRetreat(c *cluster, verb string, loses map[string][]string) error {
-	if !slices.ContainsFunc(slices.Collect(maps.Values(loses)), func(ids []string) bool { return len(ids) > 0 }) {
+// confirmLosses asks about the volumes of namespaces that will not be extended to their providers any more.
+func (s *script) confirmLosses(c *cluster, verb string, losses map[string][]string) error {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(losses)), func(ids []string) bool { return len(ids) > 0 }) {
 		return nil
 	}
 	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, at string) bool {
-		return slices.Contains(loses[claim.Namespace], at)
+		return slices.Contains(losses[claim.Namespace], at)
 	})
 }
 
-// dataHere is a line about the claims whose data a purge would delete; none if there are none.
-func (c *cluster) dataHere(ctx context.Context) ([]string, error) {
+// storedData is a line about the claims whose data a purge would delete; none if there are none.
+func (c *cluster) storedData(ctx context.Context) ([]string, error) {
 	backing, err := c.all(ctx, &corev1.PersistentVolumeClaimList{}, client.HasLabels{api.LabelVirtualPVCNamespace})
 	if err != nil || len(backing) == 0 {
 		return nil, err
