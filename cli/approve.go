@@ -28,7 +28,8 @@ func approveRanges(o *single) work {
 	return func(s *script, c *cluster) error { return s.approveRanges(c, o.name) }
 }
 
-// approveRanges approves only the ranges that it prints, since the peer may announce more meanwhile.
+// approveRanges approves only the ranges that it prints, since the peer may announce more
+// meanwhile.
 func (s *script) approveRanges(c *cluster, peer string) error {
 	list := &netv1beta1.ConfigurationList{}
 	if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {

@@ -58,8 +58,8 @@ func addAuthFlags(cmd *cobra.Command, o *authOptions) {
 	cmd.Flags().StringVar(&o.proxyURL, "proxy-url", "", "Proxy to reach the provider's API server")
 }
 
-// authentication is the handshake: the provider's nonce, the consumer's signature, the Tenant with the signature, and
-// the Identity with the credentials from the Tenant's status.
+// authentication is the handshake: the provider's nonce, the consumer's signature, the Tenant with
+// the signature, and the Identity with the credentials from the Tenant's status.
 type authentication struct {
 	authOptions
 	consumer, provider *cluster
@@ -88,7 +88,8 @@ func (a *authentication) steps() []step {
 			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
 		{name: "provider namespace", after: a.after, at: to, do: ensureTenant(a.provider),
 			doing: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured"},
-		{name: "nonce", after: []string{"provider namespace"}, at: to, doing: "Creating nonce", done: "Nonce secret ensured",
+		{name: "nonce", after: []string{"provider namespace"}, at: to,
+			doing: "Creating nonce", done: "Nonce secret ensured",
 			do: func(ctx context.Context) error {
 				return a.provider.apply(ctx, nonce(a.provider.tenant, a.consumer.id))
 			}},
@@ -166,7 +167,8 @@ func hasCredentials(t *authv1beta1.Tenant) bool {
 	return t.Status.AuthParams != nil && plan.HeldFor(t.Status.AuthParams.SignedCRT, t.Spec.CSR) != nil
 }
 
-// hasKubeconfig reports whether an Identity's kubeconfig holds its current credentials, even if they expire soon.
+// hasKubeconfig reports whether an Identity's kubeconfig holds its current credentials, even if
+// they expire soon.
 func hasKubeconfig(i *authv1beta1.Identity) bool {
 	ready := meta.FindStatusCondition(i.Status.Conditions, "Ready")
 	return i.Status.KubeconfigSecretRef != nil && (ready == nil ||
@@ -174,8 +176,8 @@ func hasKubeconfig(i *authv1beta1.Identity) bool {
 			ready.ObservedGeneration >= i.Generation)
 }
 
-// keepAdmission keeps request and signature of a Tenant that was admitted with the same key. Each admission uses up a
-// nonce, so otherwise every run would lead to a new certificate.
+// keepAdmission keeps request and signature of a Tenant that was admitted with the same key. Each
+// admission uses up a nonce, so otherwise every run would lead to a new certificate.
 func (a *authentication) keepAdmission(ctx context.Context) error {
 	wanted, have := a.tenant, &authv1beta1.Tenant{ObjectMeta: metaOf(a.tenant.Namespace, a.tenant.Name)}
 	err := a.provider.read(ctx, have)
@@ -186,8 +188,8 @@ func (a *authentication) keepAdmission(ctx context.Context) error {
 	return client.IgnoreNotFound(err)
 }
 
-// applyProxied applies an object whose field names the proxy. Since apply merges fields, it sets an empty text to remove
-// the proxy.
+// applyProxied applies an object whose field names the proxy. Since apply merges fields, it sets an
+// empty text to remove the proxy.
 func (a *authentication) applyProxied(ctx context.Context, c *cluster, object client.Object, field ...string) error {
 	if !a.removesProxy() {
 		return c.apply(ctx, object)
@@ -209,7 +211,8 @@ func (c *cluster) awaitField(ctx context.Context, namespace, name, field string)
 	return secret.Data[field], err
 }
 
-// requestSignature asks the controller to sign the challenge. It deletes the signature of an older one.
+// requestSignature asks the controller to sign the challenge. It deletes the signature of an older
+// one.
 func (c *cluster) requestSignature(ctx context.Context, provider string, challenge []byte) error {
 	wanted, have := signedNonce(c.tenant, provider, challenge), &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKeyFromObject(wanted), have)
@@ -221,7 +224,8 @@ func (c *cluster) requestSignature(ctx context.Context, provider string, challen
 	return c.apply(ctx, wanted)
 }
 
-// tenantFor builds the Tenant of this cluster from its key for the provider and its signature of the nonce.
+// tenantFor builds the Tenant of this cluster from its key for the provider and its signature of
+// the nonce.
 func (c *cluster) tenantFor(
 	ctx context.Context, namespace string, signature []byte, proxyURL string,
 ) (*authv1beta1.Tenant, error) {
@@ -241,8 +245,8 @@ func (c *cluster) tenantFor(
 		signature: signature, proxyURL: proxyURL}), nil
 }
 
-// findProxy sets the proxy URL of an in-band peering: the address by which this cluster reaches the provider's proxy
-// through the tunnel.
+// findProxy sets the proxy URL of an in-band peering: the address by which this cluster reaches the
+// provider's proxy through the tunnel.
 func (a *authentication) findProxy(ctx context.Context) error {
 	if !a.inBand || a.proxyURL != "" {
 		return nil
@@ -264,8 +268,8 @@ func (a *authentication) findProxy(ctx context.Context) error {
 	return nil
 }
 
-// toLocal returns the address by which the cluster of these Configurations reaches an address of the peer. It returns
-// false while none of them maps the address.
+// toLocal returns the address by which the cluster of these Configurations reaches an address of
+// the peer. It returns false while none of them maps the address.
 func toLocal(configurations []netv1beta1.Configuration, remote string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(remote)
 	if err != nil {

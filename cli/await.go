@@ -18,8 +18,8 @@ import (
 	"github.com/liqo-go/liqo/internal/await"
 )
 
-// await watches one object, copies it into obj and returns when ok holds for it. After a timeout the error says why,
-// from obj and then from the objects in blame.
+// await watches one object, copies it into obj and returns when ok holds for it. After a timeout
+// the error says why, from obj and then from the objects in blame.
 func (c *cluster) await(ctx context.Context, obj client.Object, ok func() bool, blame ...client.Object) error {
 	return c.timedOut(c.until(ctx, obj, ok), append([]client.Object{obj}, blame...)...)
 }
@@ -50,7 +50,8 @@ func (c *cluster) remark(object client.Object) string {
 	return c.nameOf(object)
 }
 
-// awaitGone watches until the object is gone. If obj has a UID, a new object of the same name counts as gone.
+// awaitGone watches until the object is gone. If obj has a UID, a new object of the same name
+// counts as gone.
 func (c *cluster) awaitGone(ctx context.Context, obj client.Object) error {
 	list, err := listFor(obj, c.Scheme())
 	if err != nil {

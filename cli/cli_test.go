@@ -280,8 +280,8 @@ func TestCluster(t *testing.T) {
 	stories(t, "cluster", true, func(t *testing.T) *session { return newSession(t, "rome") })
 }
 
-// TestClusters: sessions with two real API servers. Nothing but liqoctl acts there, unless the story
-// says so.
+// TestClusters: sessions with two real API servers. Nothing but liqoctl acts there, unless the
+// story says so.
 func TestClusters(t *testing.T) {
 	stories(t, "clusters", true, func(t *testing.T) *session { return newSession(t, "rome", "milan") })
 }

@@ -54,15 +54,16 @@ type cluster struct {
 	tenant string
 	// chosen is the namespace that the user named for the objects; empty if it is to be found.
 	chosen string
-	// network is the namespace of all gateways, keys and ranges for the other cluster: the tenant namespace, unless they
-	// were created elsewhere. Empty until found.
+	// network is the namespace of all gateways, keys and ranges for the other cluster: the tenant
+	// namespace, unless they were created elsewhere. Empty until found.
 	network string
 	// other is the other cluster of a pair; gateway is the name of the gateway for it.
 	other   *cluster
 	gateway string
 	// ranges holds the CIDRs of this cluster; empty until read.
 	ranges ranges
-	// flags holds the flags that select the cluster, for messages; the flag for the kubeconfig is first.
+	// flags holds the flags that select the cluster, for messages; the flag for the kubeconfig is
+	// first.
 	flags []string
 	env   *env
 }
@@ -70,7 +71,8 @@ type cluster struct {
 // access holds the connection flags of a cluster.
 type access struct {
 	*genericclioptions.ConfigFlags
-	// quoted holds the names of the flags that select the cluster; the flag for the kubeconfig is first.
+	// quoted holds the names of the flags that select the cluster; the flag for the kubeconfig is
+	// first.
 	quoted []string
 }
 
@@ -141,7 +143,8 @@ func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, here, there
 	return do(s, here, there)
 }
 
-// connect connects to both clusters and reads their IDs. It returns both even if one does not answer.
+// connect connects to both clusters and reads their IDs. It returns both even if one does not
+// answer.
 func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
 	here, err = e.cluster(e.local, local, p.liqo.Value.String())
 	if err != nil {
@@ -167,9 +170,10 @@ func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err e
 	return here, there, nil
 }
 
-// sameIDError returns why two clusters with the same ID cannot be peers: they are one cluster with two addresses, or
-// two clusters whose IDs clash. The UID of namespace kube-system identifies a cluster. A user who may not read it has
-// only the rights of a peering user, so the clusters differ.
+// sameIDError returns why two clusters with the same ID cannot be peers: they are one cluster with
+// two addresses, or two clusters whose IDs clash. The UID of namespace kube-system identifies a
+// cluster. A user who may not read it has only the rights of a peering user, so the clusters
+// differ.
 func (c *cluster) sameIDError(ctx context.Context, other *cluster) error {
 	mine, others := &corev1.Namespace{}, &corev1.Namespace{}
 	read := func(c *cluster, into *corev1.Namespace) error {
@@ -193,8 +197,8 @@ func (c *cluster) sameIDError(ctx context.Context, other *cluster) error {
 
 var errSameCluster = errors.New("local and remote clusters must be different")
 
-// sameServer reports whether two configurations name the same API server. It can still be the proxy of two clusters
-// that selects one by the credentials.
+// sameServer reports whether two configurations name the same API server. It can still be the proxy
+// of two clusters that selects one by the credentials.
 func sameServer(a, b *rest.Config) bool {
 	return a.Host == b.Host && a.APIPath == b.APIPath && a.Proxy == nil && b.Proxy == nil &&
 		bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
@@ -233,8 +237,8 @@ const standardInput = "-"
 
 var errNoInput = errors.New("standard input holds none, or it was read already")
 
-// load reads the kubeconfig. The client libraries need a file: for standard input it makes one that only the user may
-// read, and removes it afterwards.
+// load reads the kubeconfig. The client libraries need a file: for standard input it makes one that
+// only the user may read, and removes it afterwards.
 func (e *env) load(flags access) (config *rest.Config, namespace string, err error) {
 	if *flags.KubeConfig == standardInput {
 		if *flags.KubeConfig, err = e.keepInput(); err != nil {
@@ -338,9 +342,9 @@ type noAnswer struct {
 
 func (n *noAnswer) Unwrap() error { return n.error }
 
-// apply creates the object or merges its fields into the existing one; it sends nothing if they are all there. An object
-// that is being deleted is created again after it is gone. apply uses get, create and update only, since a peering user
-// has no other rights.
+// apply creates the object or merges its fields into the existing one; it sends nothing if they are
+// all there. An object that is being deleted is created again after it is gone. apply uses get,
+// create and update only, since a peering user has no other rights.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	want, err := c.env.manifest(desired)
 	if err != nil {
@@ -372,7 +376,8 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 	})
 }
 
-// manifest returns the object as it is sent and printed: with its kind and the user's labels, without an empty status.
+// manifest returns the object as it is sent and printed: with its kind and the user's labels,
+// without an empty status.
 func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -386,15 +391,8 @@ func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error)
 	out.SetGroupVersionKind(gvk)
 	unstructured.RemoveNestedField(out.Object, "status")
 	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
-	ownLabels, ownAnnotations := out.GetLabels(), out.GetAnnotations()
-	addMissing(&ownLabels, e.labels)
-	addMissing(&ownAnnotations, e.annotations)
-	if len(ownLabels) > 0 {
-		out.SetLabels(ownLabels)
-	}
-	if len(ownAnnotations) > 0 {
-		out.SetAnnotations(ownAnnotations)
-	}
+	out.SetLabels(withDefaults(out.GetLabels(), e.labels))
+	out.SetAnnotations(withDefaults(out.GetAnnotations(), e.annotations))
 	return out, nil
 }
 

@@ -35,9 +35,9 @@ func (e *env) completion(from names) cobra.CompletionFunc {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeTimeout)
 		defer cancel()
 		e.In = strings.NewReader("") // a kubeconfig from standard input is not there yet
-		isUserNamespace := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })
-		slices.Sort(isUserNamespace)
-		return slices.Compact(isUserNamespace), cobra.ShellCompDirectiveNoFileComp
+		offered := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })
+		slices.Sort(offered)
+		return slices.Compact(offered), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -155,7 +155,8 @@ func flagNames() map[string]names {
 	}
 }
 
-// completeFlags completes the values of all flags below a command that take a name or one of a few words.
+// completeFlags completes the values of all flags below a command that take a name or one of a few
+// words.
 func (e *env) completeFlags(cmd *cobra.Command) {
 	known := flagNames()
 	add := func(f *pflag.Flag) {

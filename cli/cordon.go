@@ -33,14 +33,15 @@ type tenantChange struct {
 	// shortSlice describes the verb for one slice; empty if there is none.
 	shortSlice string
 	to         authv1beta1.TenantCondition
-	// from are the states the verb is for, empty for all; elsewhere it only warns.
+	// from holds the states in which the verb applies, empty for all. In other states it only
+	// prints warns.
 	from  []authv1beta1.TenantCondition
 	warns string
-	// asks: the user has to confirm.
+	// asks reports that the user must confirm.
 	asks bool
 }
 
-// cordonCommands are the verbs with which a provider bounds what its consumers get.
+// cordonCommands returns the verbs by which a provider limits what its consumers get.
 func (e *env) cordonCommands() []*cobra.Command {
 	turns := []tenantChange{
 		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
@@ -68,7 +69,7 @@ func (e *env) cordonCommands() []*cobra.Command {
 	return commands
 }
 
-// changeTenant brings one Tenant into the state.
+// changeTenant returns the work of the verb on a Tenant.
 func (t tenantChange) changeTenant(o *single) work {
 	o.Flags().Lookup("namespace").Usage = "Namespace of the Tenant (default: looked for in all)"
 	o.completes(o.env.namesOf(&authv1beta1.Tenant{}))
@@ -83,8 +84,8 @@ func (t tenantChange) changeTenant(o *single) work {
 	}
 }
 
-// locateTenant finds a Tenant in any namespace, by its name or else by its consumer's cluster ID, which is all
-// that a consumer can tell the administrator here.
+// locateTenant finds a Tenant in all namespaces, by its name or else by the cluster ID of its
+// consumer, which is all that a consumer can tell the provider's administrator.
 func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	tenants, err := c.all(ctx, &authv1beta1.TenantList{})
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *script) confirmTenantChange(t tenantChange) error {
 	return s.confirm(t.verb)
 }
 
-// tenantChange changes the state of a Tenant and waits until what follows from it is done.
+// tenantChange changes the state of a Tenant and waits until it is in effect.
 func (s *script) tenantChange(c *cluster, tenant *authv1beta1.Tenant, t tenantChange) error {
 	if err := c.read(s.ctx, tenant); err != nil {
 		return err
@@ -140,7 +141,8 @@ func (s *script) tenantChange(c *cluster, tenant *authv1beta1.Tenant, t tenantCh
 	return nil
 }
 
-// warnOfLeftovers names what a drained consumer still has here: pods that take their time to end, and the network.
+// warnOfLeftovers names what a drained consumer still has here: pods within their grace period, and
+// the network.
 func (s *script) warnOfLeftovers(c *cluster, tenant *authv1beta1.Tenant) error {
 	id := tenant.Spec.ClusterID
 	pods, err := c.all(s.ctx, &corev1.PodList{}, client.MatchingLabels{api.LabelOrigin: id})
@@ -154,7 +156,7 @@ func (s *script) warnOfLeftovers(c *cluster, tenant *authv1beta1.Tenant) error {
 	return s.warnOfNetwork(c, tenant.Namespace, id)
 }
 
-// warnOfNetwork says that a peer without rights is still connected.
+// warnOfNetwork warns if a peer without rights is still connected.
 func (s *script) warnOfNetwork(c *cluster, namespace, peer string) error {
 	for _, list := range []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}} {
 		gateways, err := c.all(s.ctx, list, client.InNamespace(namespace), ofPeer(peer))
@@ -169,7 +171,7 @@ func (s *script) warnOfNetwork(c *cluster, namespace, peer string) error {
 	return nil
 }
 
-// warnOfDrain names the volumes the consumer has here: they go with its namespaces.
+// warnOfDrain names the volumes of the consumer here, which are deleted with its namespaces.
 func (s *script) warnOfDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{},
 		client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
@@ -181,13 +183,13 @@ func (s *script) warnOfDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	return err
 }
 
-// stateOfTenant is the state of a Tenant; one that names none is active.
+// stateOfTenant returns the state of a Tenant; the default is active.
 func stateOfTenant(t *authv1beta1.Tenant) authv1beta1.TenantCondition {
 	return cmp.Or(t.Spec.TenantCondition, authv1beta1.TenantActive)
 }
 
-// awaitTenantState waits until a Tenant is what its spec says: its controller has seen it, and the
-// Quotas follow, or, drained, nothing of the consumer is left.
+// awaitTenantState waits until the state of a Tenant is in effect: its controller has observed it
+// and the Quotas have been updated; if it is drained, until no object of the consumer is left.
 func (c *cluster) awaitTenantState(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	generation, state := tenant.Generation, tenant.Spec.TenantCondition
 	err := c.await(ctx, tenant, func() bool {
@@ -214,17 +216,17 @@ func (c *cluster) awaitTenantState(ctx context.Context, tenant *authv1beta1.Tena
 }
 
 // awaitQuotas waits until the Quotas of a tenant namespace are cordoned, or not, as its Tenant and
-// the marks of its slices say.
+// the annotations of its slices demand.
 func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	tenants, granted := &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
 	for _, list := range []client.ObjectList{tenants, granted} {
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("list %s of the %scluster: %w", c.kindsOf(list), c.side.clusterPrefix(), err)
+		if err := c.listing(list, c.List(ctx, list, client.InNamespace(namespace))); err != nil {
+			return err
 		}
 	}
 	all := slices.ContainsFunc(tenants.Items,
 		func(t authv1beta1.Tenant) bool { return stateOfTenant(&t) != authv1beta1.TenantActive })
-	// cordoned tells by the name of a slice what it is to be.
+	// cordoned maps the name of a slice to whether its Quota is to be cordoned.
 	cordoned := map[string]bool{}
 	for _, slice := range granted.Items {
 		if slice.Labels[api.LabelReplicated] == api.True {
@@ -238,7 +240,8 @@ func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	}, client.InNamespace(namespace))
 }
 
-// changeSlice marks the provider's copy of one slice as cordoned, or takes the mark away.
+// changeSlice returns the work of the verb on a slice: it annotates the provider's copy as
+// cordoned, or removes the annotation.
 func (t tenantChange) changeSlice(o *single) work {
 	o.needPeer("Cluster ID of the consumer")
 	o.ownTenant = true
@@ -275,8 +278,8 @@ func (t tenantChange) changeSlice(o *single) work {
 	}
 }
 
-// granted reads the slice of that name in the tenant namespace of a consumer. What is not there is told
-// with what is.
+// granted reads the slice of this name in the tenant namespace of a consumer. If there is none, the
+// error lists those that exist.
 func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1beta1.ResourceSlice, err error) {
 	if c.tenant == "" {
 		if c.tenant, err = c.findTenant(ctx, consumer); err != nil {

@@ -20,10 +20,10 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// creation describes how create reports an object that it applied, and what it waits for.
+// creation describes what create prints about an object that it applied, and what it waits for.
 type creation struct {
 	done string
-	// ready waits until the object can be used and readyLine is printed; only if wait.
+	// ready waits until the object can be used, then readyLine is printed; only if wait.
 	wait      bool
 	readyLine string
 	ready     func(ctx context.Context) error
@@ -44,8 +44,8 @@ func (o *single) create(s *script, c *cluster, object client.Object, then creati
 	return s.run(step{doing: "Waiting until it is ready", done: then.readyLine, do: then.ready})
 }
 
-// labelArgument refuses names that are too long for labels, which carry the names of gateways, slices
-// and virtual nodes.
+// labelArgument refuses names that are too long for a label value: labels hold the names of
+// gateways, slices and virtual nodes.
 func (o *single) labelArgument() {
 	o.Args = cobra.MatchAll(o.Args, func(_ *cobra.Command, args []string) error {
 		if length, longest := len(args[0]), validation.LabelValueMaxLength; length > longest {
@@ -151,7 +151,7 @@ func createNonce(o *single) work {
 	return func(s *script, c *cluster) error { return s.newNonce(c, o.peer) }
 }
 
-// newNonce makes the challenge and prints it.
+// newNonce creates the nonce and prints it.
 func (s *script) newNonce(c *cluster, peer string) error {
 	if err := c.ensureTenant(s.ctx, peer); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (v *virtual) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&v.balancers, "load-balancer-classes", nil, "Load balancer classes"+further)
 }
 
-// useSlice lets a virtual node use what a slice was granted.
+// useSlice gives a virtual node the resources and credentials that a slice was granted.
 func (c *cluster) useSlice(ctx context.Context, sliceName string, v *virtual) error {
 	from := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(c.tenant, sliceName)}
 	if err := c.read(ctx, from); err != nil {

@@ -14,7 +14,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// deleteObject deletes an object of a kind; title names the kind in messages. Without a namespace, all are searched.
+// deleteObject deletes an object of a kind; title names the kind in messages. Without a namespace,
+// all are searched.
 func deleteObject(kind client.Object, title string) func(*single) work {
 	return func(o *single) work {
 		o.completes(o.env.namesOf(kind))
@@ -50,8 +51,8 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 	}
 }
 
-// confirmNodeLoss asks before volumes are lost because this node is the only one that extends a namespace to their
-// provider.
+// confirmNodeLoss asks before volumes are lost because this node is the only one that extends a
+// namespace to their provider.
 func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
 	return s.confirmNodes(c, "delete", func(r *placement) {
 		r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
@@ -59,7 +60,8 @@ func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error
 	})
 }
 
-// confirmNodeChange asks before volumes are lost because a namespace no longer selects the node as it will be.
+// confirmNodeChange asks before volumes are lost because a namespace no longer selects the node as
+// it will be.
 func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) error {
 	before := &offv1beta1.VirtualNode{}
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(node), before); err != nil {
@@ -81,7 +83,8 @@ func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) err
 	})
 }
 
-// confirmNodes asks before volumes are lost because a change of virtual nodes takes namespaces from their providers.
+// confirmNodes asks before volumes are lost because a change of virtual nodes takes namespaces from
+// their providers.
 func (s *script) confirmNodes(c *cluster, verb string, change func(*placement)) error {
 	r, err := c.placement(s.ctx)
 	if apierrors.IsForbidden(err) {

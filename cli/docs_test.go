@@ -329,8 +329,8 @@ func try(t *testing.T, c client.Client, object *unstructured.Unstructured) error
 	return c.Create(t.Context(), object, client.DryRunAll)
 }
 
-// TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder of
-// its cluster: in the tenant namespace of the other one, and with its label.
+// TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder
+// of its cluster: in the tenant namespace of the other one, and with its label.
 func TestGitOps(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
 	for folder, peer := range map[string]string{"rome": "milan", "milan": "rome"} {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// exec runs a command in the only container of a pod and returns its standard output. If the command fails, the error
-// holds its standard error.
+// exec runs a command in the only container of a pod and returns its standard output. If the
+// command fails, the error holds its standard error.
 func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) ([]byte, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
@@ -29,8 +29,8 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 	}
 	var out, failed bytes.Buffer
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &failed}); err != nil {
-		err = fmt.Errorf("run %s in pod %s/%s of the %scluster: %w: %s", command[0], namespace, pod, c.side.clusterPrefix(),
-			err, oneLine(failed.String()))
+		err = fmt.Errorf("run %s in pod %s/%s of the %scluster: %w: %s", command[0], namespace, pod,
+			c.side.clusterPrefix(), err, oneLine(failed.String()))
 		return out.Bytes(), err
 	}
 	return out.Bytes(), nil

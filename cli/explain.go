@@ -28,8 +28,9 @@ import (
 // explainTimeout bounds the search for a reason after the verb's own timeout has passed.
 const explainTimeout = 5 * time.Second
 
-// timedOut adds to errTimeout why the objects are not as awaited. The reason is that of the first object that has one;
-// if none has, it is the last object behind the first that does not exist. The controller is behind every object.
+// timedOut adds to errTimeout why the objects are not as awaited. The reason is that of the first
+// object that has one; if none has, it is the last object behind the first that does not exist. The
+// controller is behind every object.
 func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	if !errors.Is(err, errTimeout) {
 		return err
@@ -53,8 +54,8 @@ func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	return fmt.Errorf("%w: %s%s; look at its state with kubectl describe", err, c.side, c.nameOf(objects[0]))
 }
 
-// reason reads an object and returns whether it exists and what is wrong with it: the first answer that its conditions,
-// its pods, its events or its finalizers give.
+// reason reads an object and returns whether it exists and what is wrong with it: the first answer
+// that its conditions, its pods, its events or its finalizers give.
 func (c *cluster) reason(ctx context.Context, object client.Object) (reason string, found bool) {
 	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 	switch {
@@ -132,7 +133,8 @@ func problemOf(object client.Object) string {
 	return ""
 }
 
-// unmetCondition returns the message of the first condition that is not true, causes before what follows from them.
+// unmetCondition returns the message of the first condition that is not true, causes before what
+// follows from them.
 func unmetCondition(conditions []metav1.Condition) string {
 	for _, name := range []string{
 		netv1beta1.ConnectionGatewayRunning, netv1beta1.ConnectionProgrammed, "Ready", netv1beta1.ConnectionMTUFits,
@@ -182,8 +184,8 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// withRemoteReason adds to errTimeout what the other cluster's Connection reports: each end of a tunnel observes what
-// the other cannot.
+// withRemoteReason adds to errTimeout what the other cluster's Connection reports: each end of a
+// tunnel observes what the other cannot.
 func (c *cluster) withRemoteReason(err error) error {
 	if !errors.Is(err, errTimeout) {
 		return err

@@ -41,8 +41,9 @@ func (e *env) forceCommand() *cobra.Command {
 	return force
 }
 
-// forceUnpeer marks the peer as permanently unreachable, so that nothing waits for it any more, and deletes the local
-// objects of the peering and the tenant namespace. It sends no request to the peer.
+// forceUnpeer marks the peer as permanently unreachable, so that nothing waits for it any more, and
+// deletes the local objects of the peering and the tenant namespace. It sends no request to the
+// peer.
 func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout time.Duration) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
@@ -95,7 +96,8 @@ func (c *cluster) setUnreachable(ctx context.Context, foreign *corev1beta1.Forei
 	return c.describe("update", foreign, c.Patch(ctx, foreign, client.MergeFrom(before)))
 }
 
-// kindsOfPeering returns the kinds of objects that make up a peering, in the order of their deletion.
+// kindsOfPeering returns the kinds of objects that make up a peering, in the order of their
+// deletion.
 func kindsOfPeering() []client.ObjectList {
 	return []client.ObjectList{
 		&authv1beta1.ResourceSliceList{}, &offv1beta1.VirtualNodeList{}, &offv1beta1.NamespaceMapList{},
@@ -105,12 +107,13 @@ func kindsOfPeering() []client.ObjectList {
 	}
 }
 
-// objectsTimeout is how long the deletion of the tenant namespace waits for objects, and then for pods.
+// objectsTimeout is how long the deletion of the tenant namespace waits for objects, and then for
+// pods.
 const objectsTimeout = 10 * time.Second
 
-// removeObjects deletes the objects of the peer. The tenant namespace would delete its objects, but Kubernetes is slow to
-// check again a namespace that is not empty at once: deleting them first took 7 to 17 s instead of 50 s. Objects that
-// are not gone soon are left to the namespace.
+// removeObjects deletes the objects of the peer. The tenant namespace would delete its objects, but
+// Kubernetes is slow to check again a namespace that is not empty at once: deleting them first took
+// 7 to 17 s instead of 50 s. Objects that are not gone soon are left to the namespace.
 func (s *script) removeObjects(c *cluster, peer string) error {
 	left, err := c.leftoversOf(s.ctx, peer)
 	if err != nil {

@@ -31,8 +31,8 @@ type end struct {
 	object client.Object
 }
 
-// connection creates the gateways and exchanges their keys. It does not wait for the ranges: the tunnel comes up while
-// they are allocated.
+// connection creates the gateways and exchanges their keys. It does not wait for the ranges: the
+// tunnel comes up while they are allocated.
 func (n *network) connection() []step {
 	server, client := &n.server, &n.client
 	steps := []step{{name: "gateways", after: []string{"home"}, doing: "Looking for gateways", do: n.findGateways}}
@@ -54,12 +54,14 @@ func (n *network) connection() []step {
 		steps = slices.Concat(steps, n.keys(server, client), n.keys(client, server))
 	}
 	if n.networkOptions.wait {
-		steps = append(steps, awaitConnection(server), awaitConnection(client), awaitEstablished(client), awaitEstablished(server))
+		steps = append(steps, awaitConnection(server), awaitConnection(client),
+			awaitEstablished(client), awaitEstablished(server))
 	}
 	return steps
 }
 
-// isReversed reports that an existing tunnel runs in the other direction, so that the steps only wait for it.
+// isReversed reports that an existing tunnel runs in the other direction, so that the steps only
+// wait for it.
 func (n *network) isReversed() bool { return n.reversed }
 
 // pod waits for the pod of a gateway.
@@ -120,14 +122,15 @@ func awaitEstablished(e *end) step {
 		}}
 }
 
-// tunnel returns the Connection of the gateway for the other cluster, and its Deployment, without contents.
+// tunnel returns the Connection of the gateway for the other cluster, and its Deployment, without
+// contents.
 func (c *cluster) tunnel() (*netv1beta1.Connection, *appsv1.Deployment) {
 	at := metaOf(c.network, api.GatewayResourceName(c.gateway))
 	return &netv1beta1.Connection{ObjectMeta: at}, &appsv1.Deployment{ObjectMeta: at}
 }
 
-// findGateways reads the existing gateways, decides which side serves and checks the templates. Existing gateways keep
-// their names. Steps that depend on the sides come after it.
+// findGateways reads the existing gateways, decides which side serves and checks the templates.
+// Existing gateways keep their names. Steps that depend on the sides come after it.
 func (n *network) findGateways(ctx context.Context) error {
 	servers, clients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
 	backServers, backClients := &netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{}
@@ -246,13 +249,13 @@ func (n *network) setServer(ctx context.Context) error {
 // adjusted returns the spec of an existing server with what the user set by flags.
 func (n *network) adjusted(have, want netv1beta1.GatewayServerSpec) netv1beta1.GatewayServerSpec {
 	out := *have.DeepCopy()
-	set, requested := out.Endpoint, want.Endpoint
+	endpoint, wanted := out.Endpoint, want.Endpoint
 	for flag, adopt := range map[string]func(){
-		"gw-server-service-type":           func() { set.ServiceType = requested.ServiceType },
-		"gw-server-service-port":           func() { set.Port, set.Ports = requested.Port, requested.Ports },
-		"gw-server-service-nodeport":       func() { set.NodePort, set.NodePorts = requested.NodePort, requested.NodePorts },
-		"gw-server-service-loadbalancerip": func() { set.LoadBalancerIP = requested.LoadBalancerIP },
-		"gw-protocol":                      func() { set.Protocol = requested.Protocol },
+		"gw-server-service-type":           func() { endpoint.ServiceType = wanted.ServiceType },
+		"gw-server-service-port":           func() { endpoint.Port, endpoint.Ports = wanted.Port, wanted.Ports },
+		"gw-server-service-nodeport":       func() { endpoint.NodePort, endpoint.NodePorts = wanted.NodePort, wanted.NodePorts },
+		"gw-server-service-loadbalancerip": func() { endpoint.LoadBalancerIP = wanted.LoadBalancerIP },
+		"gw-protocol":                      func() { endpoint.Protocol = wanted.Protocol },
 		"mtu":                              func() { out.MTU = want.MTU },
 	} {
 		if n.isSet(flag) {
@@ -270,8 +273,8 @@ func (n *network) isTemplateSet(prefix string) bool {
 	return n.isSet(prefix+"type") || n.isSet(prefix+"template-name") || n.isSet(prefix+"template-namespace")
 }
 
-// exposedElsewhere reports whether the server's address, port or protocol would change. A request that names no node
-// port or address matches any.
+// exposedElsewhere reports whether the server's address, port or protocol would change. A request
+// that names no node port or address matches any.
 func exposedElsewhere(have, want netv1beta1.Endpoint) bool {
 	return have.ServiceType != want.ServiceType || have.Port != want.Port || !slices.Equal(have.Ports, want.Ports) ||
 		(want.NodePort != 0 && have.NodePort != want.NodePort) ||
@@ -284,10 +287,11 @@ func dialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
 }
 
-// announced reports whether the server's status holds an endpoint with the requested ports. The status is
-// stale for a moment after the request changes, and a client with a custom address does not follow it: it would
-// keep the old port. Only WireGuard templates are compared; other technologies may have no Service. A template may
-// give the Service another port than the server's, so that is compared only if the user asked for it.
+// announced reports whether the server's status holds an endpoint with the requested ports. The
+// status is stale for a moment after the request changes, and a client with a custom address does
+// not follow it: it would keep the old port. Only WireGuard templates are compared; other
+// technologies may have no Service. A template may give the Service another port than the server's,
+// so that is compared only if the user asked for it.
 func announced(server *netv1beta1.GatewayServer, askedPort bool) bool {
 	status, request, template := server.Status.Endpoint, server.Spec.Endpoint, server.Spec.ServerTemplateRef
 	if !dialable(status) {
@@ -325,8 +329,8 @@ func (n *network) awaitEndpoint(ctx context.Context) error {
 		func() bool { return announced(n.announced, n.isSet("gw-server-service-port")) })
 }
 
-// setClient creates or updates the client. It dials the server's endpoint unless the user named another, with the
-// server's MTU and protocol.
+// setClient creates or updates the client. It dials the server's endpoint unless the user named
+// another, with the server's MTU and protocol.
 func (n *network) setClient(ctx context.Context) error {
 	server := n.announced
 	endpoint := *server.Status.Endpoint.DeepCopy()
@@ -344,9 +348,10 @@ func (n *network) setClient(ctx context.Context) error {
 		func() error { return n.writeClient(ctx, object, server.Status.Endpoint) })
 }
 
-// writeClient creates a client or updates the existing one. It replaces the endpoint as a whole, since a remaining port
-// of the old one would contradict it. An endpoint that the server never announced was set by a user, for a NAT for
-// example: it stays if no flag names another and the number of its ports still fits.
+// writeClient creates a client or updates the existing one. It replaces the endpoint as a whole,
+// since a remaining port of the old one would contradict it. An endpoint that the server never
+// announced was set by a user, for a NAT for example: it stays if no flag names another and the
+// number of its ports still fits.
 func (n *network) writeClient(
 	ctx context.Context, want *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus,
 ) error {
@@ -376,8 +381,8 @@ func (n *network) writeClient(
 	return n.client.describe("update", want, n.client.Update(ctx, have))
 }
 
-// awaitGateway waits for the pod of a gateway. A gateway of another technology has no known Deployment: its own status
-// reports that it runs.
+// awaitGateway waits for the pod of a gateway. A gateway of another technology has no known
+// Deployment: its own status reports that it runs.
 func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, owner client.Object) error {
 	either, stop := context.WithCancel(ctx)
 	defer stop()

@@ -52,7 +52,7 @@ func generatePublicKey(o *single) work {
 	}
 }
 
-// gatewayNamed is a gateway of which only the name is known.
+// gatewayNamed returns a gateway with this name, without contents.
 func gatewayNamed(namespace, name, kind string) client.Object {
 	at := metaOf(namespace, name)
 	if kind == "client" {
@@ -61,8 +61,8 @@ func gatewayNamed(namespace, name, kind string) client.Object {
 	return &netv1beta1.GatewayServer{ObjectMeta: at}
 }
 
-// keyOf waits for the public key of a gateway, which is looked for everywhere if it has no namespace.
-// Its namespace is from then on that of the network.
+// keyOf waits for the public key of a gateway, which it looks up in all namespaces if none is set.
+// It sets c.network to the gateway's namespace.
 func (c *cluster) keyOf(ctx context.Context, gateway client.Object) ([]byte, error) {
 	if gateway.GetNamespace() == "" {
 		if err := c.locate(ctx, gateway); err != nil {
@@ -77,7 +77,7 @@ func (c *cluster) keyOf(ctx context.Context, gateway client.Object) ([]byte, err
 	return c.gatewayKey(ctx, secret)
 }
 
-// locate finds the only object of that kind and name in any namespace and sets its namespace.
+// locate finds the only object of this kind and name in all namespaces and sets its namespace.
 func (c *cluster) locate(ctx context.Context, object client.Object) error {
 	list, err := listFor(object, c.Scheme())
 	if err != nil {
@@ -131,7 +131,7 @@ func generateTenant(o *single) work {
 	}
 }
 
-// signature gets the challenge signed, or the one given earlier if it is empty.
+// signature returns the signature of the challenge; if that is empty, of the stored one.
 func (s *script) signature(c *cluster, provider, challenge string) ([]byte, error) {
 	if challenge == "" {
 		if err := c.storedNonce(s.ctx, provider); err != nil {
@@ -150,7 +150,7 @@ func (s *script) signature(c *cluster, provider, challenge string) ([]byte, erro
 	return c.awaitField(s.ctx, c.tenant, api.SignedNonceSecret, api.SignedNonceField)
 }
 
-// storedNonce looks for a nonce of the provider that was given before, and makes nothing.
+// storedNonce fails unless a nonce of the provider is stored. It creates nothing.
 func (c *cluster) storedNonce(ctx context.Context, provider string) (err error) {
 	if c.tenant == "" {
 		if c.tenant, err = c.findTenant(ctx, provider); err != nil {

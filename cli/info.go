@@ -144,7 +144,8 @@ func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
 	return out, nil
 }
 
-// healthInfo checks the pods of the installation. The peerings show those of gateways and virtual kubelets.
+// healthInfo checks the pods of the installation. The peerings show those of gateways and virtual
+// kubelets.
 func (c *cluster) healthInfo(ctx context.Context) (healthInfo, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {

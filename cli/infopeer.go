@@ -34,18 +34,20 @@ type cidrPair struct {
 type cidrInfo struct {
 	Remote   cidrPair  `json:"remote"`
 	Remapped *cidrPair `json:"remapped,omitempty"`
-	// Unapproved lists the CIDRs announced after the peering was agreed. They are remapped until an administrator
-	// approves them.
+	// Unapproved lists the CIDRs announced after the peering was agreed. They are remapped until an
+	// administrator approves them.
 	Unapproved []string `json:"unapproved,omitempty"`
 }
 
-// gatewayInfo describes the server of the tunnel. Role is the role of the peer's gateway. Port is the first port.
+// gatewayInfo describes the server of the tunnel. Role is the role of the peer's gateway. Port is
+// the first port.
 type gatewayInfo struct {
 	Address []string `json:"address"`
 	Port    int32    `json:"port"`
 	Ports   []int32  `json:"ports,omitempty"`
 	Role    string   `json:"role"`
-	// Announced is the endpoint the server announced last; nil if the client dials it, or nothing was announced.
+	// Announced is the endpoint the server announced last; nil if the client dials it, or nothing
+	// was announced.
 	Announced *netv1beta1.EndpointStatus `json:"announced,omitempty"`
 	// client is the GatewayClient of this cluster; nil if the peer dials this one.
 	client *netv1beta1.GatewayClient
@@ -86,7 +88,8 @@ type peerAuth struct {
 	// APIServerStatus is empty if the peer's API server is not probed.
 	APIServerStatus moduleStatus `json:"APIServerStatus,omitempty"`
 	ResourceSlices  []sliceInfo  `json:"resourceSlices"`
-	// SharedKey reports that this cluster authenticates with the key that former versions used for all peers.
+	// SharedKey reports that this cluster authenticates with the key that former versions used for
+	// all peers.
 	SharedKey bool `json:"sharedKey,omitempty"`
 	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name".
 	// A peering user of the peer can read the ones in the tenant namespace.

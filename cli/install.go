@@ -33,7 +33,7 @@ import (
 	"github.com/liqo-go/liqo/internal/await"
 )
 
-// installOptions are the flags of install.
+// installOptions holds the flags of install.
 type installOptions struct {
 	provider       string
 	namespace      string
@@ -57,7 +57,7 @@ type installOptions struct {
 	repoURL        string
 }
 
-// providers are the environments install knows; the empty one is any cluster.
+// providers lists the environments that install supports; the empty one is any cluster.
 var providers = [...]string{"", "kubeadm", "kind", "k3s", "generic"}
 
 func (e *env) installCommand() *cobra.Command {
@@ -116,7 +116,7 @@ func takesCIDRs(provider string) bool {
 	return provider == "" || provider == "generic" || provider == "k3s"
 }
 
-// install computes the values, applies the kinds and then the chart.
+// install computes the values and applies the CustomResourceDefinitions, then the chart.
 func (e *env) install(ctx context.Context, o *installOptions) error {
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
@@ -178,7 +178,7 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	return nil
 }
 
-// showPending shows which processes of the installation do not run yet, until ctx ends.
+// showPending shows which Deployments of the installation are not ready, until ctx ends.
 func (c *cluster) showPending(ctx context.Context) {
 	_ = c.follow(ctx, &appsv1.DeploymentList{}, func(have await.Objects) bool {
 		var names []string
@@ -197,7 +197,7 @@ func (c *cluster) showPending(ctx context.Context) {
 	}, client.InNamespace(c.namespace))
 }
 
-// chart loads the chart from disk, or the one liqoctl carries.
+// chart loads the chart from disk, or the one embedded in liqoctl.
 func (o *installOptions) chart() (*chart.Chart, error) {
 	if o.chartPath != "" {
 		c, err := loader.Load(o.chartPath)
@@ -233,8 +233,9 @@ func embeddedChart() (*chart.Chart, error) {
 	return c, nil
 }
 
-// merged lays the user's values over ours: files, then --set, then --set-string. The deprecated single
-// range acts only without others, so ours give way to the user's.
+// merged merges the user's values into the computed ones: files, then --set, then --set-string. It
+// drops the computed ipam.podCIDRs if the user sets the deprecated ipam.podCIDR, which the chart
+// ignores beside it.
 func (o *installOptions) merged(f facts) (map[string]any, error) {
 	users, err := o.values.MergeValues(
 		getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
@@ -272,10 +273,10 @@ func (o *installOptions) check(
 	return c.checkRanges(ctx, o, vals)
 }
 
-// wrongValue is what the validator says of one value, behind the path to it.
+// wrongValue matches the validator's line about one value: its path and what is wrong.
 var wrongValue = regexp.MustCompile(`(?m)^- at '([^']*)': (.*)$`)
 
-// valuesError tells which values are wrong, by the keys the user knows.
+// valuesError names the wrong values by the keys that the user sets.
 func valuesError(err error) error {
 	var wrong []string
 	for _, found := range wrongValue.FindAllStringSubmatch(err.Error(), -1) {
@@ -289,7 +290,7 @@ func valuesError(err error) error {
 	return fmt.Errorf("wrong chart values: %s; correct --set, --set-string or --values", strings.Join(wrong, "; "))
 }
 
-// coalesced is a copy of the chart's values with vals over them.
+// coalesced returns a copy of the chart's values with vals merged into them.
 func coalesced(chart *chart.Chart, vals map[string]any) map[string]any {
 	out, err := chartutil.CoalesceValues(chart, vals)
 	if err != nil {
@@ -310,8 +311,8 @@ func (e *env) dumpValues(path string, vals map[string]any) error {
 	return nil
 }
 
-// render fills the chart in without asking the cluster, and before it is changed: what the chart
-// refuses is told in the chart's own words.
+// render renders the chart before the cluster is changed, without a request, so that its own checks
+// fail early.
 func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) (string, error) {
 	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
 	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
@@ -324,10 +325,11 @@ func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[
 	return rel.Manifest, nil
 }
 
-// refusal is what the chart says when it refuses its values, behind where it says so.
+// refusal matches the message of the chart when it refuses its values, after the place in the
+// template.
 var refusal = regexp.MustCompile(`(?s)(?:error calling (?:fail|required): |execution error at \([^)]*\): )(.*)$`)
 
-// chartError keeps of a template's error what the chart itself says.
+// chartError reduces a template's error to the message of the chart.
 func chartError(err error) error {
 	if found := refusal.FindStringSubmatch(err.Error()); found != nil {
 		return errors.New(found[1])
@@ -338,7 +340,7 @@ func chartError(err error) error {
 // oldestKubernetes is the oldest version the chart accepts.
 const oldestKubernetes = "v1.32.0"
 
-// helm makes Helm work on the local cluster.
+// helm returns a Helm configuration for the local cluster.
 func (e *env) helm(namespace string) (*action.Configuration, error) {
 	e.local.Namespace = &namespace
 	config := &action.Configuration{}
@@ -356,7 +358,7 @@ type installer struct {
 	values  map[string]any
 }
 
-// run installs or upgrades and undoes what failed.
+// run installs or upgrades, and rolls back if that fails.
 func (i *installer) run(ctx context.Context) (*release.Release, error) {
 	helm, err := i.env.helm(i.namespace)
 	if err != nil {
@@ -387,7 +389,7 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 	}
 	err = i.releaseError("upgrade", err)
 	if now, failed := helm.Releases.Last(api.ReleaseName); failed == nil && now.Version == last.Version {
-		return nil, err // it ended before anything was changed
+		return nil, err // it failed before anything was changed
 	}
 	back := action.NewRollback(helm)
 	back.Version, back.Timeout = last.Version, i.options.timeout
@@ -414,7 +416,7 @@ func (i *installer) first(ctx context.Context, helm *action.Configuration) (*rel
 	return nil, err
 }
 
-// releaseError adds what the workloads say, before they are taken away.
+// releaseError adds what is wrong with the workloads, before they are deleted.
 func (c *cluster) releaseError(verb string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return hint(fmt.Errorf("%s Liqo: %w", verb, err), "an installation needs the rights of a cluster administrator")

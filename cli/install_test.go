@@ -22,7 +22,8 @@ import (
 	"github.com/liqo-go/liqo/cli"
 )
 
-// TestBrokenOffUninstallation: what it left is neither upgraded nor installed over, and a second one ends it.
+// TestBrokenOffUninstallation: what it left is neither upgraded nor installed over, and a second
+// one ends it.
 func TestBrokenOffUninstallation(t *testing.T) {
 	t.Parallel()
 	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo}}"

@@ -13,16 +13,17 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 )
 
-// facts is what the installation needs to know of the cluster.
+// facts holds what the installation needs to know of the cluster.
 type facts struct {
 	id string
-	// installed is the ID of the installation that is there; empty when there is none.
+	// installed is the ID of the existing installation; empty if there is none.
 	installed    string
 	pods         []string
 	services     string
@@ -30,7 +31,7 @@ type facts struct {
 }
 
 const (
-	// Ranges kubeadm clusters without a readable controller manager are taken to have.
+	// Ranges assumed for kubeadm clusters without a readable controller manager.
 	kubeadmPods     = "172.16.0.0/16"
 	kubeadmServices = "10.96.0.0/12"
 	// K3s' own defaults.
@@ -38,7 +39,7 @@ const (
 	k3sServices = "10.43.0.0/16"
 )
 
-// facts reads the cluster; flags win.
+// facts reads the facts from the cluster; flags override them.
 func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	f := facts{id: string(o.id), pods: o.pods, services: string(o.services), apiServerURL: o.apiServerURL}
 	var err error
@@ -79,7 +80,8 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	return f, nil
 }
 
-// podsBy is what the user gives the pods' ranges by. Where they are read from the cluster there is no flag.
+// podsBy returns how to set the pods' ranges. Providers whose ranges are read from the cluster have
+// no flag.
 func (o *installOptions) podsBy() string {
 	if takesCIDRs(o.provider) {
 		return "--pod-cidr"
@@ -87,7 +89,7 @@ func (o *installOptions) podsBy() string {
 	return "--set 'ipam.podCIDRs={…}'"
 }
 
-// servicesBy is what the user gives the Services' range by.
+// servicesBy returns how to set the Services' range.
 func (o *installOptions) servicesBy() string {
 	if takesCIDRs(o.provider) {
 		return "--service-cidr"
@@ -105,7 +107,7 @@ func (o *installOptions) givesValue(key string) bool {
 	return len(o.values.ValueFiles) > 0
 }
 
-// installedID is the cluster ID of an earlier installation, empty when there is none.
+// installedID returns the cluster ID of an earlier installation; empty if there is none.
 func (c *cluster) installedID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
 	defer cancel()
@@ -117,7 +119,7 @@ func (c *cluster) installedID(ctx context.Context) (string, error) {
 	return stored.Data[api.ClusterIDConfigMapKey], nil
 }
 
-// randomID is a name people can say.
+// randomID returns a random name that is easy to pronounce.
 func randomID() string {
 	adjectives := strings.Fields("amber bold brisk calm clear coral crisp dawn deep dry early fair fresh gentle " +
 		"golden green keen light lively lucid mellow misty noble pale quick quiet rapid red round sharp silent " +
@@ -128,7 +130,7 @@ func randomID() string {
 	return adjectives[rand.IntN(len(adjectives))] + "-" + nouns[rand.IntN(len(nouns))]
 }
 
-// kubeadmRanges reads the arguments of the controller manager's pod.
+// kubeadmRanges reads the ranges from the arguments of the controller manager's pod.
 func (c *cluster) kubeadmRanges(ctx context.Context) (pods []string, services string, err error) {
 	found := &corev1.PodList{}
 	err = c.List(ctx, found, client.InNamespace("kube-system"),
@@ -152,7 +154,7 @@ func (c *cluster) kubeadmRanges(ctx context.Context) (pods []string, services st
 	return pods, services, nil
 }
 
-// chartValues are the values of an installation, without what the user sets.
+// chartValues returns the computed values, without those that the user sets.
 func (o *installOptions) chartValues(f facts) map[string]any {
 	labels := map[string]any{}
 	if o.provider != "" && o.provider != "generic" {
@@ -188,21 +190,17 @@ func anys(list []string) []any {
 	return out
 }
 
-// valueAt reads a text in nested values; empty when it is not there.
+// valueAt returns a text in nested values; empty if it does not exist.
 func valueAt(vals map[string]any, path ...string) string {
-	for _, key := range path[:len(path)-1] {
-		vals, _ = vals[key].(map[string]any)
-	}
-	text, _ := vals[path[len(path)-1]].(string)
+	value, _, _ := unstructured.NestedFieldNoCopy(vals, path...)
+	text, _ := value.(string)
 	return text
 }
 
-// listAt reads a list of texts in nested values.
+// listAt returns the texts of a list in nested values.
 func listAt(vals map[string]any, path ...string) []string {
-	for _, key := range path[:len(path)-1] {
-		vals, _ = vals[key].(map[string]any)
-	}
-	list, _ := vals[path[len(path)-1]].([]any)
+	value, _, _ := unstructured.NestedFieldNoCopy(vals, path...)
+	list, _ := value.([]any)
 	var out []string
 	for _, item := range list {
 		if text, ok := item.(string); ok {
@@ -212,8 +210,7 @@ func listAt(vals map[string]any, path ...string) []string {
 	return out
 }
 
-// insideOnly reports whether an API server's URL means something in this cluster or on this
-// machine only.
+// insideOnly reports whether an API server's URL is valid only in this cluster or on this machine.
 func insideOnly(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -228,7 +225,7 @@ func insideOnly(address string) bool {
 		strings.HasSuffix(host, ".cluster.local")
 }
 
-// checkID refuses to rename a cluster: its peers know it by its ID.
+// checkID refuses to rename a cluster, since its peers refer to it by its ID.
 func (c *cluster) checkID(installed, wanted string) error {
 	if installed == "" || wanted == installed || wanted == "" {
 		return nil
@@ -240,7 +237,7 @@ func (c *cluster) checkID(installed, wanted string) error {
 
 const remedyURL = "give the URL at which peers reach this cluster with --api-server-url"
 
-// checkURL refuses to tell peers a URL of the API server that they cannot use. No URL is no mistake.
+// checkURL refuses a URL of the API server that peers cannot use. An empty one is valid.
 func checkURL(address string, sane bool) error {
 	u, err := url.Parse(address)
 	switch {
@@ -254,8 +251,8 @@ func checkURL(address string, sane bool) error {
 	return nil
 }
 
-// checkAPIServer checks what peers are told. Without a URL the controller takes the address of a
-// control-plane node, so there must be one.
+// checkAPIServer checks the URL for peers. Without one the controller uses the address of a
+// control-plane node, so there must be such a node.
 func (c *cluster) checkAPIServer(ctx context.Context, address string, sane bool) error {
 	if err := checkURL(address, sane); err != nil || !sane {
 		return err
@@ -287,7 +284,8 @@ func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {
 	return err == nil && service.Spec.ClusterIP == host
 }
 
-// podCIDRs are the pods' ranges as the chart takes them: the deprecated single one only without others.
+// podCIDRs returns the pods' ranges as the chart does: the deprecated ipam.podCIDR counts only
+// without ipam.podCIDRs.
 func podCIDRs(vals map[string]any) []string {
 	if several := listAt(vals, "ipam", "podCIDRs"); len(several) > 0 {
 		return several
@@ -295,8 +293,8 @@ func podCIDRs(vals map[string]any) []string {
 	return []string{valueAt(vals, "ipam", "podCIDR")}
 }
 
-// checkNetworks refuses another range in the place of one that is there: that of a Network never changes.
-// The first pod range has the Network pod-cidr, and others can be added behind it.
+// checkNetworks refuses to replace a range: that of an existing Network never changes. The first
+// pod range has the Network pod-cidr, and others can be added after it.
 func (c *cluster) checkNetworks(ctx context.Context, vals map[string]any) error {
 	pods := podCIDRs(vals)
 	wanted := map[string]string{
@@ -324,8 +322,8 @@ func (c *cluster) checkNetworks(ctx context.Context, vals map[string]any) error 
 	return nil
 }
 
-// checkRanges compares the ranges with the addresses in use: a wrong range breaks the network
-// silently.
+// checkRanges compares the ranges with the addresses in use, since a wrong range breaks the network
+// without an error.
 func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[string]any) error {
 	podRanges, err := prefixes(podCIDRs(vals))
 	if err != nil {
@@ -392,7 +390,7 @@ func inside(address string, ranges []netip.Prefix) bool {
 	return len(ranges) == 0
 }
 
-// ignoredValues are the lines of the chart's notes that name values without effect.
+// ignoredValues returns the lines of the chart's notes that name values without effect.
 func ignoredValues(notes string) []string {
 	var out []string
 	for _, line := range strings.Split(notes, "\n") {

@@ -13,8 +13,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// TestPodRanges: what the user says of the pods' ranges, also by the deprecated value, stands in the chart for what was
-// found in the cluster.
+// TestPodRanges: what the user says of the pods' ranges, also by the deprecated value, stands in
+// the chart for what was found in the cluster.
 func TestPodRanges(t *testing.T) {
 	chart, err := embeddedChart()
 	if err != nil {

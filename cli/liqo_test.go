@@ -59,7 +59,8 @@ func (s *session) liqo(t *testing.T, name string) {
 }
 
 // carry does once what the replicator of rome does all the time: a slice goes to milan, with the
-// rights rome has there, and the answer comes back once it is whole and its resources are as wanted.
+// rights rome has there, and the answer comes back once it is whole and its resources are as
+// wanted.
 func (s *session) carry(t *testing.T, name, wanted string) string {
 	t.Helper()
 	typed := func(cluster, user string) client.Client {

@@ -30,16 +30,16 @@ import (
 )
 
 const (
-	// moveStep bounds each wait for Kubernetes: to start a pod, which may have an image to pull, or to
-	// remove a volume. Copying takes as long as it takes: only the user ends it.
+	// moveStep bounds each wait for Kubernetes to start a pod, including an image pull, or to
+	// delete a volume. The copy itself has no time limit.
 	moveStep = 5 * time.Minute
-	// cleanUpTimeout bounds what is removed after an interrupt.
+	// cleanUpTimeout bounds the cleanup after an interrupt.
 	cleanUpTimeout = 15 * time.Second
-	// moveLimit is a script's timeout that never comes.
+	// moveLimit is longer than any move.
 	moveLimit = 1000 * time.Hour
 )
 
-// moveOptions are the flags of 'move volume'.
+// moveOptions holds the flags of 'move volume'.
 type moveOptions struct {
 	namespace, target string
 	liqo              *pflag.Flag
@@ -74,22 +74,24 @@ func (e *env) moveCommand() *cobra.Command {
 	return cmd
 }
 
-// volumeMove is one move. What it has done is in the cluster: the copy's claim records the claim it
-// holds as soon as it is whole, and a claim made anew is marked until it has all its data and the copy is
-// gone. Nothing is deleted that another run has taken further: two at once do not harm each other.
+// volumeMove is one move. Its progress is stored in the cluster: the claim of the copy records the
+// moved claim as soon as the copy is complete, and a recreated claim is marked until it has all its
+// data and the copy is gone. A run deletes nothing that another run has changed, so that two
+// concurrent runs do no harm.
 type volumeMove struct {
 	*script
 	*cluster
 	plan.Move
-	// found is the claim as it is, copied that of the copy; nil where there is none.
+	// found is the current claim, copied the claim of the copy; nil if there is none.
 	found, copied *corev1.PersistentVolumeClaim
-	// old is the claim as it was before; whole: the copy has all of its data.
-	old          *corev1.PersistentVolumeClaim
+	// old is the claim before the move.
+	old *corev1.PersistentVolumeClaim
+	// copyComplete reports that the copy has all data.
 	copyComplete bool
 	target       *corev1.Node
 }
 
-// errOther: what this run has looked at has changed.
+// errOther reports that the claim or its copy was changed by somebody else since this run read it.
 var errOther = errors.New("somebody else changes the claim or its copy, perhaps by the same command")
 
 func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error {
@@ -122,8 +124,8 @@ func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error
 	return hint(err, "the volume is where it was; run the command again")
 }
 
-// run does what is left to do. The old volume goes when the copy is whole, the copy when the new
-// volume is: at every moment one of them has all data.
+// run does what is left to do. It deletes the old volume when the copy is complete, and the copy
+// when the new volume is, so that one of them always has all data.
 func (m *volumeMove) run() error {
 	if err := m.clear(m.ctx); err != nil {
 		return err
@@ -144,10 +146,10 @@ func (m *volumeMove) run() error {
 	return m.finish()
 }
 
-// snapshot makes the copy, writes down whose it is and deletes the claim.
+// snapshot creates the copy, records the claim in it and deletes the claim.
 func (m *volumeMove) snapshot() error {
 	m.script.busy(noCluster, "Taking a snapshot")
-	if m.copied != nil { // of an earlier move, not whole or out of date
+	if m.copied != nil { // of an earlier move, incomplete or out of date
 		if err := m.deleteAndAwait(m.copied); err != nil {
 			return err
 		}
@@ -180,7 +182,7 @@ func (m *volumeMove) snapshot() error {
 	return m.describe("delete", m.old, client.IgnoreNotFound(err))
 }
 
-// recreate makes the claim anew, once the old one, or one that has a part of the data, is gone.
+// recreate creates the claim again, after deleting the old one or one with only a part of the data.
 func (m *volumeMove) recreate() error {
 	m.script.busy(noCluster, "Making the claim anew")
 	former := m.found
@@ -191,7 +193,7 @@ func (m *volumeMove) recreate() error {
 	return m.describe("create", m.found, m.Create(m.ctx, m.found))
 }
 
-// finish removes the copy, once it is said that the claim has all its data, and then what is said.
+// finish marks the claim as having all its data, deletes the copy and then removes the mark.
 func (m *volumeMove) finish() error {
 	m.script.busy(noCluster, "Removing the copy")
 	var err error
@@ -210,7 +212,8 @@ func (m *volumeMove) finish() error {
 	return nil
 }
 
-// annotate writes an annotation on a claim that is still the same and stays; an empty text removes it.
+// annotate sets an annotation on a claim that has not changed and is not being deleted; an empty
+// text removes it.
 func (m *volumeMove) annotate(
 	claim *corev1.PersistentVolumeClaim, key, text string,
 ) (*corev1.PersistentVolumeClaim, error) {
@@ -234,9 +237,10 @@ func (m *volumeMove) annotate(
 	return written, nil
 }
 
-// ifUnchanged does something with a claim as it is now, nil if it is gone or being deleted, provided that
-// nobody else has taken the move further since it was read. What it does must fail with a conflict if
-// the claim changes meanwhile; Kubernetes changes claims too, so then it is looked at again.
+// ifUnchanged reads a claim again and calls do with it, or with nil if it is gone or being deleted.
+// It fails if another run has continued the move since the claim was read. do must fail with a
+// conflict if the claim changes meanwhile; since Kubernetes changes claims too, ifUnchanged then
+// tries again.
 func (m *volumeMove) ifUnchanged(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, do func(*corev1.PersistentVolumeClaim) error,
 ) error {
@@ -262,11 +266,9 @@ func (m *volumeMove) ifUnchanged(
 	return err
 }
 
-// create makes an object that is the move's own.
+// create creates an object of the move.
 func (m *volumeMove) create(object client.Object) error {
-	labels := object.GetLabels()
-	addMissing(&labels, m.cluster.env.labels)
-	object.SetLabels(labels)
+	object.SetLabels(withDefaults(object.GetLabels(), m.cluster.env.labels))
 	err := m.Create(m.ctx, object)
 	if apierrors.IsAlreadyExists(err) {
 		return errOther
@@ -274,7 +276,8 @@ func (m *volumeMove) create(object client.Object) error {
 	return m.describe("create", object, err)
 }
 
-// copyWith lets a client pull from the claim's volume or push into it, and ends both pods.
+// copyWith starts a server on the claim's volume and a client that pulls from it or pushes to it,
+// waits for the client and deletes both pods.
 func (m *volumeMove) copyWith(verb, node string) error {
 	m.script.busy(noCluster, map[string]string{"pull": "Taking a snapshot", "push": "Restoring the data"}[verb])
 	token := rand.Text()
@@ -305,15 +308,15 @@ func (m *volumeMove) copyWith(verb, node string) error {
 	return cmp.Or(err, m.clear(m.ctx))
 }
 
-// until waits for Kubernetes; for a pod that failed in vain.
+// until waits until ok holds for a pod, at most moveStep.
 func (m *volumeMove) until(pod *corev1.Pod, ok func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(m.ctx, moveStep, errTimeout)
 	defer cancel()
 	return m.await(ctx, pod, ok)
 }
 
-// deleteAndAwait deletes a claim that was read before, if nobody else has taken the move further, and waits for
-// its end.
+// deleteAndAwait deletes a claim that was read before, unless another run has continued the move,
+// and waits until it is gone.
 func (m *volumeMove) deleteAndAwait(claim *corev1.PersistentVolumeClaim) error {
 	ctx, cancel := context.WithTimeoutCause(m.ctx, moveStep, errTimeout)
 	defer cancel()
@@ -335,7 +338,7 @@ func (m *volumeMove) drop(ctx context.Context, claim *corev1.PersistentVolumeCla
 	})
 }
 
-// clear removes the pods of the move, also those of an earlier one.
+// clear deletes the pods of this move and of earlier ones.
 func (m *volumeMove) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveStep, errTimeout)
 	defer cancel()
@@ -352,7 +355,7 @@ func (m *volumeMove) clear(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp leaves as little as it can after a failure: neither pods, nor a copy that is of no use.
+// cleanUp deletes the pods after a failure, and the copy if it is not complete.
 func (m *volumeMove) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
@@ -370,7 +373,8 @@ func (m *volumeMove) cleanUp(ctx context.Context) {
 	}
 }
 
-// terminationMessage is what a container that has ended says.
+// terminationMessage returns the message of the first container that has ended, else that of the
+// pod.
 func terminationMessage(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
@@ -380,8 +384,8 @@ func terminationMessage(pod *corev1.Pod) string {
 	return oneLine(pod.Status.Message)
 }
 
-// showLog shows the last line of a pod's log, until ctx ends: how far it is. It is a courtesy: nothing
-// depends on it.
+// showLog shows the last line of a pod's log, which tells its progress, until ctx ends. It ignores
+// errors, as nothing depends on it.
 func (c *cluster) showLog(ctx context.Context, pod *corev1.Pod) {
 	core, err := corev1client.NewForConfig(c.config)
 	if err != nil {

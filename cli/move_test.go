@@ -21,8 +21,9 @@ import (
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
-// nodes plays, until the story ends, what is on nodes: servers of volumes are ready and clients have
-// copied; while there is a ConfigMap "full" no disk takes anything. A claim no pod uses can go.
+// nodes plays, until the story ends, what is on nodes: servers of volumes are ready and clients
+// have copied; while there is a ConfigMap "full" no disk takes anything. A claim no pod uses can
+// go.
 func (s *session) nodes(t *testing.T, cluster string) {
 	t.Helper()
 	c, err := client.New(s.clusters[cluster].Config, client.Options{Scheme: scheme.New()})

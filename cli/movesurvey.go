@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,19 +18,15 @@ import (
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
-// configure reads from the installation what copies, and where copies lie.
+// configure reads from the installation the image that copies and the namespace of copies.
 func (m *volumeMove) configure(o *moveOptions) error {
 	manager := m.controllerManager()
 	if err := m.read(m.ctx, manager); err != nil {
 		return err
 	}
 	container := manager.Spec.Template.Spec.Containers[0]
-	m.Image, m.PullPolicy, m.Volumes = container.Image, container.ImagePullPolicy, api.StorageNamespace
-	for _, arg := range container.Args {
-		if namespace, ok := strings.CutPrefix(arg, "--storage-namespace="); ok {
-			m.Volumes = namespace
-		}
-	}
+	m.Image, m.PullPolicy = container.Image, container.ImagePullPolicy
+	m.Volumes = cmp.Or(flagOf(manager, "storage-namespace"), api.StorageNamespace)
 	var err error
 	if m.Resources.Requests, err = o.requests.list(); err != nil {
 		return err
@@ -40,13 +35,13 @@ func (m *volumeMove) configure(o *moveOptions) error {
 	return err
 }
 
-// survey finds out how far an earlier move came and whether this one can be done.
+// survey finds out how far an earlier move came and whether this one is possible.
 //
-//	claim                copy    what is left to do
-//	there                any     everything
-//	being deleted        whole   its end, and what follows
-//	gone, or begun anew  whole   the claim anew, and what follows
-//	all its data is there  any   the end of the copy
+//	claim                      copy      what is left to do
+//	exists                     any       everything
+//	is being deleted           complete  wait for its end, and all that follows
+//	is gone or was recreated   complete  recreate the claim, and all that follows
+//	has all its data           any       delete the copy
 func (m *volumeMove) survey() (done bool, err error) {
 	if m.found, err = m.claim(m.Move.Namespace, m.Name); err != nil {
 		return false, err
@@ -76,7 +71,8 @@ func (m *volumeMove) survey() (done bool, err error) {
 	return false, m.check()
 }
 
-// refuse refuses a claim that no move can go on with; mark is how far a move came with it.
+// refuse returns why no move can continue with the claim; nil if one can. mark is the progress of
+// an earlier move.
 func (m *volumeMove) refuse(mark string, ending bool) error {
 	switch {
 	case m.found == nil && m.old == nil:
@@ -94,12 +90,12 @@ func (m *volumeMove) refuse(mark string, ending bool) error {
 	return nil
 }
 
-// check refuses what cannot be done.
+// check returns why the move is not possible; nil if it is.
 func (m *volumeMove) check() error {
-	if err := m.Get(m.ctx, client.ObjectKeyFromObject(m.target), m.target); apierrors.IsNotFound(err) {
+	if err := m.read(m.ctx, m.target); apierrors.IsNotFound(err) {
 		return fmt.Errorf("node %s does not exist; 'kubectl get nodes' lists those that do", m.target.Name)
 	} else if err != nil {
-		return m.describe("read", m.target, err)
+		return err
 	}
 	in := plan.MoveInput{Claim: m.old, Held: m.copyComplete, Target: m.target}
 	class, volume := &storagev1.StorageClass{}, &corev1.PersistentVolume{}
@@ -121,7 +117,7 @@ func (m *volumeMove) check() error {
 		in.Volume = volume
 	}
 	m.Size = plan.Size(m.old, in.Volume)
-	if m.copyComplete { // and the old volume may be gone
+	if m.copyComplete { // the old volume may be gone
 		m.Size = *m.copied.Spec.Resources.Requests.Storage()
 	}
 	var err error
@@ -137,7 +133,7 @@ func (m *volumeMove) check() error {
 	return nil
 }
 
-// mapped says whether the claim's namespace is offloaded to the cluster of the target.
+// mapped reports whether the claim's namespace is offloaded to the cluster of the target.
 func (m *volumeMove) mapped() (bool, error) {
 	maps := &offv1beta1.NamespaceMapList{}
 	if err := m.List(m.ctx, maps,
@@ -152,7 +148,7 @@ func (m *volumeMove) mapped() (bool, error) {
 	return false, nil
 }
 
-// users are the pods that use the claim, or have since some time; nil = now.
+// users returns the pods that use the claim, or used it after since; nil = now.
 func (m *volumeMove) users(since *metav1.Time) ([]string, error) {
 	pods := &corev1.PodList{}
 	if err := m.List(m.ctx, pods, client.InNamespace(m.Move.Namespace)); err != nil {
@@ -161,12 +157,12 @@ func (m *volumeMove) users(since *metav1.Time) ([]string, error) {
 	return m.Users(pods.Items, since), nil
 }
 
-// claim reads a claim; nil if there is none.
+// claim reads a claim; nil if it does not exist.
 func (m *volumeMove) claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metaOf(namespace, name)}
-	err := m.Get(m.ctx, client.ObjectKeyFromObject(claim), claim)
+	err := m.read(m.ctx, claim)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return claim, m.describe("read", claim, err)
+	return claim, err
 }

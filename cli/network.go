@@ -27,7 +27,8 @@ type networkOptions struct {
 	service                        serverService
 	// location is the side of the server: Provider, Consumer or empty, which means Provider.
 	location string
-	// address and port are dialled instead of what the server announces; empty means what it announces.
+	// address and port are dialled instead of what the server announces; empty means what it
+	// announces.
 	address string
 	port    ports
 	mtu     int
@@ -175,8 +176,9 @@ type network struct {
 	deletedGateways []deletedGateway
 	// announced is the server with its endpoint.
 	announced *netv1beta1.GatewayServer
-	// disconnected reports that gateways were deleted by disconnect, as the clusters still know each other's ranges:
-	// missing gateways are then reported as deleted. The documents show this for reset after disconnect.
+	// disconnected reports that gateways were deleted by disconnect, as the clusters still know
+	// each other's ranges: missing gateways are then reported as deleted. The documents show this
+	// for reset after disconnect.
 	disconnected bool
 }
 
@@ -202,8 +204,9 @@ func newNetwork(s *script, here, there *cluster, o networkOptions) *network {
 // pair returns both clusters, the local one first.
 func (n *network) pair() []*cluster { return []*cluster{n.here, n.there} }
 
-// namespaceSteps find or create the namespaces of the network's objects. They create a tenant namespace if there are no
-// such objects yet; with tenant, which says that authentication needs it, in any case.
+// namespaceSteps find or create the namespaces of the network's objects. They create a tenant
+// namespace if there are no such objects yet; with tenant, which says that authentication needs it,
+// in any case.
 func (n *network) namespaceSteps(tenant bool) []step {
 	var steps []step
 	for _, c := range n.pair() {
@@ -252,8 +255,8 @@ func (n *network) configuration() []step {
 	return slices.Concat(read, set, wait)
 }
 
-// configurationOf returns the peer's Configuration with these ranges. It keeps the name of an existing one, which may
-// have been created by hand, and the order of the same ranges.
+// configurationOf returns the peer's Configuration with these ranges. It keeps the name of an
+// existing one, which may have been created by hand, and the order of the same ranges.
 func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*netv1beta1.Configuration, error) {
 	list := &netv1beta1.ConfigurationList{}
 	if err := c.listOf(ctx, c.network, peer, list); err != nil {

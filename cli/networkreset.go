@@ -52,9 +52,10 @@ func (n *network) findBoth(ctx context.Context) error {
 	return onEach(n.pair(), func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
 }
 
-// disconnect deletes clients, then servers, in both clusters: either may run either end. It prints nothing about an end
-// that a cluster never had, unless neither has one. The public keys stay, since a user may have created them; the next
-// connect replaces those of gateways that generated theirs.
+// disconnect deletes clients, then servers, in both clusters: either may run either end. It prints
+// nothing about an end that a cluster never had, unless neither has one. The public keys stay,
+// since a user may have created them; the next connect replaces those of gateways that generated
+// theirs.
 func (n *network) disconnect() []step {
 	return []step{
 		n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"),

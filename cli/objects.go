@@ -23,10 +23,10 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// The functions of this file build every object liqoctl makes, from values alone: what a verb
-// applies and what -o prints are the same.
+// The functions of this file build every object that liqoctl creates, from values only, so that a
+// verb applies what it prints with -o.
 
-// metaOf is the metadata of an object that is known by its name.
+// metaOf returns the metadata of an object with this name.
 func metaOf(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
@@ -36,14 +36,15 @@ func ofPeer(id string) client.MatchingLabels {
 	return client.MatchingLabels{api.LabelRemoteClusterID: id}
 }
 
-// metaFor is the metadata of an object that concerns a peer.
+// metaFor returns the metadata of an object that concerns a peer.
 func metaFor(namespace, name, peer string) metav1.ObjectMeta {
 	out := metaOf(namespace, name)
 	out.Labels = ofPeer(peer)
 	return out
 }
 
-// tenantNamespace holds what concerns one peer. Gateways need rights that Pod Security must grant.
+// tenantNamespace returns the namespace for the objects of one peering. Pod Security must allow
+// privileged pods for the gateways.
 func tenantNamespace(name, peer string) *corev1.Namespace {
 	out := &corev1.Namespace{ObjectMeta: metaFor("", name, peer)}
 	out.Labels[api.LabelTenantNamespace] = api.True
@@ -53,18 +54,18 @@ func tenantNamespace(name, peer string) *corev1.Namespace {
 	return out
 }
 
-// ranges are the address ranges a cluster announces.
+// ranges holds the address ranges that a cluster announces.
 type ranges struct {
 	pod, external []string
 }
 
-// equal tells whether these ranges are what a Configuration says of a cluster, in whatever order.
+// equal reports whether a Configuration has these ranges, in any order.
 func (r ranges) equal(c *netv1beta1.ClusterConfig) bool {
 	return c != nil && slices.Equal(slices.Sorted(slices.Values(r.pod)), slices.Sorted(slices.Values(c.CIDR.Pod))) &&
 		slices.Equal(slices.Sorted(slices.Values(r.external)), slices.Sorted(slices.Values(c.CIDR.External)))
 }
 
-// configuration tells a cluster the ranges of its peer.
+// configuration returns the Configuration that gives a cluster the ranges of its peer.
 func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configuration {
 	announced := &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: r.pod, External: r.external}}
 	return &netv1beta1.Configuration{
@@ -74,7 +75,8 @@ func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configura
 // template names a gateway template by group/version/plural, name and namespace.
 type template struct {
 	resource, name, namespace string
-	// kind is what the cluster calls the resource; empty = it was not asked, or does not know.
+	// kind is the kind of the resource; empty if it was not looked up or the cluster does not know
+	// it.
 	kind string
 }
 
@@ -91,14 +93,14 @@ const (
 	clientTemplates = "networking.liqo.io/v1beta1/wggatewayclienttemplates"
 )
 
-// parts are group/version and plural.
+// parts returns group/version and plural.
 func (t template) parts() (version, plural string) {
 	i := strings.LastIndex(t.resource, "/")
 	return t.resource[:max(0, i)], t.resource[i+1:]
 }
 
-// resolve fills in the namespace, which is Liqo's unless the user named one, and the kind, which only
-// the cluster knows: users give a plural.
+// resolve sets the namespace to Liqo's if the user named none, and looks up the kind: users name
+// the plural.
 func (c *cluster) resolve(t *template) error {
 	t.namespace = cmp.Or(t.namespace, c.namespace)
 	version, plural := t.parts()
@@ -114,8 +116,8 @@ func (c *cluster) resolve(t *template) error {
 	return nil
 }
 
-// ref is the reference gateways hold. The kind of a resource the cluster does not know is guessed: the
-// shipped ones are known, others are made singular as Kubernetes does by default.
+// ref returns the reference for the spec of a gateway. It guesses a kind that the cluster does not
+// know from the plural, as Kubernetes does by default, except for the templates of Liqo.
 func (t template) ref() *corev1.ObjectReference {
 	version, plural := t.parts()
 	kind := t.kind
@@ -131,16 +133,16 @@ func (t template) ref() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: t.namespace, Name: t.name}
 }
 
-// serverService is how a gateway server is exposed.
+// serverService describes how a gateway server is exposed.
 type serverService struct {
 	kind             string
 	ports, nodePorts ports
 	loadBalancerIP   string
-	// protocol is the transport; empty means what the template says, which is UDP unless changed.
+	// protocol is the transport; empty means that of the template, by default UDP.
 	protocol string
 }
 
-// endpoint is the wish of a gateway server.
+// endpoint returns the endpoint for the spec of a gateway server.
 func (s serverService) endpoint() *netv1beta1.Endpoint {
 	out := &netv1beta1.Endpoint{ServiceType: corev1.ServiceType(s.kind), LoadBalancerIP: s.loadBalancerIP,
 		Protocol: netv1beta1.Protocol(s.protocol)}
@@ -174,14 +176,14 @@ func publicKey(namespace, name, peer string, key []byte) *netv1beta1.PublicKey {
 	return out
 }
 
-// nonce asks the provider's controller for a challenge.
+// nonce returns the Secret that asks the provider's controller for a nonce.
 func nonce(namespace, consumer string) *corev1.Secret {
 	out := &corev1.Secret{ObjectMeta: metaFor(namespace, api.NonceSecret, consumer), Type: corev1.SecretTypeOpaque}
 	out.Labels[api.LabelNonce] = api.True
 	return out
 }
 
-// signedNonce asks the consumer's controller to sign the challenge.
+// signedNonce returns the Secret that asks the consumer's controller to sign the nonce.
 func signedNonce(namespace, provider string, challenge []byte) *corev1.Secret {
 	out := &corev1.Secret{
 		ObjectMeta: metaFor(namespace, api.SignedNonceSecret, provider), Type: corev1.SecretTypeOpaque,
@@ -191,13 +193,14 @@ func signedNonce(namespace, provider string, challenge []byte) *corev1.Secret {
 	return out
 }
 
-// credentials prove who a consumer is.
+// credentials prove the identity of a consumer.
 type credentials struct {
 	publicKey, request, signature []byte
 	proxyURL                      string
 }
 
-// tenant asks a provider to admit a consumer. The namespace is the provider's.
+// tenant returns the Tenant that asks a provider to admit a consumer. The namespace is one of the
+// provider.
 func tenant(namespace, consumer string, c credentials) *authv1beta1.Tenant {
 	return &authv1beta1.Tenant{
 		ObjectMeta: metaFor(namespace, consumer, consumer),
@@ -207,8 +210,8 @@ func tenant(namespace, consumer string, c credentials) *authv1beta1.Tenant {
 	}
 }
 
-// admission is what admits a consumer whose credentials the user makes: its namespace, the rights of
-// the user of its name, and its Tenant.
+// admission returns the objects that admit a consumer whose credentials the user creates: its
+// tenant namespace, the rights of the user with its name, and its Tenant.
 func admission(namespace, consumer, proxyURL string) []client.Object {
 	admitted := tenant(namespace, consumer, credentials{proxyURL: proxyURL})
 	admitted.Spec.AuthzPolicy = authv1beta1.AuthzTolerateNoHandshake
@@ -220,8 +223,8 @@ func admission(namespace, consumer, proxyURL string) []client.Object {
 	}, admitted}
 }
 
-// identity gives a consumer the credentials its Tenant got; remote is the tenant namespace at the
-// provider.
+// identity returns the Identity with the credentials from a consumer's Tenant; remote is the tenant
+// namespace at the provider.
 func identity(namespace, provider, remote string, params *authv1beta1.AuthParams) *authv1beta1.Identity {
 	return &authv1beta1.Identity{
 		ObjectMeta: metaFor(namespace, api.ControlPlaneIdentityName(provider), provider),
@@ -236,7 +239,8 @@ type slice struct {
 	name, class string
 	resources   corev1.ResourceList
 	virtualNode bool
-	// keepsClass and keepsNode: a slice that is there keeps its own, for the user named none.
+	// keepsClass and keepsNode report that an existing slice keeps its class or annotation, as no
+	// flag names them.
 	keepsClass, keepsNode bool
 }
 
@@ -262,7 +266,7 @@ type virtual struct {
 	labels, nodeSelector         map[string]string
 	runtimeClass                 string
 	storage, ingress, balancers  []string
-	// options is namespace and name of a VkOptionsTemplate; empty means the default one.
+	// optionsNamespace and options name a VkOptionsTemplate; empty means the default one.
 	optionsNamespace, options string
 }
 
@@ -305,8 +309,8 @@ func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode 
 	return out
 }
 
-// offloading extends a namespace to the virtual nodes that match one of the terms; no term means
-// all of them.
+// offloading returns the NamespaceOffloading that extends a namespace to the virtual nodes that
+// match one of the terms; without terms, to all of them.
 func offloading(
 	namespace, pods, mapping, remoteName string, terms []corev1.NodeSelectorTerm,
 ) *offv1beta1.NamespaceOffloading {

@@ -28,7 +28,7 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// offloadOptions are the flags of offload namespace.
+// offloadOptions holds the flags of offload namespace.
 type offloadOptions struct {
 	pods, mapping *oneOf
 	remoteName    string
@@ -109,7 +109,7 @@ func validateNames(names []string, selector string) error {
 	return nil
 }
 
-// selectorTerm is a label selector as a term of node affinity.
+// selectorTerm converts a label selector to a term of node affinity.
 func selectorTerm(text string) (corev1.NodeSelectorTerm, error) {
 	parsed, err := labels.Parse(text)
 	if err != nil {
@@ -133,7 +133,7 @@ func selectorTerm(text string) (corev1.NodeSelectorTerm, error) {
 	return term, nil
 }
 
-// object is the request for one namespace.
+// object returns the NamespaceOffloading of one namespace.
 func (o *offloadOptions) object(namespace string) *offv1beta1.NamespaceOffloading {
 	return offloading(namespace, o.pods.value, o.mapping.value, o.remoteName, o.terms)
 }
@@ -188,10 +188,11 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 }
 
 func (s *script) offloadNamespace(c *cluster, name string, o *offloadOptions, tell func(*script)) error {
-	before, wanted := &offv1beta1.NamespaceOffloading{}, o.object(name)
-	err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before)
+	wanted := o.object(name)
+	before := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(name, wanted.Name)}
+	err := c.read(s.ctx, before)
 	if client.IgnoreNotFound(err) != nil {
-		return c.describe("read", wanted, err)
+		return err
 	}
 	if err := c.Get(s.ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("namespace %q does not exist; create it first", name)
@@ -228,7 +229,8 @@ func (s *script) offloadNamespace(c *cluster, name string, o *offloadOptions, te
 	return nil
 }
 
-// confirmChange asks about volumes at providers the namespace is to leave, and returns what tells of its pods.
+// confirmChange asks before volumes are lost at providers that the namespace will no longer be
+// extended to. It returns a function that prints what happens to its pods.
 func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(*script), err error) {
 	nothing, before := func(*script) {}, &offv1beta1.NamespaceOffloading{}
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before); err != nil {
@@ -256,7 +258,7 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	if err := s.confirmLosses(c, "offload", left); err != nil {
 		return nil, err
 	}
-	pods := &corev1.PodList{} // as they are before: those that end are gone in a moment
+	pods := &corev1.PodList{} // read before the change, after which some are deleted at once
 	if err := c.List(s.ctx, pods, client.InNamespace(wanted.Namespace)); err != nil {
 		s.warn(noCluster, "Which pods run where new ones would not cannot be told: %v", err)
 		return nothing, nil
@@ -264,8 +266,9 @@ func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloadin
 	return func(s *script) { s.warnOfPods(c, wanted, pods.Items, r.byName, left[wanted.Namespace]) }, nil
 }
 
-// warnOfPods names those of pods that run where the namespace does not let new ones go any more, and those that
-// end, for the namespace has left their provider. virtual are the virtual nodes by name.
+// warnOfPods names the pods that run on a node to which the namespace does not allow new ones, and
+// those that are deleted since the namespace is no longer extended to their provider. virtual holds
+// the virtual nodes by name.
 func (s *script) warnOfPods(
 	c *cluster, o *offv1beta1.NamespaceOffloading, pods []corev1.Pod, virtual map[string]corev1.Node, left []string,
 ) {
@@ -281,7 +284,7 @@ func (s *script) warnOfPods(
 		s.warn(noCluster, "Pods of namespace %q that end, for it is not extended to %s any more: %s", o.Namespace,
 			strings.Join(left, ", "), upTo(10, end))
 	}
-	runtimeClass := api.RuntimeClassName // also for who may not read how the controller is set
+	runtimeClass := api.RuntimeClassName // the default, if the user may not read the controller's flags
 	if manager, err := c.controller(s.ctx); err == nil {
 		runtimeClass = cmp.Or(flagOf(manager, "liqo-runtime-class"), runtimeClass)
 	}
@@ -291,7 +294,7 @@ func (s *script) warnOfPods(
 	}
 }
 
-// offloadFailure names a peer whose namespace could not be made.
+// offloadFailure returns why the remote namespace could not be created, for one peer.
 func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
 	for _, peer := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[peer] {
@@ -304,12 +307,12 @@ func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
 	return fmt.Errorf("offloading of namespace %q failed: %s", o.Namespace, o.Status.OffloadingPhase)
 }
 
-// stricter reports whether the change forbids where pods could run before.
+// stricter reports whether the change forbids nodes on which pods could run before.
 func stricter(before, now offv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != now && now != offv1beta1.LocalAndRemoteStrategy
 }
 
-// namespaces resolves a selector; system namespaces and those of Liqo are not offered.
+// namespaces returns names, or the user namespaces that match a selector.
 func (c *cluster) namespaces(ctx context.Context, names []string, selector string) ([]string, error) {
 	if selector == "" {
 		return names, nil
@@ -330,7 +333,8 @@ func (c *cluster) namespaces(ctx context.Context, names []string, selector strin
 	return names, nil
 }
 
-// isUserNamespace leaves out namespaces that are not the user's.
+// isUserNamespace reports whether a namespace belongs neither to Kubernetes nor to Liqo and is not
+// being deleted.
 func isUserNamespace(n client.Object, liqo string) bool {
 	return n.GetDeletionTimestamp() == nil && n.GetLabels()[api.LabelTenantNamespace] == "" && n.GetName() != liqo &&
 		n.GetName() != metav1.NamespaceSystem

@@ -59,8 +59,8 @@ func (e *env) peerCommand() *cobra.Command {
 	return cmd
 }
 
-// peer starts all phases at once: authentication waits for the network only if it uses the tunnel. After success the
-// virtual node is ready for pods.
+// peer starts all phases at once: authentication waits for the network only if it uses the tunnel.
+// After success the virtual node is ready for pods.
 func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
 	if err := o.validate(s.ctx, consumer, provider.id); err != nil {
 		return err
@@ -94,12 +94,14 @@ func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
 	return nil
 }
 
-// inBandAfter lists the steps after which the provider's API server can be reached through the tunnel.
+// inBandAfter lists the steps after which the provider's API server can be reached through the
+// tunnel.
 func inBandAfter(consumer *cluster) []string {
 	return []string{"in force at " + consumer.id, "client up"}
 }
 
-// validate refuses --in-band without a tunnel of this command or an earlier one, before anything is changed.
+// validate refuses --in-band without a tunnel of this command or an earlier one, before anything is
+// changed.
 func (o *peerOptions) validate(ctx context.Context, consumer *cluster, provider string) error {
 	if !o.noNetwork || !o.auth.inBand || o.auth.proxyURL != "" {
 		return nil
@@ -116,7 +118,8 @@ func (o *peerOptions) validate(ctx context.Context, consumer *cluster, provider 
 	return nil
 }
 
-// clearUnreachable removes the mark that a peer is permanently unreachable, since it has just answered.
+// clearUnreachable removes the mark that a peer is permanently unreachable, since it has just
+// answered.
 func (c *cluster) clearUnreachable(ctx context.Context, peer string) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metaOf("", peer)}
 	err := c.read(ctx, foreign)
@@ -137,8 +140,8 @@ type sliceRequest struct {
 	refused bool
 }
 
-// steps make the request and wait for its answers. Denied resources are no error: the provider's administrator may
-// grant them later.
+// steps make the request and wait for its answers. Denied resources are no error: the provider's
+// administrator may grant them later.
 func (w *sliceRequest) steps() []step {
 	at := &w.consumer
 	return []step{
@@ -203,8 +206,8 @@ func (w *sliceRequest) keepUnnamed(ctx context.Context) error {
 	return nil
 }
 
-// answer waits for the provider's condition about the current request. A provider that has cordoned the slice keeps its
-// answer to the former request: the change counts as denied.
+// answer waits for the provider's condition about the current request. A provider that has cordoned
+// the slice keeps its answer to the former request: the change counts as denied.
 func (w *sliceRequest) answer(
 	ctx context.Context, question authv1beta1.ResourceSliceConditionType,
 ) (authv1beta1.ResourceSliceCondition, error) {
@@ -227,7 +230,8 @@ func (w *sliceRequest) answer(
 	return answer, err
 }
 
-// awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node, if it is to have one, is Ready.
+// awaitNode waits until the virtual node is Ready: its kubelet runs, and its Node, if it is to have
+// one, is Ready.
 func (c *cluster) awaitNode(ctx context.Context, name string) error {
 	v := &offv1beta1.VirtualNode{ObjectMeta: metaOf(c.tenant, name)}
 	err := c.until(ctx, v, func() bool {

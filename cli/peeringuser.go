@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// signTimeout bounds the wait for the cluster's signer, which needs a second.
+	// signTimeout bounds the wait for the cluster's signer, which usually needs a second.
 	signTimeout = 30 * time.Second
 	// peeringKeyBits is the size of RSA keys: NIST SP 800-131A.
 	peeringKeyBits = 2048
@@ -94,8 +94,8 @@ func deletePeeringUser(o *single) work {
 	}
 }
 
-// peeringUser finds the bindings and the signing request of a consumer's peering user. The bindings
-// come first: they are the rights.
+// peeringUser returns the bindings and the signing request of a consumer's peering user. The
+// bindings come first, so that its rights are deleted first.
 func (c *cluster) peeringUser(ctx context.Context, consumer string) ([]client.Object, error) {
 	label := client.MatchingLabels{api.LabelPeeringUserName: api.PeeringUserLabel(consumer)}
 	bindings, err := c.all(ctx, &rbacv1.RoleBindingList{}, label)
@@ -117,7 +117,8 @@ func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
 	return err
 }
 
-// unusedName fails if the consumer's ID is already a user name in this cluster. Its Tenant would be refused, too.
+// unusedName fails if the consumer's ID is already a user name in this cluster. Its Tenant would be
+// refused, too.
 func (c *cluster) unusedName(ctx context.Context, consumer string) error {
 	found := &authv1beta1.ResourceSliceList{}
 	if _, err := c.all(ctx, found); err != nil {
@@ -130,8 +131,8 @@ func (c *cluster) unusedName(ctx context.Context, consumer string) error {
 	return nil
 }
 
-// newPeeringUser makes a user with the rights of the peering roles and returns its kubeconfig. What a
-// failed attempt made is taken back.
+// newPeeringUser creates a user with the rights of the peering roles and returns its kubeconfig.
+// After a failure it deletes what it has created.
 func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible string) ([]byte, error) {
 	installed, err := c.controller(ctx)
 	if err != nil {
@@ -151,9 +152,8 @@ func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible strin
 	if err != nil {
 		return nil, err
 	}
-	// of an older installation
 	if user.lifetime, err = time.ParseDuration(flagOf(installed, "certificate-lifetime")); err != nil {
-		user.lifetime = plan.DefaultLifetime
+		user.lifetime = plan.DefaultLifetime // older installations have no such flag
 	}
 	config, err := c.createPeeringUser(ctx, user, bind, installed)
 	if err != nil {
@@ -162,7 +162,8 @@ func (c *cluster) newPeeringUser(ctx context.Context, consumer, compatible strin
 	return config, err
 }
 
-// peeringRoles are the roles of a peering user: that of Liqo's namespace and that of the tenant's.
+// peeringRoles returns the roles of a peering user: for Liqo's namespace and for the tenant
+// namespace.
 func (c *cluster) peeringRoles(ctx context.Context) ([2]rbacv1.RoleRef, error) {
 	label := client.MatchingLabels{api.LabelAppComponent: api.AppComponentPeeringUser}
 	var out [2]rbacv1.RoleRef
@@ -182,17 +183,17 @@ func (c *cluster) peeringRoles(ctx context.Context) ([2]rbacv1.RoleRef, error) {
 	return out, nil
 }
 
-// peeringUser is a user and what proves that it is the one.
+// peeringUser is a user with its key and signing request.
 type peeringUser struct {
 	consumer, name string
-	// lifetime is asked of the signer.
+	// lifetime is the lifetime of the certificate to request.
 	lifetime time.Duration
 	// key and request are PEM.
 	key, request []byte
 }
 
-// newUser makes a key and a name nobody has had before: rights of a user deleted earlier must not
-// come back.
+// newUser makes a key and a random name, so that it does not get the rights of a user that was
+// deleted earlier.
 func newUser(consumer string, compatible bool) (*peeringUser, error) {
 	suffix := make([]byte, 16)
 	if _, err := rand.Read(suffix); err != nil {
@@ -218,7 +219,8 @@ func newKey(compatible bool) (crypto.Signer, error) {
 	return key, err
 }
 
-// createPeeringUser gets the user's certificate signed and grants the roles.
+// createPeeringUser gets the user's certificate signed, grants the roles and returns the
+// kubeconfig.
 func (c *cluster) createPeeringUser(
 	ctx context.Context, u *peeringUser, roles [2]rbacv1.RoleRef, installed *appsv1.Deployment,
 ) ([]byte, error) {
@@ -281,7 +283,8 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 	return request.Status.Certificate, nil
 }
 
-// removePeeringUser takes back what there is of a user; what fails is named by the next attempt.
+// removePeeringUser deletes the objects of a user. It ignores errors: the next attempt reports what
+// is left.
 func (c *cluster) removePeeringUser(consumer string) {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
@@ -291,8 +294,9 @@ func (c *cluster) removePeeringUser(consumer string) {
 	}
 }
 
-// publicAPIServer is the URL and the authority (PEM) other clusters are told: what Liqo was installed
-// with, else the URL its controller takes and the authority of the kubeconfig.
+// publicAPIServer returns the URL and the certificate authority (PEM) for other clusters: those
+// that Liqo was installed with, else the URL that its controller uses and the authority of the
+// kubeconfig.
 func (c *cluster) publicAPIServer(
 	ctx context.Context, installed *appsv1.Deployment,
 ) (server string, authority []byte, err error) {
@@ -300,12 +304,12 @@ func (c *cluster) publicAPIServer(
 		return "", nil, fmt.Errorf("the API server's URL %s cannot be used from other clusters; run '%s install' "+
 			"again with --api-server-url", server, c.env.name)
 	}
-	given := flagOf(installed, "ca-override")
+	override := flagOf(installed, "ca-override")
 	switch {
 	case flagOf(installed, "trusted-ca") == api.True:
 		return server, nil, nil
-	case given != "":
-		if authority, err = base64.StdEncoding.DecodeString(given); err != nil {
+	case override != "":
+		if authority, err = base64.StdEncoding.DecodeString(override); err != nil {
 			err = fmt.Errorf("read the authority of the installation: %w", err)
 		}
 		return server, authority, err
@@ -317,12 +321,12 @@ func (c *cluster) publicAPIServer(
 	return server, config.CAData, nil
 }
 
-// publicURL is the URL other clusters are told: what Liqo was installed with, else that of a control-plane
-// node, as its controller does. The kubeconfig's, where nodes may not be read or none is one, may
-// be of this machine only.
+// publicURL returns the URL for other clusters: the one that Liqo was installed with, else that of
+// a control-plane node, as its controller does. If it cannot read such a node, it returns the URL
+// of the kubeconfig, which may be valid only on this machine.
 func (c *cluster) publicURL(ctx context.Context, installed *appsv1.Deployment) string {
-	if given := flagOf(installed, "api-server-address-override"); given != "" {
-		return given
+	if override := flagOf(installed, "api-server-address-override"); override != "" {
+		return override
 	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {

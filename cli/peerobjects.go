@@ -37,11 +37,11 @@ type peerObjects struct {
 	identities     authv1beta1.IdentityList
 	nodes          offv1beta1.VirtualNodeList
 	slices         authv1beta1.ResourceSliceList
-	// kubeconfigs holds the Secrets with control-plane kubeconfigs for the peer. It is empty if the user may not list
-	// Secrets.
+	// kubeconfigs holds the Secrets with control-plane kubeconfigs for the peer. It is empty if the
+	// user may not list Secrets.
 	kubeconfigs corev1.SecretList
-	// sharedKey is the Secret with the key that former versions used for all peers. It is empty if there is none, or if
-	// the user may not read it.
+	// sharedKey is the Secret with the key that former versions used for all peers. It is empty if
+	// there is none, or if the user may not read it.
 	sharedKey corev1.Secret
 }
 
@@ -103,8 +103,8 @@ func (o *peerObjects) ranges() cidrInfo {
 	return info
 }
 
-// gateway returns where the tunnel's server is. A client, which may dial another address than its server
-// announces, takes precedence.
+// gateway returns where the tunnel's server is. A client, which may dial another address than its
+// server announces, takes precedence.
 func (o *peerObjects) gateway() gatewayInfo {
 	info := gatewayInfo{Address: []string{}}
 	if g := api.Oldest(o.servers.Items); g != nil && g.Status.Endpoint != nil {
@@ -153,8 +153,8 @@ func (o *peerObjects) sharesKey() bool {
 	})
 }
 
-// userSecrets returns the Secrets that objects of the peer refer to, and this cluster's control-plane kubeconfigs for
-// it, without those that Liqo made for Identities.
+// userSecrets returns the Secrets that objects of the peer refer to, and this cluster's
+// control-plane kubeconfigs for it, without those that Liqo made for Identities.
 func (o *peerObjects) userSecrets() []string {
 	var made, used []string
 	for _, i := range o.identities.Items {
@@ -181,8 +181,8 @@ func (o *peerObjects) userSecrets() []string {
 	return slices.DeleteFunc(slices.Compact(used), func(name string) bool { return slices.Contains(made, name) })
 }
 
-// accessProblems lists what is wrong with the access of a peer to this cluster and of this one to the peer, and what
-// an administrator has taken from the peer.
+// accessProblems lists what is wrong with the access of a peer to this cluster and of this one to
+// the peer, and what an administrator has taken from the peer.
 func (c *cluster) accessProblems(o *peerObjects) []string {
 	out := c.problems(&o.tenants, &o.identities)
 	for i := range o.tenants.Items {
@@ -259,13 +259,14 @@ func nodeInfoOf(v *offv1beta1.VirtualNode) nodeInfo {
 	return info
 }
 
-// isRunning reports whether the kubelet of a virtual node runs and its Node, if it is to have one, is Ready.
+// isRunning reports whether the kubelet of a virtual node runs and its Node, if it is to have one,
+// is Ready.
 func isRunning(v *offv1beta1.VirtualNode) bool {
 	return len(v.Status.Conditions) > 0 && problemOf(v) == ""
 }
 
-// nodeProblems lists what is wrong with a virtual node that does not run, down to the pods of its kubelet: its
-// conditions name the part that is not ready, but not why.
+// nodeProblems lists what is wrong with a virtual node that does not run, down to the pods of its
+// kubelet: its conditions name the part that is not ready, but not why.
 func (c *cluster) nodeProblems(ctx context.Context, v *offv1beta1.VirtualNode) []string {
 	if isRunning(v) {
 		return nil

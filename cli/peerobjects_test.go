@@ -9,7 +9,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// TestVirtualNodeStatusFollowsItsConditions: a virtual node is healthy if each of its parts runs or is not wanted.
+// TestVirtualNodeStatusFollowsItsConditions: a virtual node is healthy if each of its parts runs or
+// is not wanted.
 func TestVirtualNodeStatusFollowsItsConditions(t *testing.T) {
 	t.Parallel()
 	const running, none, creating, draining = offv1beta1.VirtualNodeRunning, offv1beta1.VirtualNodeNone,

@@ -105,7 +105,8 @@ func oneLine(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// busy shows on a terminal what is being worked on, until the next line is printed. It calls text for each frame.
+// busy shows on a terminal what is being worked on, until the next line is printed. It calls text
+// for each frame.
 func (p *printer) busy(at side, text func() string) {
 	if !p.tty {
 		return

@@ -23,7 +23,8 @@ import (
 // TestAttackTerminal: a peer writes escape sequences, line breaks, marks that turn the direction of
 // writing and long texts into conditions, labels, names, versions and errors that liqoctl shows.
 //
-// Outcome: liqoctl prints them escaped and cut at 1 KiB, in lines of its own. With -o they are exact.
+// Outcome: liqoctl prints them escaped and cut at 1 KiB, in lines of its own. With -o they are
+// exact.
 func TestAttackTerminal(t *testing.T) {
 	const start = "x\x1b]0;owned\x07\x1b[2K\n INFO   forged\r✔ healthy\u202e\u2066\u200b\u2028\u009b2J\xff"
 	hostile := start + strings.Repeat("\x1b", 1<<16)

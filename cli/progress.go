@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// progress is what a piece of work currently waits for. The context of the work carries it, so that any function that
-// waits can set it. A terminal shows it behind what is being done.
+// progress is what a piece of work currently waits for. The context of the work carries it, so that
+// any function that waits can set it. A terminal shows it behind what is being done.
 type progress struct{ text atomic.Pointer[string] }
 
 type progressKey struct{}
@@ -37,7 +37,8 @@ func (p *progress) appendTo(text string) string {
 	return text + ": " + *now
 }
 
-// someNames lists the first three names, which fit on a line with a sentence around them, and the number of the others.
+// someNames lists the first three names, which fit on a line with a sentence around them, and the
+// number of the others.
 func someNames(names []string) string { return upTo(3, names) }
 
 // upTo lists the first names, at most the given number, and the number of the others.

@@ -11,8 +11,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// printQuery prints the part of data at a dotted path: a scalar as a line, an object in the format, which is YAML if
-// empty. With a format, nothing is escaped.
+// printQuery prints the part of data at a dotted path: a scalar as a line, an object in the format,
+// which is YAML if empty. With a format, nothing is escaped.
 func (e *env) printQuery(data any, path, format string) error {
 	exact := format != ""
 	if !exact {

@@ -29,8 +29,8 @@ var (
 	flagNamed = regexp.MustCompile(`--([a-z-]+)`)
 )
 
-// TestRemedies: when Liqo is not where a command looks for it, or the cluster cannot be reached, the command names
-// flags with which it can be. They are its own, and mean that.
+// TestRemedies: when Liqo is not where a command looks for it, or the cluster cannot be reached,
+// the command names flags with which it can be. They are its own, and mean that.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, "rome", "milan")

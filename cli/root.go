@@ -37,23 +37,23 @@ func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams)
 	return 0
 }
 
-// silence keeps the client libraries from writing between our lines: what they have to say comes
-// back as errors.
+// silence keeps the client libraries from logging between the lines of liqoctl; they return what
+// matters as errors.
 func silence() {
 	log.SetLogger(klog.Logger{})
 	klog.SetLogger(klog.Logger{})
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 }
 
-// env is what all verbs share.
+// env holds what all verbs share.
 type env struct {
 	genericiooptions.IOStreams
 	*printer
 	local  access
 	scheme *runtime.Scheme
-	// interrupted is closed when the user or the system wants liqoctl to end; nil = never.
+	// interrupted is closed when liqoctl is asked to end; nil = never.
 	interrupted <-chan struct{}
-	// name is how the user calls us: "liqoctl" or "kubectl liqo".
+	// name is how the user calls the command: "liqoctl" or "kubectl liqo".
 	name        string
 	verbose     bool
 	skipConfirm bool
@@ -67,7 +67,7 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 	return newRoot(context.Background(), name, streams)
 }
 
-// newRoot is Root for one run, which ends with ctx.
+// newRoot is Root for one run that ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
 	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
 		local:  access{genericclioptions.NewConfigFlags(true), []string{"--kubeconfig", "--context"}},
@@ -100,13 +100,13 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	return root
 }
 
-// group makes a command that only leads to others.
+// group returns a command that only has subcommands.
 func group(use, short string, aliases ...string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 }
 
-// shownFlags are the connection flags of kubectl that help texts show; the others exist too.
+// shownFlags lists the connection flags of kubectl that help texts show; the others work too.
 var shownFlags = [...]string{"kubeconfig", "context", "cluster", "user"}
 
 func (e *env) addGlobalFlags(root *cobra.Command) {
@@ -123,8 +123,8 @@ func (e *env) addGlobalFlags(root *cobra.Command) {
 
 var errAborted = errors.New("action aborted")
 
-// confirm asks before the action named by subject, unless the user wants no questions. The end of
-// the question differs between verbs, as their documents show it.
+// confirm asks before the action named by subject, unless --skip-confirm is set. The end of the
+// question differs between verbs, as the documents show it.
 func (e *env) confirm(subject, end string) error {
 	if e.skipConfirm {
 		return nil
@@ -150,7 +150,7 @@ func (e *env) confirm(subject, end string) error {
 	return errAborted
 }
 
-// readLine reads a line byte by byte: what follows it is left for others.
+// readLine reads a line byte by byte, so that the next reader gets what follows.
 func readLine(r io.Reader) (string, error) {
 	var line strings.Builder
 	for b := make([]byte, 1); ; {
@@ -168,14 +168,13 @@ func readLine(r io.Reader) (string, error) {
 	}
 }
 
-// addMissing puts the user's labels and annotations on an object; the object's own win.
-func addMissing(own *map[string]string, further map[string]string) {
-	merged := maps.Clone(further)
-	if merged == nil {
-		merged = map[string]string{}
+// withDefaults returns own labels or annotations with those of the user that own does not have; nil
+// if there are none.
+func withDefaults(own, users map[string]string) map[string]string {
+	if len(users) == 0 {
+		return own
 	}
-	maps.Copy(merged, *own)
-	if len(merged) > 0 {
-		*own = merged
-	}
+	merged := maps.Clone(users)
+	maps.Copy(merged, own)
+	return merged
 }

@@ -19,7 +19,8 @@ var errTimeout = errors.New("timed out waiting for the condition")
 type step struct {
 	// name is what other steps list in after; several steps may share one.
 	name string
-	// after lists the names of the steps that must succeed first. A name that no step of the verb has is ignored.
+	// after lists the names of the steps that must succeed first. A name that no step of the verb
+	// has is ignored.
 	after []string
 	// at is the cluster that the line is about, read when it is printed; nil = none.
 	at **cluster
@@ -27,9 +28,11 @@ type step struct {
 	doing string
 	// done is the line printed afterwards; empty = no line.
 	done string
-	// report prints the lines instead of done. Its argument ends the last line: the duration with --verbose.
+	// report prints the lines instead of done. Its argument ends the last line: the duration with
+	// --verbose.
 	report func(took string)
-	// skip reports that there is nothing to do or print. It is called when the steps in after have succeeded.
+	// skip reports that there is nothing to do or print. It is called when the steps in after have
+	// succeeded.
 	skip func() bool
 	// do is the work; nil = the line only.
 	do func(ctx context.Context) error
@@ -75,8 +78,8 @@ type task struct {
 	from, upTo time.Time
 }
 
-// newScript returns a script whose work ends with ctx or after the timeout. The returned function releases its
-// resources.
+// newScript returns a script whose work ends with ctx or after the timeout. The returned function
+// releases its resources.
 func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
 	s, free := &script{printer: e.printer, env: e, verbose: e.verbose, began: time.Now()}, func() {}
 	s.restartTimeout = func() {
@@ -90,7 +93,8 @@ func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, fu
 	return s, func() { free() }
 }
 
-// confirm asks before the action named by subject, while no step runs. The time to answer does not count as work.
+// confirm asks before the action named by subject, while no step runs. The time to answer does not
+// count as work.
 func (s *script) confirm(subject string) error {
 	defer s.restartTimeout()
 	return s.env.confirm(subject, ": ")
@@ -119,7 +123,8 @@ func (s *script) run(steps ...step) error {
 	return s.finish()
 }
 
-// start starts the steps of a phase; finish prints their lines. Each step follows all that it waits for.
+// start starts the steps of a phase; finish prints their lines. Each step follows all that it waits
+// for.
 func (s *script) start(phaseName string, steps ...step) {
 	p := phase{name: phaseName}
 	known := map[string][]*task{}
@@ -149,8 +154,8 @@ func (s *script) start(phaseName string, steps ...step) {
 	s.phases, s.unreported = append(s.phases, p), append(s.unreported, p.tasks...)
 }
 
-// work runs a step as soon as those before it have succeeded. The duration of a step without work is that of the first
-// step before it.
+// work runs a step as soon as those before it have succeeded. The duration of a step without work
+// is that of the first step before it.
 func (t *task) work(ctx context.Context, before []*task) error {
 	for _, b := range before {
 		if <-b.ended; b.err != nil {
@@ -223,7 +228,8 @@ func (s *script) waitFor(t *task) error {
 	return t.err
 }
 
-// times prints when each phase ran, counted from the start of the command. It is called when all steps have ended.
+// times prints when each phase ran, counted from the start of the command. It is called when all
+// steps have ended.
 func (s *script) times() {
 	if !s.verbose {
 		return

@@ -26,7 +26,8 @@ func TestInterruptedQuestion(t *testing.T) {
 	}
 }
 
-// TestTimeToAnswer is not that of the work: whoever thinks longer than --timeout about a question has all of it.
+// TestTimeToAnswer is not that of the work: whoever thinks longer than --timeout about a question
+// has all of it.
 func TestTimeToAnswer(t *testing.T) {
 	in, user := io.Pipe()
 	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, printer: newPrinter(io.Discard, io.Discard)}
@@ -49,7 +50,8 @@ func TestTimeToAnswer(t *testing.T) {
 	}
 }
 
-// TestStepsWaitForStepsBefore: a step that waits for one listed behind it, or for none at all, would begin at once.
+// TestStepsWaitForStepsBefore: a step that waits for one listed behind it, or for none at all,
+// would begin at once.
 func TestStepsWaitForStepsBefore(t *testing.T) {
 	here, there := &cluster{id: "rome", side: local}, &cluster{id: "milan", side: remote}
 	here.other, there.other = there, here
@@ -68,8 +70,8 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 	}
 }
 
-// TestStepsPrintInOrder: lines come in the order of the steps, whichever ends first; skipped and silent steps have
-// none, and after a failure nothing begins.
+// TestStepsPrintInOrder: lines come in the order of the steps, whichever ends first; skipped and
+// silent steps have none, and after a failure nothing begins.
 func TestStepsPrintInOrder(t *testing.T) {
 	var out strings.Builder
 	e := &env{printer: newPrinter(&out, &out)}

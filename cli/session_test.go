@@ -45,8 +45,8 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// newSession starts clusters and writes their kubeconfigs to $DIR/<name>, and to $DIR/<name>-elsewhere
-// with another address.
+// newSession starts clusters and writes their kubeconfigs to $DIR/<name>, and to
+// $DIR/<name>-elsewhere with another address.
 func newSession(t *testing.T, names ...string) *session {
 	t.Helper()
 	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, hanging: map[string]string{}}
@@ -214,8 +214,8 @@ func (s *session) ready(t *testing.T, cluster string, manifests []byte) {
 	}
 }
 
-// served waits until a cluster's clients find a resource, group/version/plural: the discovery follows
-// its definition a moment later.
+// served waits until a cluster's clients find a resource, group/version/plural: the discovery
+// follows its definition a moment later.
 func (s *session) served(t *testing.T, cluster, resource string) {
 	t.Helper()
 	at := strings.Split(resource, "/")
@@ -331,7 +331,8 @@ func (s *session) keys(t *testing.T, cluster, peer string) {
 	}))
 }
 
-// certify puts a certificate for what a Tenant asks for into its status, signed by nobody in particular.
+// certify puts a certificate for what a Tenant asks for into its status, signed by nobody in
+// particular.
 func (s *session) certify(t *testing.T, cluster string, manifest []byte) {
 	t.Helper()
 	object := decode(t, manifest)[0]
@@ -400,8 +401,8 @@ func roles(t *testing.T) []byte {
 	return []byte(strings.Join(out, "\n---\n"))
 }
 
-// kubernetes runs the controllers that empty namespaces and sign certificates, and returns when they have
-// signed one.
+// kubernetes runs the controllers that empty namespaces and sign certificates, and returns when
+// they have signed one.
 func (s *session) kubernetes(t *testing.T, cluster string) {
 	t.Helper()
 	certificate, key := filepath.Join(s.dir, "signer.crt"), filepath.Join(s.dir, "signer.key")

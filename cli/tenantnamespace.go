@@ -16,8 +16,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// findTenant returns the name of the tenant namespace for a peer; empty if there is none. If the user may not list
-// namespaces, it tries the namespace of the kubeconfig and the default name.
+// findTenant returns the name of the tenant namespace for a peer; empty if there is none. If the
+// user may not list namespaces, it tries the namespace of the kubeconfig and the default name.
 func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	found := &corev1.NamespaceList{}
 	err := c.List(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
@@ -47,8 +47,8 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	return found.Items[0].Name, nil
 }
 
-// findNetwork sets the namespace of the network objects for a peer, which may have been created by hand in any
-// namespace. It leaves it empty if there are none.
+// findNetwork sets the namespace of the network objects for a peer, which may have been created by
+// hand in any namespace. It leaves it empty if there are none.
 func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 	if c.network = c.chosen; c.network != "" {
 		return nil
@@ -75,7 +75,8 @@ func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 	return err
 }
 
-// networkObjects returns the network objects for a peer from all namespaces, by kind, gateways first.
+// networkObjects returns the network objects for a peer from all namespaces, by kind, gateways
+// first.
 func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.Object, error) {
 	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
 		&netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
@@ -86,7 +87,8 @@ func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.O
 	return out, inParallel(work...)
 }
 
-// needTenant sets the tenant namespace for a peer, unless the user named one, and fails without one.
+// needTenant sets the tenant namespace for a peer, unless the user named one, and fails without
+// one.
 func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant != "" {
 		return nil
@@ -99,7 +101,8 @@ func (c *cluster) needTenant(ctx context.Context, peer string) (err error) {
 	return err
 }
 
-// ensureTenant sets the tenant namespace for a peer. It creates it if there is none, or once it has been deleted.
+// ensureTenant sets the tenant namespace for a peer. It creates it if there is none, or once it has
+// been deleted.
 func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 	if c.tenant != "" {
 		return nil

@@ -24,7 +24,7 @@ import (
 type kindOfCheck string
 
 const (
-	// endpointsKnown is no path: a cluster must know the addresses before any is tried.
+	// endpointsKnown is not a path: a cluster must have all endpoints before paths are tried.
 	endpointsKnown kindOfCheck = "endpoints"
 	podToPod       kindOfCheck = "pod → pod"
 	podToService   kindOfCheck = "pod → service"
@@ -34,13 +34,13 @@ const (
 type path struct {
 	kind    kindOfCheck
 	enabled bool
-	// from are the pods that ask; nil = liqoctl.
+	// from returns the pods that send requests; nil = liqoctl.
 	from func(site) []string
-	// to is what they ask: the to, url and want of checks.
+	// to returns the targets: the to, url and want of checks.
 	to func(site) []check
 }
 
-// paths are all paths in the order in which they are tried, and which of them the flags ask for.
+// paths returns all paths in the order in which they are tried, and whether the flags enable them.
 func paths(o *testOptions) []path {
 	full := !o.basic
 	pods := func(s site) []string { return s.pods }
@@ -54,7 +54,7 @@ func paths(o *testOptions) []path {
 	return []path{
 		{podToPod, true, pods, endpoints},
 		{podToService, full, pods, func(s site) []check {
-			// As many requests as endpoints, for each connection is led to one of them.
+			// As many requests as endpoints, since each connection goes to one of them.
 			names := slices.Repeat([]string{trialApp + "." + trialNamespace + ".svc"}, len(s.endpoints))
 			return targets("service", trialServicePort, names...)
 		}},
@@ -76,7 +76,7 @@ func paths(o *testOptions) []path {
 	}
 }
 
-// targets are several addresses of one thing.
+// targets returns checks of several addresses of one target.
 func targets(to string, port int32, addresses ...string) (out []check) {
 	for _, address := range addresses {
 		out = append(out, check{to: to, url: webAddress(address, port)})
@@ -84,7 +84,7 @@ func targets(to string, port int32, addresses ...string) (out []check) {
 	return out
 }
 
-// checks are the requests on a path, cluster by cluster.
+// checks returns the requests on a path, cluster by cluster.
 func (p path) checks(sites []site) (out []check) {
 	for _, s := range sites {
 		from, pods := outside, []string{""}
@@ -101,25 +101,26 @@ func (p path) checks(sites []site) (out []check) {
 	return out
 }
 
-// outside is where liqoctl runs.
+// outside is the source of requests by liqoctl.
 const outside = "outside"
 
-// site is one cluster as the checks see it.
+// site describes one cluster for the checks.
 type site struct {
 	id string
-	// pods and hosts are where checks start: names of pods, those of hosts in a node's network.
+	// pods and hosts name the pods that send requests; hosts are in the network of their node.
 	pods, hosts []string
-	// endpoints are the pods of all clusters, under the addresses they have here.
+	// endpoints holds the pods of all clusters, with their addresses in this cluster.
 	endpoints []endpoint
-	// missing tells which endpoints this cluster should know and does not.
+	// missing says which endpoints this cluster lacks.
 	missing []string
-	// nodes are the addresses of this cluster's nodes for its pods, reachable those for others; nodePort is
-	// the port of the Service on them.
+	// nodes holds the addresses of this cluster's nodes for its pods, reachable those for others;
+	// nodePort is the port of the Service on them.
 	nodes, reachable []string
 	nodePort         int32
-	// balancers are the addresses of the Service's load balancer here.
+	// balancers holds the addresses of the Service's load balancer in this cluster.
 	balancers []string
-	// internet is an external address; remapped are the addresses it has here by way of other clusters.
+	// internet is an external address; remapped holds its addresses through other clusters, by
+	// their ID.
 	internet string
 	remapped map[string]string
 }
@@ -127,18 +128,18 @@ type site struct {
 // endpoint is one pod.
 type endpoint struct {
 	address, cluster string
-	// pod is its name; empty when this cluster does not know it.
+	// pod is its name; empty if the EndpointSlice does not tell it.
 	pod string
 }
 
 // check is one request.
 type check struct {
 	kind kindOfCheck
-	// from is the cluster and pod that asks; outside it is liqoctl.
+	// from is the ID of the cluster of the pod that sends the request, or outside.
 	from, pod string
-	// to is the cluster or thing that is asked.
+	// to is the cluster or other target of the request.
 	to, url string
-	// want is the only right answer; empty when any is.
+	// want is the name of the pod that must answer; empty if any may.
 	want string
 }
 
@@ -146,15 +147,15 @@ func webAddress(host string, port int32) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + "/"
 }
 
-// result is what came of a check.
+// result is the outcome of a check.
 type result struct {
 	check
 	latency time.Duration
-	// failure is empty when it went well.
+	// failure is empty after success.
 	failure string
 }
 
-// resultOf judges an answer.
+// resultOf compares an answer with the check.
 func resultOf(c check, a echo.Answer) result {
 	out := result{check: c, latency: a.Latency, failure: a.Error}
 	if out.failure == "" && c.want != "" && a.Name != c.want {
@@ -163,7 +164,7 @@ func resultOf(c check, a echo.Answer) result {
 	return out
 }
 
-// endpointResults are results, one for each cluster, of whether it knows all endpoints.
+// endpointResults returns for each cluster whether it has all endpoints.
 func endpointResults(sites []site) []result {
 	var out []result
 	for _, s := range sites {
@@ -173,12 +174,12 @@ func endpointResults(sites []site) []result {
 	return out
 }
 
-// failures are the results that are none.
+// failures returns the results with a failure.
 func failures(results []result) []result {
 	return slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.failure == "" })
 }
 
-// String tells a failure.
+// String returns the message about a failure.
 func (r result) String() string {
 	if r.kind == endpointsKnown {
 		return r.failure
@@ -193,7 +194,7 @@ func (r result) String() string {
 	return fmt.Sprintf("%s: %s to %s of %s: %s", r.kind, who, isSet, r.to, r.failure)
 }
 
-// table sums results up: a row for each path between two clusters, in the order of the checks.
+// table prints a row for each path between two clusters, in the order of the checks.
 func table(w io.Writer, results []result) error {
 	type row struct {
 		kind     kindOfCheck
@@ -230,7 +231,7 @@ func table(w io.Writer, results []result) error {
 	return nil
 }
 
-// median is the latency in the middle, to a tenth of a millisecond.
+// median returns the median latency, rounded to a tenth of a millisecond.
 func median(latencies []time.Duration) string {
 	if len(latencies) == 0 {
 		return "-"
@@ -239,7 +240,7 @@ func median(latencies []time.Duration) string {
 	return latencies[len(latencies)/2].Round(100 * time.Microsecond).String()
 }
 
-// workers are the nodes on which a pod without tolerations can run.
+// workers counts the nodes on which a pod without tolerations can run.
 func workers(nodes []corev1.Node) int32 {
 	var out int32
 	for _, n := range nodes {
@@ -257,8 +258,8 @@ func realNode(n corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVi
 // labelControlPlane marks the nodes of the control plane, as kubeadm does.
 const labelControlPlane = "node-role.kubernetes.io/control-plane"
 
-// addressesOf are those of the nodes of a choice of all, workers or control-planes: of each node one, of the
-// first kind it has.
+// addressesOf returns one address of each chosen node, of the first kind that it has. choice is
+// all, workers or control-planes.
 func addressesOf(nodes []corev1.Node, choice string, kinds ...corev1.NodeAddressType) []string {
 	var out []string
 	for _, n := range nodes {
@@ -273,7 +274,7 @@ func addressesOf(nodes []corev1.Node, choice string, kinds ...corev1.NodeAddress
 	return out
 }
 
-// addressOf is a node's address of the first kind it has one of.
+// addressOf returns a node's address of the first kind that it has.
 func addressOf(n corev1.Node, kinds []corev1.NodeAddressType) string {
 	for _, kind := range kinds {
 		for _, address := range n.Status.Addresses {

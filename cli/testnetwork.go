@@ -29,7 +29,7 @@ import (
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
-// testOptions are the flags of test network.
+// testOptions holds the flags of test network.
 type testOptions struct {
 	remotes                                          []string
 	liqo                                             *pflag.Flag
@@ -41,17 +41,18 @@ type testOptions struct {
 }
 
 const (
-	// removeTimeout bounds the removal, which also happens when the time of the command is up.
+	// removeTimeout bounds the removal, which also happens after a timeout of the command.
 	removeTimeout = 3 * time.Minute
-	// endpointsTimeout bounds the wait for endpoints of other clusters: those of a cluster that cannot be
-	// reached do not come, and the paths to the others are worth trying.
+	// endpointsTimeout bounds the wait for endpoints of other clusters: if one of them cannot be
+	// reached, the paths to the others are still tested.
 	endpointsTimeout = 45 * time.Second
-	// attempts: rules for a new Service reach the last node about a second after its endpoints are known.
+	// attempts is greater than 1 since the last node has the rules of a new Service about a second
+	// after its endpoints.
 	attempts = 5
-	// execAtOnce bounds the pods that try paths at the same time, urlsAtOnce what one of them is told:
-	// the command is part of an address.
+	// execAtOnce bounds the pods that try paths at the same time; urlsAtOnce bounds the URLs of one
+	// exec request, whose own URL contains them.
 	execAtOnce, urlsAtOnce = 8, 100
-	// namedFailures are printed in full.
+	// namedFailures is how many failures of a path are printed.
 	namedFailures = 20
 )
 
@@ -82,7 +83,7 @@ func (e *env) testCommand() *cobra.Command {
 	return cmd
 }
 
-// trial is one test of a network: home is the consumer, all are home and its providers.
+// trial is one test of a network. all holds the consumer and its providers.
 type trial struct {
 	*script
 	*testOptions
@@ -107,7 +108,8 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 		s.info(noCluster, "What the test made stays in namespace %s, for the next run; --rm removes it", trialNamespace)
 		return err
 	}
-	// Also after an interrupt; a second one ends liqoctl, and the next run goes on from there.
+	// This happens also after an interrupt. A second one ends liqoctl, and the next run continues
+	// the removal.
 	last, done := e.newScript(context.WithoutCancel(ctx), removeTimeout)
 	defer done()
 	t.script = last
@@ -119,7 +121,7 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	return err
 }
 
-// reach connects to all clusters. From then on their IDs stand before their lines.
+// reach connects to all clusters. Afterwards lines about a cluster begin with its ID.
 func (t *trial) reach(e *env) (err error) {
 	if t.consumer, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
 		return err
@@ -136,8 +138,7 @@ func (t *trial) reach(e *env) (err error) {
 	}
 	t.busy(noCluster, "Contacting the clusters")
 	defer t.quiet()
-	if err := t.each(t.all,
-		func(_ context.Context, c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
+	if err := onEach(t.all, func(c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
 		return err
 	}
 	ids := map[string]bool{}
@@ -150,18 +151,9 @@ func (t *trial) reach(e *env) (err error) {
 	return nil
 }
 
-// each does the same on several clusters at once.
-func (t *trial) each(on []*cluster, work func(context.Context, *cluster) error) error {
-	var all []func() error
-	for _, c := range on {
-		all = append(all, func() error { return work(t.ctx, c) })
-	}
-	return inParallel(all...)
-}
-
 func (t *trial) providers() []*cluster { return t.all[1:] }
 
-// run makes everything and tries all paths.
+// run creates the objects and tries all paths.
 func (t *trial) run() error {
 	if err := t.readNodes(); err != nil {
 		return err
@@ -181,7 +173,8 @@ func (t *trial) run() error {
 	return t.runChecks(sites)
 }
 
-// endpoints waits until a cluster knows the pods of all, and says what is missing after a while.
+// endpoints waits until a cluster has the endpoints of all pods. After endpointsTimeout it returns
+// which are missing.
 func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing string, err error) {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, endpointsTimeout, errTimeout)
 	defer cancel()
@@ -201,7 +194,7 @@ func (t *trial) endpoints(c *cluster, service string) (out []endpoint, missing s
 	return out, "", err
 }
 
-// endpointsIn are the ready endpoints of slices.
+// endpointsIn returns the ready endpoints of EndpointSlices.
 func endpointsIn(slicesOf await.Objects) []endpoint {
 	var out []endpoint
 	for _, item := range slicesOf.Sorted() {
@@ -222,7 +215,7 @@ func endpointsIn(slicesOf await.Objects) []endpoint {
 	return out
 }
 
-// sites waits for what the checks are made from and reads it.
+// sites waits until the clusters are ready for the checks and returns their addresses.
 func (t *trial) sites() ([]site, error) {
 	out := make([]site, len(t.all))
 	var work []func() error
@@ -282,7 +275,7 @@ func (t *trial) site(c *cluster) (out site, err error) {
 	return out, err
 }
 
-// podsOf are the names of a cluster's own pods.
+// podsOf returns the names of a cluster's own pods.
 func (t *trial) podsOf(c *cluster, app string) ([]string, error) {
 	found, err := c.all(t.ctx, &corev1.PodList{}, client.InNamespace(trialNamespace),
 		client.MatchingLabels{labelTrialApp: app, labelTrialCluster: c.id})
@@ -308,8 +301,8 @@ func (t *trial) balancersOf(c *cluster) ([]string, error) {
 	return out, err
 }
 
-// addRemapped adds the addresses under which each cluster sees the external address by way of those it
-// is connected to.
+// addRemapped adds the addresses by which each cluster reaches the external address through its
+// peers.
 func (t *trial) addRemapped(sites []site) error {
 	for _, by := range t.all {
 		ip := trialAddress(t.internet)
@@ -331,7 +324,7 @@ func (t *trial) addRemapped(sites []site) error {
 
 var errChecks = errors.New("some checks failed")
 
-// runChecks runs the checks, path by path, and prints what came of them.
+// runChecks runs the checks, path by path, and prints the results.
 func (t *trial) runChecks(sites []site) error {
 	results := endpointResults(sites)
 	t.report(endpointsKnown, len(results), failures(results))
@@ -375,8 +368,8 @@ func (t *trial) report(kind kindOfCheck, requests int, failed []result) {
 	}
 }
 
-// runAll runs checks side by side, those of one pod together. The results are in the order of the
-// checks.
+// runAll runs checks concurrently, those of one pod in one request. The results are in the order of
+// the checks.
 func (t *trial) runAll(all []check) []result {
 	out := make([]result, len(all))
 	free := make(chan struct{}, execAtOnce)
@@ -401,7 +394,7 @@ func (t *trial) runAll(all []check) []result {
 	return out
 }
 
-// request lets one pod, or liqoctl itself, ask for all addresses.
+// request lets one pod, or liqoctl itself, send requests to all addresses.
 func (t *trial) request(all []check) []echo.Answer {
 	var urls []string
 	for _, c := range all {
@@ -411,10 +404,10 @@ func (t *trial) request(all []check) []echo.Answer {
 		return echo.GetAll(t.ctx, urls, attempts)
 	}
 	at := t.all[slices.IndexFunc(t.all, func(c *cluster) bool { return c.id == all[0].from })]
-	said, err := at.exec(t.ctx, trialNamespace, all[0].pod,
+	output, err := at.exec(t.ctx, trialNamespace, all[0].pod,
 		append([]string{"liqo", "echo", "get", fmt.Sprintf("--attempts=%d", attempts)}, urls...)...)
 	out := make([]echo.Answer, len(all))
-	lines := json.NewDecoder(bytes.NewReader(said))
+	lines := json.NewDecoder(bytes.NewReader(output))
 	for i := range out {
 		if lines.Decode(&out[i]) != nil {
 			out[i] = echo.Answer{URL: urls[i], Error: "not tried"}
@@ -426,7 +419,7 @@ func (t *trial) request(all []check) []echo.Answer {
 	return out
 }
 
-// showRanges prints under which addresses the clusters see each other.
+// showRanges prints the ranges by which the clusters reach each other.
 func (t *trial) showRanges() error {
 	for _, c := range t.all {
 		configurations := &netv1beta1.ConfigurationList{}
@@ -448,10 +441,11 @@ func (t *trial) showRanges() error {
 	return nil
 }
 
-// remappedTo tells of ranges by which others they are seen, or that they are not yet.
-func remappedTo(there []string, mappings netv1beta1.Mappings) string {
+// remappedTo returns the peer's ranges, each with the range it is remapped to, or that it is not
+// mapped yet.
+func remappedTo(remote []string, mappings netv1beta1.Mappings) string {
 	var out []string
-	for _, r := range there {
+	for _, r := range remote {
 		p, _ := netip.ParsePrefix(r)
 		i := slices.IndexFunc(mappings, func(m netv1beta1.Mapping) bool { return m.Remote == p.Masked() })
 		switch {

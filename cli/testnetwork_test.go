@@ -116,8 +116,8 @@ func TestChecks(t *testing.T) {
 	golden(t, "checks", parts)
 }
 
-// TestTrialResults: an answer of another pod is a failure, an answer of any pod of a Service is none;
-// the table tells how many of each path went well.
+// TestTrialResults: an answer of another pod is a failure, an answer of any pod of a Service is
+// none; the table tells how many of each path went well.
 func TestTrialResults(t *testing.T) {
 	between := func(kind kindOfCheck, to, want string, a echo.Answer) result {
 		return resultOf(check{kind: kind, from: "rome", pod: "netshoot-rome-a", to: to, url: "http://10.71.0.9:8080/", want: want}, a)

@@ -17,11 +17,11 @@ import (
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
-// The objects of 'test network', built from values alone. The names are those users know.
+// The objects of 'test network', built from values only. Users know their names.
 const (
 	trialNamespace = "liqo-test-network"
-	// trialApp names the Deployments, with the ID of the cluster their pods run in behind it, and the
-	// Service of all their pods.
+	// trialApp names the Service of all pods, and, followed by the ID of the cluster of their pods,
+	// the Deployments.
 	trialApp      = "netshoot"
 	trialHostApp  = "netshoot-host"
 	trialNodePort = "netshootnp"
@@ -32,7 +32,7 @@ const (
 	labelTrialCluster = "app-cluster"
 
 	trialServicePort = 80
-	// nobody is a user without rights, as in our other pods.
+	// nobody is a user without rights, as in the other pods of Liqo.
 	nobody = 65532
 )
 
@@ -42,11 +42,12 @@ type trialPods struct {
 	replicas int32
 	image    string
 	pull     corev1.PullPolicy
-	// offloaded: the cluster is a provider, so the pods are offloaded to it.
+	// offloaded reports that the cluster is a provider, so that the pods are offloaded to it.
 	offloaded bool
 }
 
-// trialNamespaceObject is the namespace of the trial. Pods in the host's network need what Pod Security must grant.
+// trialNamespaceObject returns the namespace of the trial. Pod Security must allow pods in the
+// network of their node.
 func trialNamespaceObject() *corev1.Namespace {
 	out := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace, Labels: map[string]string{}}}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
@@ -55,9 +56,9 @@ func trialNamespaceObject() *corev1.Namespace {
 	return out
 }
 
-// trialDeployment makes pods that answer with their names. Each node has one: at home that is said by
-// anti-affinity, at a provider by the annotation that makes it there. The host name tells, in every
-// EndpointSlice, in which cluster an endpoint is.
+// trialDeployment returns a Deployment of pods that answer with their names, one on each node: at a
+// provider the annotation demands the anti-affinity. The host name, which is in every
+// EndpointSlice, is the ID of the pod's cluster.
 func trialDeployment(p trialPods) *appsv1.Deployment {
 	out := trialBase(p, trialApp, "--port="+strconv.Itoa(echo.Port))
 	pod := &out.Spec.Template
@@ -79,7 +80,7 @@ func trialDeployment(p trialPods) *appsv1.Deployment {
 	return out
 }
 
-// trialHosts makes pods in the network of the nodes, from where checks start. They serve nobody.
+// trialHosts returns a Deployment of pods in the network of the nodes, which only send requests.
 func trialHosts(p trialPods) *appsv1.Deployment {
 	out := trialBase(p, trialHostApp, "--port=0")
 	out.Spec.Template.Spec.HostNetwork = true
@@ -95,7 +96,7 @@ func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &p.replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			// A new pod finds no free node before an old one has gone.
+			// A new pod cannot be scheduled before an old one is gone.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64(1)),
@@ -121,7 +122,7 @@ func trialBase(p trialPods, app, port string) *appsv1.Deployment {
 	}
 }
 
-// onePerNode keeps pods apart, and off virtual nodes.
+// onePerNode allows one of the pods per node, and none on virtual nodes.
 func onePerNode(pods *metav1.LabelSelector) *corev1.Affinity {
 	out := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
@@ -132,7 +133,7 @@ func onePerNode(pods *metav1.LabelSelector) *corev1.Affinity {
 	return out
 }
 
-// trialService leads to the pods of all clusters.
+// trialService returns a Service of the pods of all clusters.
 func trialService(name string, kind corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metaOf(trialNamespace, name),
@@ -144,7 +145,7 @@ func trialService(name string, kind corev1.ServiceType) *corev1.Service {
 	}
 }
 
-// trialAddress makes an external address reachable through a cluster.
+// trialAddress returns the IP that makes an external address reachable through a cluster.
 func trialAddress(address string) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
 		ObjectMeta: metaOf(trialNamespace, trialIP),

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -20,12 +19,12 @@ import (
 )
 
 const (
-	// firstWarning is when a wait for pods is first said to be long, complainMore how much longer the next
-	// time is than the last: pulling an image takes a while, too.
+	// firstWarning is how long a wait for pods lasts before the first warning; warningFactor
+	// multiplies the time to each further one.
 	firstWarning, warningFactor = 5 * time.Second, 3
 )
 
-// readNodes learns what the pods must look like.
+// readNodes reads the nodes of all clusters and derives the pods for them.
 func (t *trial) readNodes() error {
 	manager := t.consumer.controllerManager()
 	if err := t.consumer.read(t.ctx, manager); err != nil {
@@ -44,15 +43,16 @@ func (t *trial) readNodes() error {
 			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there",
 				c.side.clusterPrefix())
 		}
-		stands := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
-		if pods.offloaded && !slices.ContainsFunc(t.nodes[t.consumer.id], stands) {
+		ofProvider := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
+		if pods.offloaded && !slices.ContainsFunc(t.nodes[t.consumer.id], ofProvider) {
 			return fmt.Errorf("no virtual node stands for %s; run '%s peer' first", c.id, t.consumer.env.name)
 		}
 	}
 	return nil
 }
 
-// prepare makes the namespace in all clusters, the pods and what leads to them, and waits for all.
+// prepare creates the namespace in all clusters, the pods and their Services, and waits until they
+// are ready.
 func (t *trial) prepare() error {
 	if err := t.makeNamespace(); err != nil {
 		return err
@@ -77,20 +77,20 @@ func (t *trial) prepare() error {
 			return err
 		}
 	}
-	trialObject, err := t.apply()
+	objects, err := t.apply()
 	if err != nil {
 		return err
 	}
-	if err := t.drop(trialObject); err != nil {
+	if err := t.removeStale(objects); err != nil {
 		return err
 	}
-	return t.awaitPods(trialObject)
+	return t.awaitPods(objects)
 }
 
-// makeNamespace makes the namespace, after one that is being removed.
+// makeNamespace creates the namespace, once one that is being deleted is gone.
 func (t *trial) makeNamespace() error {
 	namespace := trialNamespaceObject()
-	if err := t.consumer.Get(t.ctx, client.ObjectKeyFromObject(namespace), namespace); err == nil && namespace.DeletionTimestamp != nil {
+	if err := t.consumer.read(t.ctx, namespace); err == nil && namespace.DeletionTimestamp != nil {
 		t.busy(t.consumer.side, "Waiting for the removal that an earlier test began")
 		if err := t.consumer.awaitGone(t.ctx, namespace); err != nil {
 			return err
@@ -99,13 +99,13 @@ func (t *trial) makeNamespace() error {
 	return t.consumer.apply(t.ctx, trialNamespaceObject())
 }
 
-// trialObject are the objects of a trial in one cluster.
+// trialObject is an object of the trial in one cluster.
 type trialObject struct {
 	*cluster
 	object client.Object
 }
 
-// trialObjects are all objects of the trial but its namespace.
+// trialObjects returns all objects of the trial except its namespaces.
 func (t *trial) trialObjects() []trialObject {
 	var out []trialObject
 	for _, c := range t.all {
@@ -137,8 +137,8 @@ func (t *trial) apply() ([]trialObject, error) {
 	return all, nil
 }
 
-// drop removes what an earlier test made and this one does not need.
-func (t *trial) drop(keep []trialObject) error {
+// removeStale deletes objects of an earlier test that this one does not need.
+func (t *trial) removeStale(keep []trialObject) error {
 	for _, c := range t.all {
 		old := []client.Object{trialAddress(t.internet)}
 		if c == t.consumer {
@@ -163,7 +163,7 @@ func (t *trial) drop(keep []trialObject) error {
 	return nil
 }
 
-// awaitPods waits until all pods run and every cluster knows the endpoints of all.
+// awaitPods waits until the pods of all Deployments are ready.
 func (t *trial) awaitPods(all []trialObject) error {
 	for _, m := range all {
 		d, ok := m.object.(*appsv1.Deployment)
@@ -185,8 +185,8 @@ func (t *trial) awaitPods(all []trialObject) error {
 	return nil
 }
 
-// warnWhileWaiting says, while somebody waits for a Deployment and until it is stopped, what keeps its pods from
-// being ready: mended meanwhile, it goes on.
+// warnWhileWaiting warns, until it is stopped, why the pods of a Deployment are not ready, so that
+// the user can repair it while the command waits.
 func (t *trial) warnWhileWaiting(c *cluster, d *appsv1.Deployment) (stop func()) {
 	ctx, end := context.WithCancel(t.ctx)
 	done := make(chan struct{})
@@ -207,7 +207,7 @@ func (t *trial) warnWhileWaiting(c *cluster, d *appsv1.Deployment) (stop func())
 	return func() { end(); <-done }
 }
 
-// remove takes everything back and waits until it is gone from all clusters.
+// remove deletes all objects and waits until they are gone from all clusters.
 func (t *trial) remove() error {
 	namespace := trialNamespaceObject()
 	err := t.consumer.Get(t.ctx, client.ObjectKeyFromObject(namespace), namespace)
@@ -222,8 +222,8 @@ func (t *trial) remove() error {
 		return t.consumer.describe("remove", namespace, err)
 	}
 	t.busy(noCluster, "Waiting until nothing is left")
-	if err := t.each(t.all, func(ctx context.Context, c *cluster) error {
-		return c.awaitGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace}})
+	if err := onEach(t.all, func(c *cluster) error {
+		return c.awaitGone(t.ctx, &corev1.Namespace{ObjectMeta: metaOf("", trialNamespace)})
 	}); err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ func findTenants(ctx context.Context, pair ...*cluster) error {
 
 var errSlicesPresent = errors.New("resourceslices are still present on consumer cluster")
 
-// unauthenticate deletes Identity and Tenant. The slices must be deleted before, since afterwards their copies at the
-// provider could not be deleted.
+// unauthenticate deletes Identity and Tenant. The slices must be deleted before, since afterwards
+// their copies at the provider could not be deleted.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	return []step{
 		{doing: "Looking for resourceslices", do: func(ctx context.Context) error { return noSlices(ctx, consumer) },
@@ -61,8 +61,8 @@ func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	}
 }
 
-// noSlices fails while there are slices that are not being deleted. The credentials stay until the others are gone,
-// however soon their Identity is deleted.
+// noSlices fails while there are slices that are not being deleted. The credentials stay until the
+// others are gone, however soon their Identity is deleted.
 func noSlices(ctx context.Context, consumer *cluster) error {
 	if consumer.tenant == "" {
 		return nil

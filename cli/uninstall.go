@@ -98,8 +98,9 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	return nil
 }
 
-// hasLiqo reports whether Liqo is or was installed in c.namespace: its keys stay after an uninstallation. It fails if
-// Liqo is in another namespace, since a purge would delete its CustomResourceDefinitions.
+// hasLiqo reports whether Liqo is or was installed in c.namespace: its keys stay after an
+// uninstallation. It fails if Liqo is in another namespace, since a purge would delete its
+// CustomResourceDefinitions.
 func (c *cluster) hasLiqo(ctx context.Context) (bool, error) {
 	id, err := c.installedID(ctx)
 	if err != nil || id != "" {
@@ -227,7 +228,8 @@ func placesOf(objects []client.Object) []string {
 	return out
 }
 
-// placeOf returns the name of an object for messages: that of a NamespaceOffloading is its namespace.
+// placeOf returns the name of an object for messages: that of a NamespaceOffloading is its
+// namespace.
 func placeOf(o client.Object) string {
 	switch {
 	case o.GetNamespace() == "":
@@ -261,8 +263,8 @@ func (s *script) purgeCRDs(c *cluster) error {
 	})
 }
 
-// purgeNamespaces deletes the tenant and storage namespaces, and that of the installation. It keeps the latter if the
-// user named a namespace in which Liqo never was.
+// purgeNamespaces deletes the tenant and storage namespaces, and that of the installation. It keeps
+// the latter if the user named a namespace in which Liqo never was.
 func (s *script) purgeNamespaces(c *cluster, own bool) error {
 	var names []string
 	if own || c.namespace == api.Namespace {

@@ -76,8 +76,8 @@ func (e *env) unoffload(
 	return nil
 }
 
-// unoffloadNamespace ends the offloading of a namespace and waits until its remote namespaces are gone, which
-// takes as long as the pods there take to end.
+// unoffloadNamespace deletes the offloading of a namespace and waits until its remote namespaces
+// are gone, which takes as long as their pods take to end.
 func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) error {
 	object := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName)}
 	found, err := c.remove(ctx, object)
@@ -91,36 +91,36 @@ func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) erro
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	away := c.podsAway(watching, namespace)
+	pods := c.remotePods(watching, namespace)
 	defer show(ctx, "")
 	err = c.follow(ctx, &offv1beta1.NamespaceOffloadingList{}, func(have await.Objects) bool {
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		away.setNote(ctx, problemOf(object))
+		pods.setProblem(ctx, problemOf(object))
 		return len(have) == 0
 	}, await.Only(object)...)
-	if err = c.timedOut(err, object); err != nil && away.String() != "" {
-		err = fmt.Errorf("%w; %s", err, away)
+	if err = c.timedOut(err, object); err != nil && pods.String() != "" {
+		err = fmt.Errorf("%w; %s", err, pods)
 	}
 	return err
 }
 
-// podsAway are the pods of a namespace that still run in other clusters.
-type podsAway struct {
+// remotePods is the progress of a namespace whose pods still run in other clusters.
+type remotePods struct {
 	mu    sync.Mutex
 	names []string
-	// said is what stands behind their number.
-	said string
+	// problem is shown after their number.
+	problem string
 }
 
-// podsAway follows these pods until ctx ends, and shows how many they are.
-func (c *cluster) podsAway(ctx context.Context, namespace string) *podsAway {
-	out := &podsAway{}
+// remotePods watches the remote pods of a namespace until ctx ends, and shows their number.
+func (c *cluster) remotePods(ctx context.Context, namespace string) *remotePods {
+	out := &remotePods{}
 	go func() {
 		nodes := &corev1.NodeList{}
 		if c.List(ctx, nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}) != nil {
-			return // the number is a courtesy
+			return // nothing depends on the number
 		}
 		virtual := map[string]bool{}
 		for _, node := range nodes.Items {
@@ -134,7 +134,7 @@ func (c *cluster) podsAway(ctx context.Context, namespace string) *podsAway {
 	return out
 }
 
-func (p *podsAway) count(ctx context.Context, pods await.Objects, virtual map[string]bool) {
+func (p *remotePods) count(ctx context.Context, pods await.Objects, virtual map[string]bool) {
 	p.mu.Lock()
 	p.names = nil
 	for _, item := range pods.Sorted() {
@@ -143,20 +143,21 @@ func (p *podsAway) count(ctx context.Context, pods await.Objects, virtual map[st
 			p.names = append(p.names, pod.Name)
 		}
 	}
-	said := p.said
+	problem := p.problem
 	p.mu.Unlock()
-	p.setNote(ctx, said)
+	p.setProblem(ctx, problem)
 }
 
-// setNote shows the pods and what else is known.
-func (p *podsAway) setNote(ctx context.Context, said string) {
+// setProblem shows the pods and the problem.
+func (p *remotePods) setProblem(ctx context.Context, problem string) {
 	p.mu.Lock()
-	p.said = said
+	p.problem = problem
 	p.mu.Unlock()
-	show(ctx, strings.Join(slices.DeleteFunc([]string{p.String(), said}, func(s string) bool { return s == "" }), "; "))
+	texts := []string{p.String(), problem}
+	show(ctx, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
 }
 
-func (p *podsAway) String() string {
+func (p *remotePods) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch len(p.names) {

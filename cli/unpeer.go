@@ -42,8 +42,8 @@ func (e *env) unpeerCommand() *cobra.Command {
 var errBidirectional = errors.New(
 	"cannot delete the tenant namespace when a bidirectional is enabled, please remove the --delete-namespaces flag")
 
-// unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials are needed to delete
-// the copies at the provider.
+// unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials
+// are needed to delete the copies at the provider.
 func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
 	s, stop := e.newScript(ctx, p.timeout)
 	defer stop()
@@ -109,12 +109,12 @@ func (s *script) removePeering(consumer, provider *cluster, bidirectional bool, 
 	return onEach([]*cluster{consumer, provider}, func(c *cluster) error { return s.removeNamespace(c, o.wait) })
 }
 
-// remoteNamespacesTimeout bounds the wait for remote namespaces, whose pods are gone by then: the API server takes some
-// seconds to delete them. The provider deletes what is left after it.
+// remoteNamespacesTimeout bounds the wait for remote namespaces, whose pods are gone by then: the
+// API server takes some seconds to delete them. The provider deletes what is left after it.
 const remoteNamespacesTimeout = 30 * time.Second
 
-// awaitRemoteNamespaces waits until the consumer observes that its remote namespaces are gone. It must do so before the
-// Tenant is deleted, which ends the route to the provider's API server.
+// awaitRemoteNamespaces waits until the consumer observes that its remote namespaces are gone. It
+// must do so before the Tenant is deleted, which ends the route to the provider's API server.
 func (c *cluster) awaitRemoteNamespaces(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, remoteNamespacesTimeout, errTimeout)
 	defer cancel()
@@ -126,7 +126,8 @@ func (c *cluster) awaitRemoteNamespaces(ctx context.Context) error {
 	return err
 }
 
-// inBand reports whether the provider's API server is reached through a proxy, and so possibly through the tunnel.
+// inBand reports whether the provider's API server is reached through a proxy, and so possibly
+// through the tunnel.
 func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 	if c.tenant == "" {
 		return false, nil
@@ -138,8 +139,9 @@ func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 	}), err
 }
 
-// isBidirectional reports whether the provider is also a consumer of this cluster: there is a Tenant for it here, or an
-// Identity or a virtual node for this cluster there. It does not use the ForeignCluster, whose role may be out of date.
+// isBidirectional reports whether the provider is also a consumer of this cluster: there is a
+// Tenant for it here, or an Identity or a virtual node for this cluster there. It does not use the
+// ForeignCluster, whose role may be out of date.
 func isBidirectional(ctx context.Context, consumer, provider *cluster) (bool, error) {
 	holds := func(c *cluster, peer string, list client.ObjectList) (bool, error) {
 		err := c.listOf(ctx, everywhere, peer, list)
@@ -157,8 +159,8 @@ func isBidirectional(ctx context.Context, consumer, provider *cluster) (bool, er
 	return holds(provider, consumer.id, &offv1beta1.VirtualNodeList{})
 }
 
-// removeConsumerSide removes the consumer's half of a peering whose provider does not answer. What needs the provider is
-// deleted when it answers again; a second run removes the rest.
+// removeConsumerSide removes the consumer's half of a peering whose provider does not answer. What
+// needs the provider is deleted when it answers again; a second run removes the rest.
 func (s *script) removeConsumerSide(consumer, provider *cluster, silent error) error {
 	const gone = "if the cluster is gone for good, run '%s force unpeer %s'"
 	id, err := consumer.providerAt(s.ctx, provider.config)
@@ -172,7 +174,8 @@ func (s *script) removeConsumerSide(consumer, provider *cluster, silent error) e
 	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	if err := s.runInOrder(append(s.removeOffloading(consumer, false), s.removeIdentity(consumer, false))...); err != nil {
+	steps := append(s.removeOffloading(consumer, false), s.removeIdentity(consumer, false))
+	if err := s.runInOrder(steps...); err != nil {
 		return err
 	}
 	left, err := consumer.leftoversOf(s.ctx, id)
@@ -189,9 +192,10 @@ func (s *script) removeConsumerSide(consumer, provider *cluster, silent error) e
 	return hint(silent, gone, consumer.env.name, id)
 }
 
-// providerAt returns the cluster ID of the provider with this API server: that of the control-plane kubeconfig with its
-// address, else, since a server can have several addresses, of the one with its certificate authority. It returns
-// nothing if several providers match: they can share an authority or an address.
+// providerAt returns the cluster ID of the provider with this API server: that of the control-plane
+// kubeconfig with its address, else, since a server can have several addresses, of the one with its
+// certificate authority. It returns nothing if several providers match: they can share an authority
+// or an address.
 func (c *cluster) providerAt(ctx context.Context, server *rest.Config) (string, error) {
 	server = rest.CopyConfig(server)
 	if err := rest.LoadTLSFiles(server); err != nil {
@@ -249,12 +253,13 @@ func withLeftovers(err error, consumer, provider *cluster) error {
 	return fmt.Errorf("%w; still there: %s; run unpeer again to go on", err, someNames(names))
 }
 
-// removeOffloading deletes slices, then virtual nodes. A virtual node is drained while the copy of its slice at the
-// provider is deleted.
+// removeOffloading deletes slices, then virtual nodes. A virtual node is drained while the copy of
+// its slice at the provider is deleted.
 func (s *script) removeOffloading(consumer *cluster, wait bool) []step {
 	existed := new(bool)
 	return []step{
-		// Most virtual nodes are deleted with their slice, but the line about them is that they were deleted.
+		// Most virtual nodes are deleted with their slice, but the line about them is that they
+		// were deleted.
 		{doing: "Looking for virtualnodes", do: func(ctx context.Context) (err error) {
 			*existed, err = consumer.holds(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
 			return err

@@ -66,8 +66,7 @@ func (v *cidr) Set(text string) error {
 	return nil
 }
 
-// parseCIDR accepts a range whose address is its first one: anything else is a typing error more
-// often than not.
+// parseCIDR refuses ranges with host bits, which usually are typing errors.
 func parseCIDR(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 	if err != nil {
@@ -108,7 +107,7 @@ func (v *ports) Set(text string) error {
 	return nil
 }
 
-// split is one port or several, as gateways take them.
+// split returns one port or several, as the fields of gateways need them.
 func (v ports) split() (one int32, several []int32) {
 	switch len(v) {
 	case 0:
@@ -128,7 +127,7 @@ type oneOf struct {
 func (v *oneOf) String() string { return v.value }
 func (v *oneOf) Type() string   { return strings.Join(v.choices, "|") }
 
-// words are the choices, for completion.
+// words returns the choices, for completion.
 func (v *oneOf) words() []string { return slices.Clone(v.choices) }
 
 func (v *oneOf) Set(text string) error {
@@ -160,13 +159,13 @@ func (v *base64Bytes) Set(text string) error {
 	return nil
 }
 
-// quantities are the flags for amounts of resources.
+// quantities holds the flags for amounts of resources.
 type quantities struct {
 	cpu, memory, pods string
 	others            map[string]string
 }
 
-// list parses the amounts; what was not given is not in it.
+// list parses the amounts and leaves out empty ones.
 func (q quantities) list() (corev1.ResourceList, error) {
 	wanted := map[string]string{"cpu": q.cpu, "memory": q.memory, "pods": q.pods}
 	for name, amount := range q.others {
@@ -200,7 +199,7 @@ func encode(data any, format string) (string, error) {
 	return string(text), nil
 }
 
-// refusedByYAML are the characters that JSON text may hold in strings and YAML text may not.
+// refusedByYAML matches the characters that are allowed in the strings of JSON but not of YAML.
 var refusedByYAML = regexp.MustCompile(`[\x7f-\x{9f}\x{feff}\x{fffe}\x{ffff}]`)
 
 func jsonEscape(char []byte) []byte {

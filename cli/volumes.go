@@ -24,8 +24,8 @@ import (
 // claimChoice selects claims by their provider.
 type claimChoice func(claim *corev1.ObjectReference, provider string) bool
 
-// confirmLoss names the claims whose volumes are at providers and chosen, and asks whether their data
-// may go. What follows deletes the remote namespaces with all that is in them.
+// confirmLoss names the chosen claims with volumes at providers, and asks whether their data may be
+// lost: the verb deletes the remote namespaces with everything in them.
 func (s *script) confirmLoss(c *cluster, verb string, chosen claimChoice) error {
 	if lost, err := s.warnOfLoss(c, chosen); !lost || err != nil {
 		return err
@@ -33,19 +33,20 @@ func (s *script) confirmLoss(c *cluster, verb string, chosen claimChoice) error 
 	return s.confirm(verb)
 }
 
-// warnOfLoss names such claims. Whoever may not look is told that there may be some.
+// warnOfLoss names the chosen claims with volumes at providers. If the user may not list them, it
+// warns that there may be some, and returns true.
 func (s *script) warnOfLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
 	claims, err := c.claimsAtProviders(s.ctx, chosen)
 	return s.warnOfLostClaims(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
 }
 
-// claimsAtProviders are the claims whose volumes are at providers and chosen.
+// claimsAtProviders returns the chosen claims with volumes at providers.
 func (c *cluster) claimsAtProviders(ctx context.Context, chosen claimChoice) ([]string, error) {
 	offloadings, err := c.all(ctx, &offv1beta1.NamespaceOffloadingList{})
 	if err != nil {
 		return nil, err
 	}
-	offloaded := map[string]bool{} // of others the remote namespace is gone already
+	offloaded := map[string]bool{} // the remote namespaces of others are gone
 	for _, offloading := range offloadings {
 		offloaded[offloading.GetNamespace()] = true
 	}
@@ -63,13 +64,13 @@ func (c *cluster) claimsAtProviders(ctx context.Context, chosen claimChoice) ([]
 	return claims, nil
 }
 
-// claimAt is how a claim with its volume at a provider is named.
+// claimAt returns the name in messages of a claim with its volume at a provider.
 func claimAt(namespace, name, provider string) string {
 	return fmt.Sprintf("%s/%s at %s", namespace, name, provider)
 }
 
-// confirmUnpeer asks about the volumes of all namespaces at a provider, those of claims that home
-// does not know included.
+// confirmUnpeer asks before the volumes of all namespaces at a provider are lost, including those
+// of claims that the consumer does not have.
 func (s *script) confirmUnpeer(consumer, provider *cluster) error {
 	known, err := consumer.claimsAtProviders(s.ctx,
 		func(_ *corev1.ObjectReference, at string) bool { return at == provider.id })
@@ -89,10 +90,11 @@ func (s *script) confirmUnpeer(consumer, provider *cluster) error {
 	return s.confirm("unpeer")
 }
 
-// otherClaims are those in the remote namespaces at a provider beside the known ones: others made them there, or a
-// policy kept them. Those of a pod go with it anyway. A peering user may not look there.
+// otherClaims returns the claims in the remote namespaces at a provider that are not known: others
+// created them there, or a policy kept them. It leaves out claims that are owned by a pod. A
+// peering user may not list any.
 func (c *cluster) otherClaims(ctx context.Context, provider *cluster, known []string) ([]string, error) {
-	if c.tenant == "" || provider.tenant == "" { // nothing is there, or it does not answer
+	if c.tenant == "" || provider.tenant == "" { // there is none, or the provider does not answer
 		return nil, nil
 	}
 	maps, err := c.all(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(c.tenant),
@@ -124,7 +126,8 @@ func (c *cluster) otherClaims(ctx context.Context, provider *cluster, known []st
 	return names, err
 }
 
-// warnOfLostClaims names claims whose data will be lost; err is why they are not known.
+// warnOfLostClaims names claims whose data will be lost and reports whether there may be any. If
+// err, the error of listing them, is that the user may not, it warns that they are unknown.
 func (s *script) warnOfLostClaims(c *cluster, claims []string, err error, remedy string) (lost bool, _ error) {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -141,7 +144,7 @@ func (s *script) warnOfLostClaims(c *cluster, claims []string, err error, remedy
 	return true, nil
 }
 
-// placement is what decides to which providers namespaces are extended.
+// placement holds what decides to which providers namespaces are extended.
 type placement struct {
 	offloadings offv1beta1.NamespaceOffloadingList
 	nodes       offv1beta1.VirtualNodeList
@@ -168,7 +171,7 @@ func (c *cluster) placement(ctx context.Context) (*placement, error) {
 	return r, nil
 }
 
-// losses are the providers that change takes each namespace from.
+// losses returns the providers to which change ends the extension, by namespace.
 func (r *placement) losses(change func(*placement)) map[string][]string {
 	before := plan.Extended(r.offloadings.Items, r.nodes.Items, r.byName, r.maps.Items)
 	change(r)
@@ -180,7 +183,8 @@ func (r *placement) losses(change func(*placement)) map[string][]string {
 	return before
 }
 
-// confirmLosses asks about the volumes of namespaces that will not be extended to their providers any more.
+// confirmLosses asks before volumes are lost of namespaces that will no longer be extended to a
+// provider.
 func (s *script) confirmLosses(c *cluster, verb string, losses map[string][]string) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(losses)), func(ids []string) bool { return len(ids) > 0 }) {
 		return nil
@@ -190,7 +194,8 @@ func (s *script) confirmLosses(c *cluster, verb string, losses map[string][]stri
 	})
 }
 
-// storedData is a line about the claims whose data a purge would delete; none if there are none.
+// storedData returns a line about the claims whose data a purge would delete; none if there are no
+// such claims.
 func (c *cluster) storedData(ctx context.Context) ([]string, error) {
 	backing, err := c.all(ctx, &corev1.PersistentVolumeClaimList{}, client.HasLabels{api.LabelVirtualPVCNamespace})
 	if err != nil || len(backing) == 0 {
