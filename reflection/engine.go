@@ -50,6 +50,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/ledger"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -87,12 +88,25 @@ type Engine struct {
 	namespaces map[string]*namespace // by home name
 }
 
+// slot is one object in one of the two clusters.
+type slot struct {
+	cluster cluster
+	key     types.NamespacedName // at home
+}
+
+type cluster bool
+
+const (
+	atHome   cluster = false
+	atRemote cluster = true
+)
+
 // worker is one kind at work.
 type worker struct {
 	Kind
 	engine *Engine
 	queue  queue
-	ledger ledger
+	ledger ledger.Ledger[slot, struct{}] // writes that the cache of their cluster does not show yet
 	events EventFunc
 
 	refused ctl.Refused[types.NamespacedName]
@@ -119,7 +133,10 @@ func New(c Config) (*Engine, error) {
 		if kind.Pull != nil && kind.Budget == nil {
 			kind.Budget = answerBudget(peer)
 		}
-		w := &worker{Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{}}
+		w := &worker{
+			Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{},
+			ledger: ledger.Ledger[slot, struct{}]{Patience: ledger.Patience},
+		}
 		w.events = func(runtime.Object, string, string, string) {}
 		if c.Events != nil {
 			w.events = c.Events(eventSource(kind.Name))
@@ -280,7 +297,7 @@ func (w *worker) sawHome(obj client.Object) {
 		return
 	}
 	key := client.ObjectKeyFromObject(obj)
-	w.ledger.saw(slot{atHome, key}, obj.GetResourceVersion())
+	w.ledger.Shown(slot{atHome, key}, obj.GetResourceVersion())
 	w.queue.Add(key)
 }
 

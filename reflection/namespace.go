@@ -94,7 +94,7 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 		return types.NamespacedName{Namespace: home, Name: w.homeName(obj)}
 	}
 	sawRemote := func(obj client.Object) {
-		w.ledger.saw(slot{atRemote, key(obj)}, obj.GetResourceVersion())
+		w.ledger.Shown(slot{atRemote, key(obj)}, obj.GetResourceVersion())
 		w.queue.Add(key(obj))
 	}
 	sawReport := func(obj client.Object) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/liqo-go/liqo/internal/ledger"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -44,8 +45,9 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	if ns != nil && !ns.ready(w) {
 		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not yet known to be
 	}
-	if w.ledger.late(slot{atHome, key}) || w.ledger.late(slot{atRemote, key}) {
-		return patience, nil // the event comes before
+	_, lateAtHome := w.ledger.Late(slot{atHome, key})
+	if _, lateAtRemote := w.ledger.Late(slot{atRemote, key}); lateAtHome || lateAtRemote {
+		return ledger.Patience, nil // the event comes before
 	}
 	o, err := w.observe(ctx, ns, key)
 	if err != nil {

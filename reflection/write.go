@@ -52,7 +52,7 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := slot{atRemote, key}
-	w.ledger.begin(s)
+	w.ledger.Begin(s, struct{}{})
 	made := want.DeepCopyObject().(client.Object) // the answer is decoded into it
 	err := w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
 	if lesser := w.lesser(want, err); lesser != nil {
@@ -60,7 +60,7 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 		err = w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
 	}
 	if err != nil {
-		w.ledger.drop(s)
+		w.ledger.End(s)
 	}
 	if apierrors.IsAlreadyExists(err) {
 		err = w.taken(ctx, want, err)
@@ -68,7 +68,7 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	if err != nil {
 		return w.failed(ctx, home, key, err)
 	}
-	w.ledger.done(s, "", made.GetResourceVersion())
+	w.ledger.Written(s, "", made.GetResourceVersion())
 	w.shown(key, "")
 	if !w.Quiet {
 		w.tell(ctx, home, key, reasonSuccessful, fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
@@ -161,14 +161,14 @@ func (w *worker) sendPatch(ctx context.Context, key types.NamespacedName, remote
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := slot{atRemote, key}
-	w.ledger.begin(s)
+	w.ledger.Begin(s, struct{}{})
 	patched := w.named(w.Remote, remote)
 	err := w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
-		w.ledger.drop(s)
+		w.ledger.End(s)
 		return err
 	}
-	w.ledger.done(s, remote.GetResourceVersion(), patched.GetResourceVersion())
+	w.ledger.Written(s, remote.GetResourceVersion(), patched.GetResourceVersion())
 	return nil
 }
 
@@ -190,17 +190,17 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := slot{atHome, key}
-	w.ledger.begin(s)
+	w.ledger.Begin(s, struct{}{})
 	patched := w.named(w.Home, home)
 	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data), client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
-		w.ledger.drop(s)
+		w.ledger.End(s)
 		if apierrors.IsNotFound(err) {
 			return nil // the event tells
 		}
 		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))
 	}
-	w.ledger.done(s, home.GetResourceVersion(), patched.GetResourceVersion())
+	w.ledger.Written(s, home.GetResourceVersion(), patched.GetResourceVersion())
 	return nil
 }
 
@@ -237,18 +237,18 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	w.ledger.begin(s)
+	w.ledger.Begin(s, struct{}{})
 	options = append(options, client.Preconditions{UID: new(obj.GetUID())})
 	err := c.Delete(ctx, obj, options...)
 	switch {
 	case err == nil:
-		w.ledger.deleted(s, obj.GetResourceVersion())
+		w.ledger.Deleted(s, obj.GetResourceVersion())
 		return nil
 	case apierrors.IsNotFound(err):
-		w.ledger.drop(s)
+		w.ledger.End(s)
 		return nil // the event tells
 	}
-	w.ledger.drop(s)
+	w.ledger.End(s)
 	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 }
 
@@ -306,16 +306,16 @@ func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, 
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := slot{atHome, key}
-	w.ledger.begin(s)
+	w.ledger.Begin(s, struct{}{})
 	patch := client.MergeFromWithOptions(home, client.MergeFromWithOptimisticLock{})
 	if err := w.engine.Home.Patch(ctx, want, patch); err != nil {
-		w.ledger.drop(s)
+		w.ledger.End(s)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return w.logged(ctx, key, local(fmt.Errorf("patch finalizers of %T %s: %w", home, key, err)))
 	}
-	w.ledger.done(s, home.GetResourceVersion(), want.GetResourceVersion())
+	w.ledger.Written(s, home.GetResourceVersion(), want.GetResourceVersion())
 	return nil
 }
 
