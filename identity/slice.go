@@ -46,7 +46,6 @@ func (o Options) slices() ctl.Registrar {
 			{Kind: &corev1.ConfigMap{}, Map: ifClientCAs(all)},
 		},
 		Finalizer: finalizerSlice,
-		Stands:    plan.Stands,
 		Gather:    o.gatherSlice,
 		Plan:      plan.Slice,
 	}

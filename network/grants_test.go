@@ -32,7 +32,7 @@ func TestGrantsWithALateCache(t *testing.T) {
 		}
 		return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
 	}
-	made := grants{given: map[types.UID]string{}}
+	var made grants
 	for _, step := range []struct {
 		name        string
 		cache, live held
@@ -68,7 +68,7 @@ func TestGrantsWithALateCache(t *testing.T) {
 			t.Errorf("%s: %v, and the root has %q; want %v and %q", step.name, got, root.Status.IP, want, step.granted)
 		}
 		if step.note != "" {
-			made.given[root.UID] = step.note
+			made.late.Begin(root.UID, step.note)
 		}
 	}
 }

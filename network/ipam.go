@@ -24,6 +24,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/ledger"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -35,7 +37,7 @@ import (
 
 // network grants CIDRs.
 func (o Options) network() ctl.Registrar {
-	made := grants{given: map[types.UID]string{}}
+	var made grants
 	return ctl.Controller[*ipamv1alpha1.Network, plan.NetworkInput]{
 		Name: "network",
 		Watches: []ctl.Watch{
@@ -62,10 +64,7 @@ func (o Options) network() ctl.Registrar {
 			in.Local = slices.Concat(in.Local, servers, services)
 			return in, err
 		},
-		Plan: plan.Network,
-		Note: func(root *ipamv1alpha1.Network, status client.Object) {
-			made.given[root.UID] = status.(*ipamv1alpha1.Network).Status.CIDR
-		},
+		Plan: func(in plan.NetworkInput) desired.Plan { return made.record(in.Root, plan.Network(in)) },
 	}
 }
 
@@ -73,41 +72,52 @@ func (o Options) network() ctl.Registrar {
 // with these it knows all. It would have to ask the API server each time otherwise, whose answer grows with the
 // grants: there may be thousands.
 type grants struct {
-	// given is what each object was granted, if the grant was written.
-	given map[types.UID]string
+	// late is what each object was granted, if the grant was written. Patience would let an address be granted twice.
+	late ledger.Ledger[types.UID, string]
 	// caughtUp tells that the cache shows all that was granted before this process did.
 	caughtUp bool
+}
+
+// record notes what the plan grants to root, before it is written.
+func (g *grants) record(root client.Object, p desired.Plan) desired.Plan {
+	switch status := p.Status.(type) {
+	case *ipamv1alpha1.Network:
+		g.late.Begin(root.GetUID(), status.Status.CIDR)
+	case *ipamv1alpha1.IP:
+		g.late.Begin(root.GetUID(), status.Status.IP)
+	}
+	return p
 }
 
 // list reads all objects of the kind with what they were granted, and what root was. of gives an object's UID and
 // grant; objects are copies, but for what is behind pointers.
 func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, granted *string, into client.ObjectList, of func(i int) (types.UID, *string)) error {
 	uid := root.GetUID()
-	if _, again := g.given[uid]; again { // it may not have been written
+	if _, again := g.late.Late(uid); again { // it may not have been written
 		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
 			return err
 		}
 		if root.GetUID() != uid {
 			return fmt.Errorf("%s/%s is another one by now", root.GetNamespace(), root.GetName())
 		}
-		if delete(g.given, uid); *granted != "" {
-			g.given[uid] = *granted // the cache is late still
+		if g.late.End(uid); *granted != "" {
+			g.late.Begin(uid, *granted) // the cache is late still
 		}
 	}
 	if err := list(ctx, r, into, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	late, shown := map[types.UID]string{}, map[types.UID]bool{}
+	late, shown := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range meta.LenList(into) {
 		uid, grant := of(i)
-		if given, ours := g.given[uid]; ours && *grant == "" {
-			late[uid], *grant = given, given
+		if given, ours := g.late.Late(uid); ours && *grant == "" {
+			late[uid], *grant = true, given
 		}
 		if !g.caughtUp {
 			shown[uid] = *grant != ""
 		}
 	}
-	g.given = late
+	g.late.Retain(late)
 	if g.caughtUp {
 		return nil
 	}
@@ -232,13 +242,12 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Prefix, error)
 
 // ip grants single addresses, like network does CIDRs.
 func (o Options) ip() ctl.Registrar {
-	made := grants{given: map[types.UID]string{}}
+	var made grants
 	waiting := ctl.All(&ipamv1alpha1.IPList{}, withoutGrant)
 	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
-		Name:     "ip",
-		Numerous: plan.OfPod,
-		Owns:     []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
-		Creates:  []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}, // users' have the names they like
+		Name:    "ip",
+		Owns:    []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
+		Creates: []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}, // users' have the names they like
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: waiting},
 			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Relevant: ctl.Comings}, // one that goes makes room
@@ -261,10 +270,7 @@ func (o Options) ip() ctl.Registrar {
 			in.IPs = ips.Items
 			return in, nil
 		},
-		Plan: plan.IP,
-		Note: func(root *ipamv1alpha1.IP, status client.Object) {
-			made.given[root.UID] = status.(*ipamv1alpha1.IP).Status.IP
-		},
+		Plan: func(in plan.IPInput) desired.Plan { return made.record(in.Root, plan.IP(in)) },
 	}
 }
 

@@ -6,6 +6,8 @@ package offloading
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ledger"
+	"github.com/liqo-go/liqo/offloading/plan"
 )
 
 // TestAccountsHold: whatever order ShadowPods and pods come, change and go in, and however late
@@ -30,6 +34,7 @@ func TestAccountsHold(t *testing.T) {
 			accounts: newAccounts(), rand: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1000, 0),
 			shadows: map[string]*offloadingv1beta1.ShadowPod{}, pods: map[string]*corev1.Pod{}, told: map[types.UID]bool{},
 		}
+		w.accounts.promises.Now = func() time.Time { return w.now }
 		w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
 		for step := range 400 {
 			w.step()
@@ -38,8 +43,8 @@ func TestAccountsHold(t *testing.T) {
 			}
 		}
 		w.tellAll()
-		w.now = w.now.Add(2 * promiseTime)
-		w.accounts.expire(w.now)
+		w.now = w.now.Add(2 * ledger.Patience)
+		w.accounts.expire()
 		if diff := cmp.Diff(w.fromScratch(), w.accounted()); diff != "" {
 			t.Fatalf("seed %d: the accounts differ from a count (-count +accounts):\n%s", seed, diff)
 		}
@@ -50,7 +55,8 @@ func TestAccountsHold(t *testing.T) {
 			w.deletePod(name)
 		}
 		w.tellAll()
-		if n := len(w.accounts.items) + len(w.accounts.users) + len(w.accounts.promised); n != 0 {
+		w.now = w.now.Add(2 * ledger.Patience)
+		if n := len(w.accounts.items) + len(w.accounts.users) + len(w.accounts.promises.Expire()); n != 0 {
 			t.Fatalf("seed %d: %d things are remembered of nothing", seed, n)
 		}
 	}
@@ -119,7 +125,7 @@ func (w *world) createShadow(name string) {
 		return
 	}
 	p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: "demo", UID: w.uid(), Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
+		Name: name, Namespace: "demo", UID: w.uid(), Generation: 1, Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
 	}}
 	w.writeShadow(p)
 }
@@ -128,6 +134,7 @@ func (w *world) createShadow(name string) {
 func (w *world) resizeShadow(name string) {
 	p := w.shadows[name].DeepCopy()
 	w.asksFor(p, int64(1+w.rand.IntN(6)))
+	p.Generation++
 	w.shadows[name] = p
 	w.showShadow(p, false)
 }
@@ -142,8 +149,7 @@ func (w *world) asksFor(p *offloadingv1beta1.ShadowPod, cpus int64) {
 // writeShadow writes a new ShadowPod, if admission lets it pass.
 func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 	w.asksFor(p, int64(1+w.rand.IntN(2)))
-	w.accounts.expire(w.now)
-	if reason := w.accounts.decideShadowPod(w.quota, p); reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
+	if reason := w.accounts.refuseShadowPod(quotaInput(&w.quota, p), p); reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
 		w.shadows[p.Name] = p
 		w.showShadow(p, false)
 	}
@@ -155,9 +161,7 @@ func (w *world) reconcile(name string) {
 	if shadow == nil || pod != nil && w.told[pod.UID] || api.Finished(shadow.Status.Phase) {
 		return
 	}
-	w.accounts.expire(w.now)
-	reason, err := w.accounts.decidePod(w.quota, shadow, w.now)
-	if reason != "" || err != nil || pod != nil || w.rand.IntN(8) == 0 { // or the create fails
+	if !w.grants(shadow, nil) || pod != nil || w.rand.IntN(8) == 0 { // or the create fails
 		return
 	}
 	w.pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -167,14 +171,29 @@ func (w *world) reconcile(name string) {
 	w.showPod(w.pods[name], false)
 }
 
+// grants gathers and plans for a ShadowPod as the controller does. Events may come in between.
+func (w *world) grants(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
+	if w.accounts.current(shadow) != nil {
+		return false
+	}
+	if w.rand.IntN(4) == 0 {
+		w.tell(&w.toldOf)
+		w.tell(&w.podTold)
+	}
+	return plan.Grants(w.accounts.planShadowPod(plan.ShadowPodInput{Root: shadow, Pod: pod, Now: w.now, Quota: quotaInput(&w.quota, shadow)}))
+}
+
+func quotaInput(quota *offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod) *plan.QuotaInput {
+	return &plan.QuotaInput{Quota: quota, Pod: p.Spec.Pod}
+}
+
 // resizePod lets a pod follow its ShadowPod.
 func (w *world) resizePod(name string) {
 	shadow, pod := w.shadows[name], w.pods[name].DeepCopy()
 	if api.Finished(pod.Status.Phase) || cpus(&pod.Spec) == cpus(&shadow.Spec.Pod) {
 		return
 	}
-	w.accounts.expire(w.now)
-	if reason, err := w.accounts.decidePod(w.quota, shadow, w.now); reason != "" || err != nil || w.rand.IntN(4) == 0 { // or the API server refuses it
+	if !w.grants(shadow, pod) || w.rand.IntN(4) == 0 { // or the API server refuses it
 		return
 	}
 	pod.Spec = shadow.Spec.Pod
@@ -278,7 +297,7 @@ func (w *world) fromScratch() map[string][2]int64 {
 			phase = pod.Status.Phase
 		}
 		i := w.accounts.items[key]
-		admitted := i != nil && i.admitted != nil
+		admitted := i != nil && i.admitted != ""
 		if !api.Finished(phase) && (its || admitted || phase != "") {
 			held[key] = max(held[key], cpus(&shadow.Spec.Pod))
 		}
@@ -339,21 +358,51 @@ func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
 	small := shadow("web", "1")
 	a := newAccounts()
 	a.seeShadowPod(small, false)
-	a.seePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "demo", Name: "web", UID: "p", Labels: small.Labels, OwnerReferences: []metav1.OwnerReference{{UID: small.UID, Controller: new(true)}},
-	}, Spec: small.Spec.Pod}, false)
+	}, Spec: small.Spec.Pod}
+	a.seePod(pod, false)
 	large := shadow("web", "100")
+	large.Generation = 2
 	a.seeShadowPod(large, false)
-	if reason, err := a.decidePod(quota, large, time.Now()); reason == "" || err != nil {
-		t.Errorf("the pod may grow beyond the quota: %v", err)
+	w := &world{accounts: a, quota: quota, rand: rand.New(rand.NewPCG(1, 5))}
+	if w.grants(large, pod) {
+		t.Error("the pod may grow beyond the quota")
 	}
 	for cpu, fits := range map[string]bool{"4": true, "5": false} {
-		if reason := a.decideShadowPod(quota, shadow("other", cpu)); (reason == "") != fits {
+		other := shadow("other", cpu)
+		if reason := a.refuseShadowPod(quotaInput(&quota, other), other); (reason == "") != fits {
 			t.Errorf("admission of another pod of %s CPUs: %q", cpu, reason)
 		}
-		if reason, err := a.decidePod(quota, shadow("other", cpu), time.Now()); (reason == "") != fits || err != nil {
-			t.Errorf("another pod of %s CPUs: %q, %v", cpu, reason, err)
+		if granted := w.grants(other, nil); granted != fits {
+			t.Errorf("another pod of %s CPUs is granted: %v", cpu, granted)
 		}
-		a.change(entryOf(shadow("other", cpu)), func(i *item) { i.admitted = nil })
+		a.change(entryOf(other), func(i *item) { i.admitted, i.promise = "", nil })
+	}
+}
+
+// TestPlansCountOneAnother: of many ShadowPods that are planned for at once, as many are granted a pod as fit, before a
+// watch shows any.
+func TestPlansCountOneAnother(t *testing.T) {
+	t.Parallel()
+	const asked, fit = 200, 20
+	w := &world{quota: offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(fit, resource.DecimalSI)}}}
+	a := newAccounts()
+	var granted atomic.Int64
+	var planning sync.WaitGroup
+	for n := range asked {
+		shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "demo", Name: fmt.Sprint("web-", n), UID: types.UID(fmt.Sprint(n)), Labels: map[string]string{api.LabelCreatorUser: "user"},
+		}}
+		w.asksFor(shadow, 1)
+		planning.Go(func() {
+			if plan.Grants(a.planShadowPod(plan.ShadowPodInput{Root: shadow, Quota: quotaInput(&w.quota, shadow)})) {
+				granted.Add(1)
+			}
+		})
+	}
+	planning.Wait()
+	if n := granted.Load(); n != fit {
+		t.Errorf("%d are granted a pod, and there is room for %d", n, fit)
 	}
 }

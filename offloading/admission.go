@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -147,7 +146,10 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, po
 	}
 	reason := plan.ShadowPodRefusal(pod, origin, s.options.GuestPods)
 	if reason == "" && s.options.EnforceResources {
-		reason, err = s.quotas.admitShadowPod(ctx, r, pod, time.Now())
+		var quota *plan.QuotaInput
+		if quota, err = s.quotas.quota(ctx, r, pod); err == nil {
+			reason = s.quotas.refuseShadowPod(quota, pod)
+		}
 	}
 	switch {
 	case err != nil:

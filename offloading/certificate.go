@@ -33,6 +33,8 @@ import (
 // authority in the webhook configuration. The leader does that for all replicas.
 func admissionCertificate(o Options) ctl.Registrar {
 	key := types.NamespacedName{Namespace: o.Kubelet.LiqoNamespace, Name: o.WebhookSecret}
+	atStart := &ctl.Source{}
+	atStart.Wake(key)
 	ofName := func(kind client.Object, name string) ctl.Watch {
 		return ctl.Watch{Kind: kind, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 			if obj.GetName() != name || obj.GetNamespace() != "" && obj.GetNamespace() != key.Namespace {
@@ -42,9 +44,9 @@ func admissionCertificate(o Options) ctl.Registrar {
 		}}
 	}
 	return ctl.Controller[*corev1.Secret, plan.AdmissionCertificateInput]{
-		Name: "admission-certificate", Quiet: true, Absent: true, Start: []types.NamespacedName{key},
+		Name: "admission-certificate", Quiet: true, Absent: true,
 		Watches: []ctl.Watch{
-			ofName(&corev1.Secret{}, key.Name), ofName(&admissionregistrationv1.MutatingWebhookConfiguration{}, api.WebhookName),
+			{Source: atStart}, ofName(&corev1.Secret{}, key.Name), ofName(&admissionregistrationv1.MutatingWebhookConfiguration{}, api.WebhookName),
 		},
 		Gather: gatherAdmissionCertificate,
 		Plan:   plan.AdmissionCertificate,

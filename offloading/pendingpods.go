@@ -61,8 +61,11 @@ func (waiting) NeedLeaderElection() bool { return false }
 // earlier treats pods that admission would treat otherwise now.
 func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.EarlierPodInput]{
-		Name: "earlier-pods", Quiet: true, Cache: pending,
-		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: ctl.SameNamespace(&corev1.PodList{})}},
+		Name: "earlier-pods", Quiet: true,
+		Watches: []ctl.Watch{
+			{Kind: &corev1.Pod{}, Cache: pending},
+			{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: ctl.SameNamespace(&corev1.PodList{})},
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.EarlierPodInput, error) {
 			in := plan.EarlierPodInput{Root: root, RuntimeClass: p.runtimeClass, Now: time.Now()}
 			var err error

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/ledger"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -38,8 +39,8 @@ type accounts struct {
 	demands map[string]corev1.ResourceList
 	items   map[entry]*item
 	users   map[string]*account
-	// promised are the items with a granted pod that no watch has shown yet.
-	promised map[entry]*item
+	// promises has an entry for each item with a promise.
+	promises ledger.Ledger[entry, struct{}]
 }
 
 // entry names an item: a ShadowPod of a user.
@@ -64,9 +65,11 @@ type account struct {
 type item struct {
 	shadow *shadow
 	pod    *podSeen
-	// admitted is what was let have a pod, or has one. It lasts as long as the ShadowPod: a pod that
-	// vanishes is made again.
-	admitted *promise
+	// admitted is the UID of the ShadowPod that was granted a pod, or has one; empty = none. It lasts as long as the
+	// ShadowPod: a pod that vanishes is created again.
+	admitted types.UID
+	// promise is what the admitted ShadowPod was granted and no watch has shown yet; nil = nothing.
+	promise *promise
 	// most is what a ShadowPod has asked for at most, the last that was seen or let have a pod.
 	most most
 	// asked and held are what counts for it in the account of its user.
@@ -95,20 +98,18 @@ type podSeen struct {
 	demand corev1.ResourceList
 }
 
-// promise counts until the watch shows what came of it, or until its time is over.
+// promise counts until the watch shows the granted pod, or until the ledger's patience is over: the create may have
+// failed without an answer.
 type promise struct {
-	uid    types.UID           // of the ShadowPod
-	former types.UID           // of the pod that was seen before; empty if there was none
-	demand corev1.ResourceList // nil once it is settled
-	until  time.Time
+	former types.UID // of the pod that was seen before; empty if there was none
+	demand corev1.ResourceList
 }
 
-// promiseTime bounds how long what was let pass counts without being seen: longer than a watch is
-// late, shorter than a user waits after a create that failed elsewhere.
-const promiseTime = 10 * time.Second
-
 func newAccounts() *accounts {
-	return &accounts{demands: map[string]corev1.ResourceList{}, items: map[entry]*item{}, users: map[string]*account{}, promised: map[entry]*item{}}
+	return &accounts{
+		demands: map[string]corev1.ResourceList{}, items: map[entry]*item{}, users: map[string]*account{},
+		promises: ledger.Ledger[entry, struct{}]{Patience: ledger.Patience},
+	}
 }
 
 // Register makes the accounts follow what mgr watches.
@@ -181,8 +182,8 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		if gone {
 			i.shadow = nil
-			if i.admitted != nil && i.admitted.uid == p.UID && !i.awaited() { // its pod may come to be seen after it
-				i.admitted = nil
+			if i.admitted == p.UID && i.promise == nil { // its pod may come to be seen after it
+				i.admitted = ""
 			}
 			return
 		}
@@ -201,7 +202,7 @@ func (a *accounts) seePod(p *corev1.Pod, gone bool) {
 		if of := metav1.GetControllerOf(p); of != nil {
 			i.pod.of = of.UID
 		}
-		if i.awaited() && i.admitted.uid == i.pod.of && i.admitted.former != i.pod.uid {
+		if i.promise != nil && i.admitted == i.pod.of && i.promise.former != i.pod.uid {
 			i.settle()
 		}
 	})
@@ -224,19 +225,17 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 		}
 	}
 	delete(a.items, key)
-	delete(a.promised, key)
-	how(i)
-	if i.itsPod() != nil && i.admitted == nil {
-		i.admitted = &promise{uid: i.shadow.uid}
+	if how(i); i.promise == nil {
+		a.promises.End(key)
 	}
-	if i.shadow == nil && i.pod == nil && i.admitted == nil {
+	if i.itsPod() != nil && i.admitted == "" {
+		i.admitted = i.shadow.uid
+	}
+	if i.shadow == nil && i.pod == nil && i.admitted == "" {
 		return
 	}
 	i.asked, i.held = i.asks(), i.holds()
 	a.items[key] = i
-	if i.awaited() {
-		a.promised[key] = i
-	}
 	of := a.users[key.user]
 	if of == nil {
 		of = &account{asked: corev1.ResourceList{}, held: corev1.ResourceList{}}
@@ -264,8 +263,8 @@ func (i *item) asks() corev1.ResourceList {
 // sidecars, counts only where nothing tells it from the rest.
 func (i *item) holds() corev1.ResourceList {
 	held := i.granted()
-	if i.awaited() {
-		held = plan.Most(held, i.admitted.demand)
+	if i.promise != nil {
+		held = plan.Most(held, i.promise.demand)
 	}
 	if i.pod == nil || api.Finished(i.pod.phase) {
 		return held
@@ -296,23 +295,32 @@ func (i *item) granted() corev1.ResourceList {
 	} else if pod != nil {
 		return plan.Least(i.shadow.demand, pod.demand)
 	}
-	admitted := i.admitted != nil && i.admitted.uid == i.shadow.uid
+	admitted := i.admitted == i.shadow.uid
 	if phase == corev1.PodPending || phase == corev1.PodRunning || admitted && !api.Finished(phase) {
 		return i.shadow.demand
 	}
 	return nil
 }
 
-// awaited tells that a ShadowPod was let have a pod, or a larger one, which no watch has shown yet.
-func (i *item) awaited() bool { return i.admitted != nil && i.admitted.demand != nil }
+// grant promises a pod to the ShadowPod, or a larger one.
+func (i *item) grant(to types.UID, demand corev1.ResourceList) {
+	promised := &promise{demand: demand}
+	if i.promise != nil {
+		promised.demand = plan.Most(demand, i.promise.demand) // the pod of that promise may exist, too
+	}
+	if i.pod != nil {
+		promised.former = i.pod.uid
+	}
+	i.admitted, i.promise = to, promised
+	i.note(to, promised.demand)
+}
 
-// settle ends what was promised: the watch has shown the pod, or its time is over. That the ShadowPod was let have
-// a pod stays true as long as it stands.
+// settle ends the promise: a watch has shown the pod, or the patience is over. The ShadowPod stays admitted as long as
+// it exists.
 func (i *item) settle() {
-	of := i.admitted.uid
-	i.admitted = nil
-	if i.shadow != nil && i.shadow.uid == of {
-		i.admitted = &promise{uid: of}
+	i.promise = nil
+	if i.shadow == nil || i.shadow.uid != i.admitted {
+		i.admitted = ""
 	}
 }
 
@@ -324,79 +332,64 @@ func (i *item) itsPod() *podSeen {
 	return i.pod
 }
 
-// expire drops promises of which nothing came.
-func (a *accounts) expire(now time.Time) {
-	for key, i := range a.promised {
-		if i.awaited() && now.After(i.admitted.until) {
-			a.recount(key, i, (*item).settle)
-		}
+// expire ends promises whose pods no watch has shown in time.
+func (a *accounts) expire() {
+	for _, key := range a.promises.Expire() {
+		a.recount(key, a.itemOf(key), (*item).settle)
 	}
 }
 
-// admitPod says why the ShadowPod gets no pod, or is empty when it gets one.
-func (a *accounts) admitPod(ctx context.Context, r client.Reader, root *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	return a.admit(ctx, r, root, now, func(quota offloadingv1beta1.QuotaSpec) (string, error) { return a.decidePod(quota, root, now) })
-}
-
-// admitShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are
-// created at once more may pass than fit, and those get no pod.
-func (a *accounts) admitShadowPod(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	return a.admit(ctx, r, p, now, func(quota offloadingv1beta1.QuotaSpec) (string, error) { return a.decideShadowPod(quota, p), nil })
-}
-
-// admit decides with the quota of the ShadowPod's user, after everything that counts has been read.
-func (a *accounts) admit(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod, now time.Time, decide decision) (string, error) {
+// quota reads the quota of the ShadowPod's user, after everything that counts for it has been read.
+func (a *accounts) quota(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod) (*plan.QuotaInput, error) {
 	for _, read := range a.read {
 		if !read() && !toolscache.WaitForCacheSync(ctx.Done(), read) {
-			return "", fmt.Errorf("read what counts for the quota: %w", ctx.Err())
+			return nil, fmt.Errorf("read what counts for the quota: %w", ctx.Err())
 		}
 	}
 	user := p.Labels[api.LabelCreatorUser]
 	quota, err := quotaOf(ctx, r, user)
-	switch {
-	case err != nil:
-		return "", err
-	case quota == nil:
-		return fmt.Sprintf("failed getting quota of user %q", user), nil
+	return &plan.QuotaInput{User: user, Quota: quota, Pod: p.Spec.Pod}, err
+}
+
+// current fails if the watch has not shown the ShadowPod yet, but another one of its name.
+func (a *accounts) current(p *offloadingv1beta1.ShadowPod) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := a.itemOf(entryOf(p)); i.shadow != nil && i.shadow.uid != p.UID {
+		return fmt.Errorf("decide on the pod of ShadowPod %s: it was created anew; trying again", client.ObjectKeyFromObject(p))
+	}
+	return nil
+}
+
+// refuseShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are
+// created at once more may pass than fit, and those get no pod.
+func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.ShadowPod) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire()
+	key := entryOf(p)
+	in.Used = a.besides(key, a.itemOf(key)).asked
+	return plan.Refusal(in)
+}
+
+// planShadowPod plans with what the user's other pods hold, those included that no watch has shown yet. What the plan
+// grants is promised before the next one is made.
+func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
+	if in.Quota == nil {
+		return plan.ShadowPod(in)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.expire(now)
-	return decide(quota.Spec)
-}
-
-// decision returns why a ShadowPod is refused, or empty.
-type decision func(quota offloadingv1beta1.QuotaSpec) (string, error)
-
-func (a *accounts) decidePod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod, now time.Time) (string, error) {
-	key := entryOf(p)
+	a.expire()
+	key := entryOf(in.Root)
 	i := a.itemOf(key)
-	if i.shadow != nil && i.shadow.uid != p.UID {
-		return "", fmt.Errorf("decide on the pod of ShadowPod %s: it was made anew; trying again", key.NamespacedName)
+	in.Quota.Used, in.Quota.Returns = a.besides(key, i).held, i.granted() != nil
+	p := plan.ShadowPod(in)
+	if plan.Grants(p) {
+		a.promises.Begin(key, struct{}{})
+		a.recount(key, i, func(i *item) { i.grant(in.Root.UID, a.demand(&in.Root.Spec.Pod)) })
 	}
-	in := plan.QuotaInput{Quota: quota, Used: a.besides(key, i).held, Pod: p.Spec.Pod}
-	// A pod that was there before comes back whatever was decided since about new ones.
-	in.Quota.Cordoned = quota.Cordoned && i.granted() == nil
-	reason := plan.Refusal(in)
-	if reason == "" {
-		a.recount(key, i, func(i *item) {
-			promised := &promise{uid: p.UID, demand: a.demand(&p.Spec.Pod), until: now.Add(promiseTime)}
-			if i.awaited() {
-				promised.demand = plan.Most(promised.demand, i.admitted.demand) // of this one, too, the pod may be there already
-			}
-			if i.pod != nil {
-				promised.former = i.pod.uid
-			}
-			i.admitted = promised
-			i.note(p.UID, promised.demand)
-		})
-	}
-	return reason, nil
-}
-
-func (a *accounts) decideShadowPod(quota offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod) string {
-	key := entryOf(p)
-	return plan.Refusal(plan.QuotaInput{Quota: quota, Used: a.besides(key, a.itemOf(key)).asked, Pod: p.Spec.Pod})
+	return p
 }
 
 // itemOf is what is known of a ShadowPod, perhaps nothing.

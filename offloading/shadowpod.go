@@ -39,12 +39,11 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 			{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods},
 			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool { return plan.PodConcerns(before, after, time.Now()) })},
 		},
-		Numerous: func(*offloadingv1beta1.ShadowPod) bool { return true },
-		Workers:  workersOr(o.ShadowPodWorkers, 10),
+		Workers: workersOr(o.ShadowPodWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
 			return gatherShadowPod(ctx, r, root, o, quotas)
 		},
-		Plan: plan.ShadowPod,
+		Plan: quotas.planShadowPod,
 	}
 }
 
@@ -55,23 +54,22 @@ func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.
 	if err != nil {
 		return in, err
 	}
-	if in.Pod != nil && in.Pod.Labels[api.LabelManaged] == api.True {
-		if o.EnforceResources && plan.Resized(root, in.Pod) != nil {
-			in.Refusal, err = quotas.admitPod(ctx, r, root, in.Now)
-		}
-		return in, err
-	}
-	in.Pod = nil // somebody else's; the create will tell
-	if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil || in.Mapping() {
-		return in, err
-	}
-	if plan.RunsToEnd(root) {
-		if err := confirmAbsence(ctx, r, &in); err != nil || in.Pod != nil {
+	if in.Pod == nil || in.Pod.Labels[api.LabelManaged] != api.True {
+		in.Pod = nil // somebody else's; the create will tell
+		if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil || in.Mapping() {
 			return in, err
 		}
+		if plan.RunsToEnd(root) {
+			if err := confirmAbsence(ctx, r, &in); err != nil {
+				return in, err
+			}
+		}
 	}
-	if o.EnforceResources {
-		in.Refusal, err = quotas.admitPod(ctx, r, root, in.Now)
+	if o.EnforceResources && in.NeedsQuota() {
+		if err := quotas.current(root); err != nil {
+			return in, err
+		}
+		in.Quota, err = quotas.quota(ctx, r, root)
 	}
 	return in, err
 }
@@ -129,15 +127,15 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 	return requests
 }
 
-// quotaOf returns the quota of the user whose value of LabelCreatorUser is user; nil if no quota exists.
-func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.Quota, error) {
+// quotaOf returns what the quota says of the user whose value of LabelCreatorUser is user; nil if no quota exists.
+func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.QuotaSpec, error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list quotas: %w", err)
 	}
 	for i := range list.Items {
 		if api.LabelValue(list.Items[i].Spec.User) == user {
-			return list.Items[i].DeepCopy(), nil
+			return list.Items[i].Spec.DeepCopy(), nil
 		}
 	}
 	return nil, nil

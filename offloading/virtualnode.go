@@ -51,8 +51,7 @@ func virtualNode(o Options) ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
 			return gatherVirtualNode(ctx, r, root, o)
 		},
-		Stands: func(*offloadingv1beta1.VirtualNode) bool { return true },
-		Plan:   plan.VirtualNode,
+		Plan: plan.VirtualNode,
 	}
 }
 

@@ -50,7 +50,6 @@ func Controllers(o Options) []ctl.Registrar {
 		o.creation(),
 		ctl.Controller[*corev1beta1.ForeignCluster, plan.Input]{
 			Name: "foreigncluster", Watches: watches(), Gather: s.gather, Plan: plan.ForeignCluster, Workers: o.Workers,
-			Stands: func(*corev1beta1.ForeignCluster) bool { return true },
 		},
 	}
 }

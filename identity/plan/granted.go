@@ -409,7 +409,7 @@ func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType, statu
 	if old := answer(in.Root, t); old.Status == status {
 		c.LastTransitionTime = old.LastTransitionTime
 	}
-	if Stands(in.Root) {
+	if in.Root.HasStandardConditions() {
 		c.ObservedGeneration = in.Root.Generation
 	}
 	return c

@@ -4,10 +4,6 @@
 package plan
 
 import (
-	"slices"
-	"strings"
-
-	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
 )
@@ -25,12 +21,6 @@ func Slice(in SliceInput) desired.Plan {
 		return in.Granted.plan()
 	}
 	return in.Asked.plan()
-}
-
-// Stands tells which slices get the standard conditions: those asked for here, and copies whose consumer
-// says that it knows them. The schema of another one would refuse the whole answer.
-func Stands(s *authv1beta1.ResourceSlice) bool {
-	return !Replicated(s) || slices.Contains(strings.Split(s.Annotations[api.AnnotationFeatures], ","), api.FeatureStandardConditions)
 }
 
 // answer returns the condition of a type, the zero value when the provider has not answered.

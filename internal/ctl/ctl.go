@@ -58,13 +58,9 @@ type Controller[R client.Object, In any] struct {
 	Creates []client.Object
 	// Watches are further kinds Gather reads, and limits on what of the kinds of roots and owned objects matters.
 	Watches []Watch
-	// Cache has the roots; nil = the manager's cache. It must be filled before the replica has its turn.
-	Cache cache.Cache
 	// Absent plans also for roots that do not exist, as for an empty object of their name: of such a plan only the
 	// actions are carried out. A change of a root means nothing then unless Watches lists its kind.
 	Absent bool
-	// Start names roots to look at when the controller starts.
-	Start []types.NamespacedName
 	// Only tells which objects of the root's kind are roots; nil means all. The others are left
 	// alone, without finalizer, conditions or plan.
 	Only func(root R) bool
@@ -75,21 +71,13 @@ type Controller[R client.Object, In any] struct {
 	Finalizer string
 	// Quiet controllers write no conditions: another controller of the same root does.
 	Quiet bool
-	// Numerous tells which roots are told only what they wait for or are blocked by: conditions of all would
-	// cost a write each; nil means none.
-	Numerous func(root R) bool
-	// Stands tells which roots get standard conditions though those of their kind are of another type,
-	// which must have the same fields; nil means none.
-	Stands func(root R) bool
 	// Gather reads everything Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Peer gives the client for actions at the peer that a root is about; nil = there are none.
 	Peer func(root R) (client.Client, error)
-	// Plan is pure: the same input gives the same plan in the same order.
+	// Plan is a pure function: the same input gives the same plan in the same order. What no cache shows yet is added
+	// to its input, and recorded, by a function around it that locks a ledger meanwhile.
 	Plan func(In) desired.Plan
-	// Note is told of a root's status before it is written; nil means nobody is. It is for what the next Gather
-	// has to know, though the cache does not show it yet. It may have been written or not. Needs one worker.
-	Note func(root R, status client.Object)
 	// Workers is how many roots are worked on at once; 0 means one.
 	Workers int
 }
@@ -168,9 +156,6 @@ type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []rec
 
 // Register adds the controller to mgr.
 func (c Controller[R, In]) Register(mgr manager.Manager) error {
-	if c.Note != nil && c.Workers > 1 {
-		return fmt.Errorf("controller %s: %d workers note what they write, not one", c.Name, c.Workers)
-	}
 	l := &loop[R, In]{
 		Controller:   c,
 		client:       mgr.GetClient(),
@@ -182,20 +167,23 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		verdicts:     map[types.NamespacedName]desired.Verdict{},
 		refusedSince: map[types.NamespacedName]time.Time{},
 	}
-	if c.Cache != nil {
-		l.roots = c.Cache
+	watch := c.watchOf(newRoot[R]())
+	if watch.Cache != nil {
+		l.roots = watch.Cache
 	}
 	options := Options()
 	options.MaxConcurrentReconciles = max(c.Workers, 1)
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).WithOptions(options)
 	if !c.Absent {
-		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(c.Cache, mgr.GetCache()), newRoot[R](), &handler.EnqueueRequestForObject{}, c.ofRoots()))
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(watch.Cache, mgr.GetCache()), newRoot[R](),
+			&handler.EnqueueRequestForObject{}, c.ofRoots(watch.Relevant)))
 	}
 	for _, kind := range c.Owns {
 		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget}, builder.WithPredicates(relevant(c.limit(kind))))
+		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget},
+			builder.WithPredicates(relevant(c.watchOf(kind).Relevant)))
 	}
 	for _, w := range c.Watches {
 		if w.Source != nil {
@@ -212,32 +200,28 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	// Sources start before the first root is reconciled.
 	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		l.queue = q
-		for _, name := range c.Start {
-			q.Add(reconcile.Request{NamespacedName: name})
-		}
 		go l.refused.Probe(ctx, q.Add)
 		return nil
 	}))
 	return b.Complete(l)
 }
 
-// ofRoots lets pass the events that mean something to a root. Objects that are gone are forgotten, whatever they were.
-func (c Controller[R, In]) ofRoots() predicate.Predicate {
+// ofRoots passes the events of roots that are relevant. Deletions always pass, so that the loop forgets the root.
+func (c Controller[R, In]) ofRoots(matters Relevant) predicate.Predicate {
 	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
-	limit := c.limit(newRoot[R]())
 	return relevant(func(before, after client.Object) bool {
-		return after == nil || is(after) && (limit == nil || limit(before, after))
+		return after == nil || is(after) && (matters == nil || matters(before, after))
 	})
 }
 
-// limit is what of a kind of roots or owned objects matters.
-func (c Controller[R, In]) limit(kind client.Object) Relevant {
+// watchOf returns the watch that limits events of the kind of roots or of an owned kind; the zero value if none does.
+func (c Controller[R, In]) watchOf(kind client.Object) Watch {
 	for _, w := range c.Watches {
 		if w.Map == nil && reflect.TypeOf(w.Kind) == reflect.TypeOf(kind) {
-			return w.Relevant
+			return w
 		}
 	}
-	return nil
+	return Watch{}
 }
 
 // delayed hands requests on after some time; 0 = at once.

@@ -195,9 +195,6 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 		left, errs = n, append(errs, err)
 	}
 	if plan.Status != nil {
-		if l.Note != nil {
-			l.Note(root, plan.Status)
-		}
 		plan.Status.SetName(root.GetName())
 		plan.Status.SetNamespace(root.GetNamespace())
 		changed, err := l.objects.Status(ctx, root, plan.Status)
@@ -211,7 +208,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	if err == nil {
 		err = l.carryOut(ctx, root, last)
 	}
-	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.report(ctx, root, plan.Reported(), err))
+	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.report(ctx, root, plan, err))
 }
 
 // apply applies one desired object after marking it as the root's, and records the events about one that it creates.

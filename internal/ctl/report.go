@@ -26,6 +26,12 @@ type Conditioned interface {
 	GetConditions() *[]metav1.Condition
 }
 
+// partlyConditioned is a kind whose conditions have a type of their own, with the fields of metav1.Condition.
+type partlyConditioned interface {
+	// HasStandardConditions reports whether the schema of the object's conditions takes standard ones.
+	HasStandardConditions() bool
+}
+
 // metav1TimeFormat is the whole-second form in which the API stores times.
 const metav1TimeFormat = time.RFC3339
 
@@ -60,9 +66,9 @@ func conditions(before []metav1.Condition, v desired.Verdict, generation int64) 
 
 // report writes the verdict where the user looks: into the conditions, and as an event when the
 // root gets stuck or recovers; of a root without conditions also when it waits.
-func (l *loop[R, In]) report(ctx context.Context, root R, v desired.Verdict, failure error) error {
+func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, failure error) error {
 	key := client.ObjectKeyFromObject(root)
-	v = l.failed(key, v, failure)
+	v := l.failed(key, plan.Reported(), failure)
 	l.mu.Lock()
 	last := l.verdicts[key]
 	switch {
@@ -87,7 +93,7 @@ func (l *loop[R, In]) report(ctx context.Context, root R, v desired.Verdict, fai
 		return nil
 	}
 	fine := v.State == desired.Ready || v.State == desired.Waiting && failure != nil
-	if fine && len(before) == 0 && l.Numerous != nil && l.Numerous(root) {
+	if fine && len(before) == 0 && plan.ProblemsOnly {
 		return nil
 	}
 	content, err := statusOnly(root, conditions(before, v, root.GetGeneration()))
@@ -119,7 +125,7 @@ func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool)
 	if conditioned, ok := any(root).(Conditioned); ok {
 		return *conditioned.GetConditions(), true
 	}
-	if l.Stands == nil || !l.Stands(root) {
+	if of, ok := any(root).(partlyConditioned); !ok || !of.HasStandardConditions() {
 		return nil, false
 	}
 	var as struct {

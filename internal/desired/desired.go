@@ -47,6 +47,9 @@ type Plan struct {
 	// Degraded is what a user must know of a complete plan: it is reported instead of the verdict, which goes
 	// on to rule what is pruned. The zero value is nothing.
 	Degraded Verdict
+	// ProblemsOnly leaves a root without conditions as long as its verdict is Ready: conditions of thousands of
+	// roots would cost a write each.
+	ProblemsOnly bool
 	// Events are recorded on the root, each when what it tells of is written.
 	Events []Event
 	// Objects are the desired objects, whole as server-side apply wants them, in any namespace. Those that are

@@ -76,7 +76,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 				pod.Containers[0].Resources.Requests = milli(r / 2)
 				pod.Resources = &corev1.ResourceRequirements{Requests: milli(r)}
 			}
-			if plan.Refusal(plan.QuotaInput{Quota: quota, Used: used, Pod: pod}) == "" {
+			if plan.Refusal(&plan.QuotaInput{Quota: &quota, Used: used, Pod: pod}) == "" {
 				plan.Add(used, plan.Demand(&pod))
 				asked += int64(r)
 			}

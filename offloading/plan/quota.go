@@ -132,17 +132,26 @@ func raise(total, floor corev1.ResourceList) {
 
 // QuotaInput is what decides whether a consumer's user may have one more pod.
 type QuotaInput struct {
-	// Quota bounds the user.
-	Quota offloadingv1beta1.QuotaSpec
+	// User is the value of LabelCreatorUser of the pod.
+	User string
+	// Quota bounds the user; a user without one gets no pod.
+	Quota *offloadingv1beta1.QuotaSpec
 	// Used is what the user's other pods ask for.
 	Used corev1.ResourceList
 	// Pod is the pod asked for.
 	Pod corev1.PodSpec
+	// Returns says that the pod was granted before: it comes back though the user was cordoned since.
+	Returns bool
 }
 
-// Refusal says why the pod is refused, or is empty when it is admitted.
-func Refusal(in QuotaInput) string {
-	if in.Quota.Cordoned {
+// Refusal returns why the pod is refused, or empty if it is admitted, as every pod is without an input.
+func Refusal(in *QuotaInput) string {
+	switch {
+	case in == nil:
+		return ""
+	case in.Quota == nil:
+		return fmt.Sprintf("failed getting quota of user %q", in.User)
+	case in.Quota.Cordoned && !in.Returns:
 		return "user is cordoned"
 	}
 	if reason := negative(&in.Pod); reason != "" {

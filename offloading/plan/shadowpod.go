@@ -41,8 +41,8 @@ type ShadowPodInput struct {
 	Now time.Time
 	// Configuration is the mapping of the consumer's addresses; nil without networking.
 	Configuration *networkingv1beta1.Configuration
-	// Refusal is why the quota forbids the pod; empty when it does not.
-	Refusal string
+	// Quota is what the pod's user may have; nil = quotas are not enforced, or the plan grants nothing.
+	Quota *QuotaInput
 	// Guests is what pods of consumers may have here.
 	Guests GuestPods
 }
@@ -64,6 +64,20 @@ type ShadowPodInput struct {
 //	present   any                –                 its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
 func ShadowPod(in ShadowPodInput) desired.Plan {
+	p := in.plan()
+	p.ProblemsOnly = true
+	return p
+}
+
+// Grants reports whether a plan of ShadowPod takes from the quota: it creates a pod or changes the resources of one.
+func Grants(p desired.Plan) bool {
+	return len(p.Objects) > 0 || slices.ContainsFunc(p.Actions, func(a desired.Action) bool { return a.Subresource == "resize" })
+}
+
+// NeedsQuota reports whether the plan may create a pod or change the resources of one.
+func (in ShadowPodInput) NeedsQuota() bool { return in.Pod == nil || Resized(in.Root, in.Pod) != nil }
+
+func (in ShadowPodInput) plan() desired.Plan {
 	switch {
 	case in.Pod == nil:
 		return in.withoutPod()
@@ -108,12 +122,17 @@ func (in ShadowPodInput) withoutPod() desired.Plan {
 		return desired.Plan{Status: phaseStatus(corev1.PodFailed)}
 	case in.Guests.refuses(in.Root) != "":
 		return desired.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
-	case in.Refusal != "":
-		p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal)
-		p.RequeueAfter = quotaInterval
-		return p
+	case Refusal(in.Quota) != "":
+		return in.quotaRefused()
 	}
 	return made(in)
+}
+
+// quotaRefused is the plan for a ShadowPod whose user may not have what it asks for.
+func (in ShadowPodInput) quotaRefused() desired.Plan {
+	p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", Refusal(in.Quota))
+	p.RequeueAfter = quotaInterval
+	return p
 }
 
 // reasonForbidden says that a pod asks for what pods of consumers may not have here. Make it without, or have the
@@ -152,9 +171,9 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 		return
 	}
 	if amended := Resized(in.Root, in.Pod); amended != nil {
-		if in.Refusal != "" {
-			p.Verdict = desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", in.Refusal).Verdict
-			p.RequeueAfter = quotaInterval
+		if Refusal(in.Quota) != "" {
+			refused := in.quotaRefused()
+			p.Verdict, p.RequeueAfter = refused.Verdict, refused.RequeueAfter
 			return
 		}
 		p.Actions = []desired.Action{{Verb: desired.Update, Subresource: "resize", Object: amended, Last: true}}

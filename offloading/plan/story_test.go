@@ -142,7 +142,7 @@ func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) pla
 		for _, other := range story.Values[*offloadingv1beta1.ShadowPod](rest) {
 			plan.Add(used, plan.Demand(&other.Spec.Pod))
 		}
-		in.Refusal = plan.Refusal(plan.QuotaInput{Quota: quota.Spec, Used: used, Pod: root.Spec.Pod})
+		in.Quota = &plan.QuotaInput{Quota: &quota.Spec, Used: used, Pod: root.Spec.Pod}
 	}
 	return in
 }

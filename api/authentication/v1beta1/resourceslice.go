@@ -4,8 +4,13 @@
 package v1beta1
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // ResourceSliceConditionType is one of the two answers of a provider, Replicated, or a standard condition.
@@ -168,6 +173,13 @@ type ResourceSlice struct {
 	// Status is the answer.
 	// +optional
 	Status ResourceSliceStatus `json:"status,omitzero"`
+}
+
+// HasStandardConditions reports whether the conditions hold standard ones: those of a slice asked for here do, and of a
+// copy whose consumer says that it knows them. The schema of another consumer would refuse the whole answer.
+func (x *ResourceSlice) HasStandardConditions() bool {
+	return x.Labels[api.LabelReplicated] != api.True ||
+		slices.Contains(strings.Split(x.Annotations[api.AnnotationFeatures], ","), api.FeatureStandardConditions)
 }
 
 // ResourceSliceList is a list of ResourceSlice.

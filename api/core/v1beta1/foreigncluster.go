@@ -173,6 +173,9 @@ type ForeignCluster struct {
 	Status ForeignClusterStatus `json:"status,omitzero"`
 }
 
+// HasStandardConditions reports whether the conditions hold standard ones, as they do in every ForeignCluster.
+func (*ForeignCluster) HasStandardConditions() bool { return true }
+
 // ForeignClusterList is a list of ForeignCluster.
 // +kubebuilder:object:root=true
 type ForeignClusterList struct {

@@ -182,6 +182,9 @@ type VirtualNode struct {
 	Status VirtualNodeStatus `json:"status,omitzero"`
 }
 
+// HasStandardConditions reports whether the conditions hold standard ones, as they do in every VirtualNode.
+func (*VirtualNode) HasStandardConditions() bool { return true }
+
 // VirtualNodeList is a list of VirtualNode.
 // +kubebuilder:object:root=true
 type VirtualNodeList struct {

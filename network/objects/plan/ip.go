@@ -46,6 +46,7 @@ func IP(in IPInput) desired.Plan {
 	}
 	network := in.network()
 	plan := in.grant(network, target)
+	plan.ProblemsOnly = OfPod(root)
 	if network != nil {
 		plan.Fill = in.labelled(network)
 	}
