@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -20,8 +21,7 @@ import (
 // for like any other.
 type CustomResource struct {
 	Resource schema.GroupVersionResource
-	Kind     string
-	Reflector
+	offv1beta1.ReflectorConfig
 }
 
 // ParseCustomResource reads a resource, <plural>.<version>.<group>, and how it is reflected,
@@ -36,8 +36,11 @@ func ParseCustomResource(resource, how string) (CustomResource, error) {
 	if err != nil {
 		return CustomResource{}, fmt.Errorf("read workers of %s: %w", resource, err)
 	}
-	allowList := len(parts) > 2 && parts[2] == "AllowList"
-	return CustomResource{Resource: *gvr, Kind: parts[0], Reflector: Reflector{Workers: workers, AllowList: allowList}}, nil
+	tuning := offv1beta1.ReflectorConfig{Kind: parts[0], Workers: workers}
+	if len(parts) > 2 {
+		tuning.Type = offv1beta1.ReflectionType(parts[2])
+	}
+	return CustomResource{*gvr, tuning}, nil
 }
 
 // kind is the row of the resource in the table of kinds.
@@ -45,7 +48,7 @@ func (c CustomResource) kind(o Options) Kind {
 	prototype := &unstructured.Unstructured{}
 	prototype.SetGroupVersionKind(c.Resource.GroupVersion().WithKind(c.Kind))
 	return Kind{
-		Name: c.Kind, Workers: c.Workers, AllowList: c.AllowList,
+		Name: c.Kind, Workers: c.Workers, AllowList: c.IsAllowList(),
 		Home: prototype, Remote: prototype.DeepCopy(), Marks: marks(o),
 		Push: Typed(translate.Custom),
 	}

@@ -1562,8 +1562,8 @@ func aPodSaysThatItUsesObjectsOfTheProvider(t *testing.T, w *world) {
 	says("meshed", true)
 	stop()
 	off := *w
-	off.options.Reflectors = reflection.DefaultReflectors()
-	off.options.Reflectors[reflection.ReflectConfigMap] = reflection.Reflector{}
+	off.options.Reflectors = offv1beta1.DefaultReflectors()
+	off.options.Reflectors[offv1beta1.ReflectConfigMap] = offv1beta1.ReflectorConfig{}
 	stop = off.reflect()
 	says("meshed", false)
 	stop()
@@ -1692,9 +1692,11 @@ func listsDecideForEveryKind(t *testing.T, w *world) {
 		{true, api.AnnotationAllowReflection, "", "false"},
 	} {
 		here := *w
-		here.options.Reflectors = reflection.DefaultReflectors()
+		here.options.Reflectors = offv1beta1.DefaultReflectors()
 		for kind, tuning := range here.options.Reflectors {
-			tuning.AllowList = list.allow && kind != reflection.ReflectEvent
+			if tuning.Type = offv1beta1.DenyListReflection; list.allow && kind != offv1beta1.ReflectEvent {
+				tuning.Type = offv1beta1.AllowListReflection
+			}
 			here.options.Reflectors[kind] = tuning
 		}
 		stop := here.reflect()

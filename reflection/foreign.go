@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -46,7 +47,7 @@ func (f *foreign) note(kind string, key types.NamespacedName, taken bool) {
 
 // restore records what conditions of pods say of kinds that are reflected, so that a restart does not change them. An
 // engine that opens a namespace checks each of its names again.
-func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]Reflector) {
+func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]offv1beta1.ReflectorConfig) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range pods {

@@ -32,44 +32,6 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// Reflector tunes the reflection of one kind.
-type Reflector struct {
-	// Workers is how many objects are worked on at once; 0 switches the kind off.
-	Workers int
-	// AllowList reflects only objects marked for it.
-	AllowList bool
-}
-
-// Keys of the reflectors, as in VkOptionsTemplate and in the flags of the virtual kubelet.
-const (
-	ReflectPod            = "pod"
-	ReflectServiceAccount = "serviceaccount"
-	ReflectService        = "service"
-	ReflectEndpointSlice  = "endpointslice"
-	ReflectConfigMap      = "configmap"
-	ReflectSecret         = "secret"
-	ReflectIngress        = "ingress"
-	ReflectEvent          = "event"
-	ReflectClaim          = "persistentvolumeclaim"
-)
-
-// DefaultReflectors are the defaults of the chart. A pod next door does not start without its tokens, which
-// cost two requests where the pod costs one: measured with 200 pods at once, 3 workers bring them up to 0.8 s
-// after the ShadowPod (its kubelet says FailedMount and tries again later), 10 at most 0.1 s.
-func DefaultReflectors() map[string]Reflector {
-	return map[string]Reflector{
-		ReflectPod:            {Workers: 10},
-		ReflectEndpointSlice:  {Workers: 10},
-		ReflectServiceAccount: {Workers: 10},
-		ReflectService:        {Workers: 3},
-		ReflectConfigMap:      {Workers: 3},
-		ReflectSecret:         {Workers: 3},
-		ReflectIngress:        {Workers: 3},
-		ReflectEvent:          {Workers: 3},
-		ReflectClaim:          {Workers: 3},
-	}
-}
-
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
@@ -80,7 +42,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
 	return []Kind{{
 		Name:        "Pod",
-		Workers:     o.Reflectors[ReflectPod].Workers,
+		Workers:     o.Reflectors[offv1beta1.ReflectPod].Workers,
 		Home:        &corev1.Pod{},
 		HomeCache:   pods,
 		Remote:      shadowPod,
@@ -99,7 +61,7 @@ func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind
 		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
 	}, {
 		Name:        "ServiceAccount",
-		Workers:     o.Reflectors[ReflectServiceAccount].Workers,
+		Workers:     o.Reflectors[offv1beta1.ReflectServiceAccount].Workers,
 		Home:        &corev1.Pod{},
 		HomeCache:   pods,
 		Remote:      &corev1.Secret{},
@@ -183,11 +145,11 @@ func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
 // the two clusters the other way round.
 func eventKinds(o Options, origins ...origin) []Kind {
 	o.Consumer, o.Provider = o.Provider, o.Consumer
-	tuning := o.Reflectors[ReflectEvent]
+	tuning := o.Reflectors[offv1beta1.ReflectEvent]
 	return []Kind{{
 		Name:       "Event",
 		Workers:    tuning.Workers,
-		AllowList:  tuning.AllowList,
+		AllowList:  tuning.IsAllowList(),
 		Home:       &corev1.Event{},
 		HomeFields: translate.ShownEvents(),
 		Remote:     &corev1.Event{},
@@ -261,7 +223,7 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 		}, {
 			Name: "EndpointSlice", Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{}, Marks: mine,
 			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
-			Gather: gatherEndpoints(o.Reflectors[ReflectService].AllowList),
+			Gather: gatherEndpoints(o.Reflectors[offv1beta1.ReflectService].IsAllowList()),
 			Push:   TypedOrError(translate.EndpointSlice),
 		}, {
 			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
@@ -291,7 +253,7 @@ func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
 	}
 	for i := range kinds {
 		tuning := o.Reflectors[strings.ToLower(kinds[i].Name)]
-		kinds[i].Workers, kinds[i].AllowList = tuning.Workers, tuning.AllowList
+		kinds[i].Workers, kinds[i].AllowList = tuning.Workers, tuning.IsAllowList()
 	}
 	for _, custom := range o.Custom {
 		kinds = append(kinds, custom.kind(o))

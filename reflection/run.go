@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/packed"
@@ -49,8 +50,8 @@ type Options struct {
 	DisableIPReflection bool
 	// RuntimeClass is the class that sends pods to virtual nodes.
 	RuntimeClass string
-	// Reflectors by key; nil = DefaultReflectors. A key that is missing is switched off.
-	Reflectors map[string]Reflector
+	// Reflectors by key; nil = offv1beta1.DefaultReflectors. A key that is missing is switched off.
+	Reflectors map[string]offv1beta1.ReflectorConfig
 	// Custom are further resources of the offloaded namespaces.
 	Custom []CustomResource
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
@@ -84,7 +85,7 @@ type Options struct {
 // that is away is waited for.
 func Run(ctx context.Context, o Options) error {
 	if o.Reflectors == nil {
-		o.Reflectors = DefaultReflectors()
+		o.Reflectors = offv1beta1.DefaultReflectors()
 	}
 	r, err := newRunner(ctx, o)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/remote"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
@@ -132,10 +133,10 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return reflection.Options{}, fmt.Errorf("read the DNS domain of the cluster: %w", err)
 	}
-	reflectors := map[string]reflection.Reflector{}
+	reflectors := map[string]offv1beta1.ReflectorConfig{}
 	for kind, r := range f.Reflectors {
 		if r.Workers > 0 {
-			reflectors[kind] = reflection.Reflector{Workers: r.Workers, AllowList: r.Type == "AllowList"}
+			reflectors[kind] = *r
 		}
 	}
 	var custom []reflection.CustomResource

@@ -226,7 +226,7 @@ func TestFlagsReachTheReflection(t *testing.T) {
 	if diff := cmp.Diff(want, reflection.Options{PeerPods: got.PeerPods, NoLease: got.NoLease, Lease: got.Lease}, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 		t.Error(diff)
 	}
-	if _, on := got.Reflectors["event"]; on || !got.Reflectors["secret"].AllowList {
+	if _, on := got.Reflectors["event"]; on || !got.Reflectors["secret"].IsAllowList() {
 		t.Errorf("reflectors %v", got.Reflectors)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
 // CertificateType says where the serving certificate of the kubelet API comes from.
@@ -47,14 +48,6 @@ func (u *unknownCertificateType) Error() string {
 	return "unknown certificate type " + u.value + ", use kubelet, aws or self-signed"
 }
 
-// Reflector is how one kind is reflected.
-type Reflector struct {
-	// Workers is how many objects are worked on at once; 0 switches the kind off.
-	Workers int
-	// Type is AllowList, DenyList or CustomLiqo; empty for kinds that offer no choice.
-	Type string
-}
-
 // Flags are the documented flags of the kubelet role. What may change while the process runs
 // (labels, taints, amounts) is read from the VirtualNode instead.
 type Flags struct {
@@ -75,8 +68,8 @@ type Flags struct {
 	NodeCheckNetwork                                     bool
 	NodeExtraLabels, NodeExtraAnnotations                map[string]string
 	CreateNode                                           bool
-	// Reflectors are by resource in lower case: pod, service, endpointslice, …
-	Reflectors map[string]*Reflector
+	// Reflectors are by key, as in VkOptionsTemplate: pod, service, endpointslice, …
+	Reflectors map[string]*offloadingv1beta1.ReflectorConfig
 	// CustomReflectors are custom resources, <plural>.<version>.<group> to <kind>:<workers>[:<type>].
 	CustomReflectors                            map[string]string
 	LabelsNotReflected, AnnotationsNotReflected []string
@@ -98,14 +91,9 @@ type Flags struct {
 
 // NewFlags are the defaults. The node's name and address come from the environment of the pod.
 func NewFlags() *Flags {
-	reflectors := map[string]*Reflector{
-		"pod":                   {Workers: 10},
-		"endpointslice":         {Workers: 10},
-		"serviceaccount":        {Workers: 10},
-		"persistentvolumeclaim": {Workers: 3},
-	}
-	for _, kind := range []string{"service", "ingress", "configmap", "secret", "event"} {
-		reflectors[kind] = &Reflector{Workers: 3, Type: "DenyList"}
+	reflectors := map[string]*offloadingv1beta1.ReflectorConfig{}
+	for key, config := range offloadingv1beta1.DefaultReflectors() {
+		reflectors[key] = &config
 	}
 	return &Flags{
 		NodeName: os.Getenv("VIRTUALNODE_NAME"), NodeIP: os.Getenv("POD_IP"),
@@ -159,7 +147,7 @@ func (f *Flags) addNode(fs *pflag.FlagSet) {
 func (f *Flags) addReflection(fs *pflag.FlagSet) {
 	for kind, r := range f.Reflectors {
 		fs.IntVar(&r.Workers, kind+"-reflection-workers", r.Workers, "objects of the kind worked on at once; 0 = off")
-		fs.StringVar(&r.Type, kind+"-reflection-type", r.Type, "AllowList or DenyList, for kinds that offer the choice")
+		fs.StringVar((*string)(&r.Type), kind+"-reflection-type", string(r.Type), "AllowList or DenyList, for kinds that offer the choice")
 	}
 	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
 		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")

@@ -192,9 +192,11 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if o.Replicas != nil && *o.Replicas > 1 {
 		args = append(args, fmt.Sprintf("--vk-replicas=%d", *o.Replicas))
 	}
+	known := offloadingv1beta1.DefaultReflectors()
 	for _, name := range slices.Sorted(maps.Keys(o.ReflectorsConfig)) {
+		_, isKnown := known[name]
 		switch r := o.ReflectorsConfig[name]; {
-		case reflected(name):
+		case isKnown:
 			args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", name, r.Workers))
 			optional(name+"-reflection-type", string(r.Type))
 		case r.Kind != "" && strings.Count(name, ".") >= 2:
@@ -202,16 +204,6 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 		} // any other would be a flag the kubelet does not know, and keep it from starting
 	}
 	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
-}
-
-// reflected says whether virtual kubelets have a reflector of this name; the schema of
-// VkOptionsTemplate lets no others in but those of custom resources.
-func reflected(name string) bool {
-	switch name {
-	case "pod", "serviceaccount", "service", "endpointslice", "ingress", "configmap", "secret", "event", "persistentvolumeclaim":
-		return true
-	}
-	return false
 }
 
 // classArgs tell which classes the provider offers; of several the default one is used.
