@@ -7,29 +7,19 @@ import corev1 "k8s.io/api/core/v1"
 
 // Finalizers, by the kind that carries them.
 const (
-	FinalizerTenant                = "tenant.liqo.io/finalizer"
-	FinalizerReplicator            = "crdreplicator.liqo.io/operator" // control-plane kubeconfig Secret
-	FinalizerReplicated            = "crdreplicator.liqo.io/resource" // local side of a replicated object
-	FinalizerForeignCluster        = "api-server-checker.liqo.io/finalizer"
-	FinalizerNetwork               = "network.ipam.liqo.io/finalizer"
-	FinalizerIP                    = "ip.ipam.liqo.io/finalizer"
-	FinalizerIPMapping             = "ipmapping-nat-controller.liqo.io/finalizer"
-	FinalizerInternalNode          = "internalnodes-route.liqo.io/finalizer"
-	FinalizerWgGateway             = "networking.liqo.io/clusterrolebinding"
-	FinalizerInternalFabric        = "networking.liqo.io/internal-fabric-geneve-tunnel-finalizer"
-	FinalizerFirewallConfiguration = "firewallconfigurations-controller.liqo.io/finalizer"
-	FinalizerRouteConfiguration    = "routeconfiguration-controller.liqo.io/finalizer"
-	FinalizerNamespaceOffloading   = "namespaceoffloading-controller.liqo.io/finalizer"
-	FinalizerNamespaceMap          = "namespacemap-controller.liqo.io/finalizer"
-	FinalizerVirtualNode           = "virtualnode-controller.liqo.io/finalizer"
+	FinalizerTenant              = "tenant.liqo.io/finalizer"
+	FinalizerReplicator          = "crdreplicator.liqo.io/operator" // control-plane kubeconfig Secret
+	FinalizerReplicated          = "crdreplicator.liqo.io/resource" // local side of a replicated object
+	FinalizerNetwork             = "network.ipam.liqo.io/finalizer"
+	FinalizerWgGateway           = "networking.liqo.io/clusterrolebinding"
+	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
+	FinalizerNamespaceMap        = "namespacemap-controller.liqo.io/finalizer"
+	FinalizerVirtualNode         = "virtualnode-controller.liqo.io/finalizer"
 )
 
-// Field managers that other clusters may meet. The controllers of this cluster use "liqo/<name>".
-const (
-	FieldManagerReflection          = "reflection.liqo.io"
-	FieldManagerShadowPod           = "shadow-pod"
-	FieldManagerShadowEndpointSlice = "shadow-endpointslice-controller"
-)
+// FieldManagerReflection is a field manager that other clusters see, too. The controllers of this cluster use
+// "liqo/<name>".
+const FieldManagerReflection = "reflection.liqo.io"
 
 // The taint that keeps pods which are not offloaded off virtual nodes.
 const (

@@ -64,7 +64,6 @@ const (
 	ClusterRoleVirtualKubeletOffloaded    = "liqo-virtual-kubelet-offloaded"
 	ClusterRoleGateway                    = "liqo-gateway"
 	ClusterRolePeeringUserTenantNamespace = "liqo-peering-user-tenant-ns"
-	RolePeeringUserLiqoNamespace          = "liqo-peering-user-liqo-ns"
 	// BindingRemoteControlPlane lets a consumer's control plane into its tenant namespace.
 	BindingRemoteControlPlane = "liqo-binding-liqo-remote-controlplane"
 )

@@ -163,7 +163,6 @@ const (
 	NetworkTypeServiceCIDR  = "service-cidr"
 	NetworkTypeExternalCIDR = "external-cidr"
 	NetworkTypeInternalCIDR = "internal-cidr"
-	NetworkTypeReserved     = "reserved"
 )
 
 // Labels of everything.
@@ -190,10 +189,5 @@ const (
 	ManagedByLiqo = "liqo"
 )
 
-// Values of LabelAppName and LabelAppComponent by which ClusterRoles are found.
-const (
-	AppRemoteControlPlane              = "remote-controlplane"
-	AppVirtualKubeletRemote            = "virtual-kubelet-remote"
-	AppVirtualKubeletRemoteClusterWide = "virtual-kubelet-remote-clusterwide"
-	AppComponentPeeringUser            = "peering-user"
-)
+// AppComponentPeeringUser is the value of LabelAppComponent by which ClusterRoles are found.
+const AppComponentPeeringUser = "peering-user"

@@ -7,15 +7,12 @@ import "fmt"
 
 // Ports.
 const (
-	WireGuardPort         = 51840 // UDP, gateway server
-	PingPort              = 12345 // UDP, inside the tunnel
-	OverlayPort           = 6091  // UDP, node and gateway; value key networking.genevePort
-	KubeletPort           = 10250 // virtual kubelet's API
-	VirtualKubeletMetrics = 5872
-	MetricsPort           = 8082
-	HealthPort            = 8081
-	WebhookPort           = 9443
-	ProxyPort             = 8118
+	WireGuardPort = 51840 // UDP, gateway server
+	PingPort      = 12345 // UDP, inside the tunnel
+	OverlayPort   = 6091  // UDP, node and gateway; value key networking.genevePort
+	KubeletPort   = 10250 // virtual kubelet's API
+	WebhookPort   = 9443
+	ProxyPort     = 8118
 )
 
 // The tunnel.
