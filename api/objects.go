@@ -5,6 +5,7 @@ package api
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,4 +37,16 @@ func Oldest[T any, P interface {
 // Finished reports whether a pod in this phase has ended.
 func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// NodeReady reports whether a Node says that it is ready.
+func NodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// NodeAddressesDiffer reports whether an update changes the addresses of a Node.
+func NodeAddressesDiffer(before, after *corev1.Node) bool {
+	return !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }

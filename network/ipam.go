@@ -42,7 +42,7 @@ func (o Options) network() ctl.Registrar {
 		Name: "network",
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}, withoutGrant)},
-			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(otherAddresses)},
+			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(api.NodeAddressesDiffer)},
 			{Kind: &netv1beta1.InternalNode{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(otherLocalAddresses)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
@@ -132,11 +132,6 @@ func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, gra
 		}
 	}
 	return nil
-}
-
-// otherAddresses tells whether a node has other addresses than before.
-func otherAddresses(before, after *corev1.Node) bool {
-	return !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }
 
 // otherLocalAddresses tells whether a node depends on other addresses than before.

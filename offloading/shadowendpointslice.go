@@ -43,7 +43,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
 			{Kind: &corev1.Pod{}, Map: slicesNaming, Relevant: ctl.Differs(movedPod)},
-			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Relevant: ctl.Differs(otherAddresses)},
+			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Relevant: ctl.Differs(api.NodeAddressesDiffer)},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
@@ -172,11 +172,6 @@ func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 // movedPod reports whether an update changes the addresses of a pod.
 func movedPod(before, after *corev1.Pod) bool {
 	return !slices.Equal(addressesOf(before), addressesOf(after))
-}
-
-// otherAddresses reports whether a Node has other addresses after an update.
-func otherAddresses(before, after *corev1.Node) bool {
-	return !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }
 
 // ownAddresses are those of this cluster's nodes, and the range of its Services.

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -311,10 +312,10 @@ func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Objec
 
 // mark makes obj recognisable as made for the root by this controller.
 func (l *loop[R, In]) mark(root R, obj client.Object) {
-	obj.SetLabels(with(obj.GetLabels(), map[string]string{
+	obj.SetLabels(labels.Merge(obj.GetLabels(), map[string]string{
 		desired.LabelOwner: string(root.GetUID()), desired.LabelController: l.Name, desired.LabelManaged: "true",
 	}))
-	obj.SetAnnotations(with(obj.GetAnnotations(), map[string]string{
+	obj.SetAnnotations(labels.Merge(obj.GetAnnotations(), map[string]string{
 		desired.AnnotationOwner: root.GetNamespace() + "/" + root.GetName(),
 	}))
 	if root.GetNamespace() != "" && root.GetNamespace() != obj.GetNamespace() {
@@ -438,17 +439,6 @@ func ignoreGone(root client.Object, err error) error {
 // newRoot makes an empty object of the root's pointer type.
 func newRoot[R client.Object]() R {
 	return reflect.New(reflect.TypeFor[R]().Elem()).Interface().(R)
-}
-
-// with returns m extended by more, in a new map.
-func with(m, more map[string]string) map[string]string {
-	out := make(map[string]string, len(m)+len(more))
-	for _, part := range []map[string]string{m, more} {
-		for k, v := range part {
-			out[k] = v
-		}
-	}
-	return out
 }
 
 func parseKey(s string) (types.NamespacedName, bool) {

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -68,13 +69,13 @@ func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1b
 		Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn),
 	}}
 	if t := vn.Spec.Template; t != nil {
-		d.Labels, d.Annotations, d.Spec = merged(t.Labels, d.Labels), t.Annotations, *t.Spec.DeepCopy()
+		d.Labels, d.Annotations, d.Spec = labels.Merge(t.Labels, d.Labels), t.Annotations, *t.Spec.DeepCopy()
 	} else {
 		d.Spec = kubeletSpec(vn, options.Spec, s)
 	}
 	pod := &d.Spec.Template
-	pod.Labels = merged(pod.Labels, kubeletLabels(vn))
-	pod.Annotations = merged(pod.Annotations, map[string]string{api.AnnotationOffloadingPatchHash: hash(vn.Spec.OffloadingPatch)})
+	pod.Labels = labels.Merge(pod.Labels, kubeletLabels(vn))
+	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{api.AnnotationOffloadingPatchHash: hash(vn.Spec.OffloadingPatch)})
 	return d
 }
 
@@ -247,14 +248,6 @@ func pairs(m map[string]string) string {
 		out = append(out, k+"="+m[k])
 	}
 	return strings.Join(out, ",")
-}
-
-// merged is base with over on top, in a new map.
-func merged(base, over map[string]string) map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, base)
-	maps.Copy(out, over)
-	return out
 }
 
 // hash changes when the value does.

@@ -8,13 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // ReadyChanges tells whether a node becomes ready, or is ready no longer. Kubelets write theirs much more often.
-func ReadyChanges(before, after *corev1.Node) bool { return nodeReady(before) != nodeReady(after) }
+func ReadyChanges(before, after *corev1.Node) bool {
+	return api.NodeReady(before) != api.NodeReady(after)
+}
 
 // LostProviderInput is a virtual node and the offloaded pods on it.
 type LostProviderInput struct {
@@ -29,7 +32,7 @@ const lostCheck = 10 * time.Second
 // LostProvider labels the pods of a virtual node while its provider is lost.
 func LostProvider(in LostProviderInput) desired.Plan {
 	var p desired.Plan
-	lost := !nodeReady(in.Root)
+	lost := !api.NodeReady(in.Root)
 	if lost {
 		p.RequeueAfter = lostCheck
 	}
@@ -44,7 +47,7 @@ func LostProvider(in LostProviderInput) desired.Plan {
 
 // mark sets a label to true, or takes it away, and reports whether that changes the object.
 func mark(obj metav1.Object, label string, set bool) (changed bool) {
-	labels := merged(obj.GetLabels(), nil)
+	labels := labels.Merge(obj.GetLabels(), nil)
 	if _, labelled := labels[label]; labelled == set {
 		return false
 	}
@@ -69,7 +72,7 @@ type LostPodInput struct {
 
 // LostPod removes a pod that ends on a node which cannot confirm it any more.
 func LostPod(in LostPodInput) desired.Plan {
-	if in.Node == nil || nodeReady(in.Node) {
+	if in.Node == nil || api.NodeReady(in.Node) {
 		return desired.Plan{}
 	}
 	return desired.Plan{Actions: []desired.Action{{Verb: desired.Delete, Object: in.Root, Grace: new(int64(0))}}}

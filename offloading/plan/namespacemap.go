@@ -153,9 +153,9 @@ func RemoteNamespaceName(namespace string, spec offloadingv1beta1.NamespaceOfflo
 
 func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloadingv1beta1.VirtualNode, nodes map[string]corev1.Node) bool {
 	for i := range vns {
-		set := merged(usersLabels(&vns[i]), NodeLabels(&vns[i]))
+		set := labels.Merge(usersLabels(&vns[i]), NodeLabels(&vns[i]))
 		if node, there := nodes[vns[i].Name]; there {
-			set = merged(NodeLabels(&vns[i]), node.Labels)
+			set = labels.Merge(NodeLabels(&vns[i]), node.Labels)
 		}
 		if Selects(selectorTerms(spec), vns[i].Name, set) {
 			return true

@@ -58,8 +58,8 @@ func Node(in NodeInput) *corev1.Node {
 	taints := ownTaints(spec.Taints)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        in.VirtualNode.Name,
-		Labels:      merged(in.ExtraLabels, NodeLabels(in.VirtualNode)),
-		Annotations: merged(merged(in.ExtraAnnotations, spec.Annotations), map[string]string{annotationTaints: taintNames(taints)}),
+		Labels:      labels.Merge(in.ExtraLabels, NodeLabels(in.VirtualNode)),
+		Annotations: labels.Merge(labels.Merge(in.ExtraAnnotations, spec.Annotations), map[string]string{annotationTaints: taintNames(taints)}),
 	}}
 	var live corev1.Node
 	if in.Node != nil {
@@ -84,7 +84,7 @@ func Node(in NodeInput) *corev1.Node {
 // What is created is no longer the kubelet's to take back, so it is only what never changes, and what is users'.
 func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: vn.Name, Labels: merged(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
+		Name: vn.Name, Labels: labels.Merge(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
 	}}
 	node.Spec.Taints = ownTaints(vn.Spec.Taints)
 	return node
@@ -101,7 +101,7 @@ func usersLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 
 // keepUsersLabels writes into a virtual node the labels users put on its Node; extra are the kubelet's own.
 func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra map[string]string) {
-	users, own := labels.Set{}, merged(extra, NodeLabels(vn))
+	users, own := labels.Set{}, labels.Merge(extra, NodeLabels(vn))
 	for key, value := range node.Labels {
 		if _, ours := own[key]; !ours {
 			users[key] = value

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
@@ -201,7 +202,7 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 		return
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()
-		changed.Labels, changed.Annotations = merged(ns.Labels, wanted.Labels), merged(ns.Annotations, wanted.Annotations)
+		changed.Labels, changed.Annotations = labels.Merge(ns.Labels, wanted.Labels), labels.Merge(ns.Annotations, wanted.Annotations)
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed})
 	}
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)

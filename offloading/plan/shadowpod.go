@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -303,7 +304,7 @@ func made(in ShadowPodInput) desired.Plan {
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: root.Name, Namespace: root.Namespace}, Spec: *root.Spec.Pod.DeepCopy()}
-	pod.Labels, pod.Annotations = given(root, nil)
+	pod.Labels, pod.Annotations = inherited(root, nil)
 	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a pod is made without
 	pod.Spec.Tolerations, _ = in.Guests.narrowed(pod.Spec.Tolerations)
@@ -323,18 +324,18 @@ const (
 	annotationAnnotations = "offloading.liqo.io/annotations"
 )
 
-// given are the labels and annotations a pod has from its ShadowPod, without those that are refused. Those by which
-// pods are found are not a consumer's to choose.
-func given(root *offloadingv1beta1.ShadowPod, refused []string) (labels, annotations map[string]string) {
-	labels, annotations = merged(root.Labels, nil), merged(root.Annotations, nil)
-	for _, set := range []map[string]string{labels, annotations} {
+// inherited returns the labels and annotations a pod has from its ShadowPod, without those that are refused. A consumer
+// cannot choose those by which pods are found.
+func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, annotations map[string]string) {
+	podLabels, annotations = labels.Merge(root.Labels, nil), labels.Merge(root.Annotations, nil)
+	for _, set := range []map[string]string{podLabels, annotations} {
 		maps.DeleteFunc(set, func(key, _ string) bool { return desired.Marks(key) || slices.Contains(refused, key) })
 	}
-	labels[api.LabelManagedBy] = api.ManagedByShadowPod
+	podLabels[api.LabelManagedBy] = api.ManagedByShadowPod
 	names := strings.Join(slices.Sorted(maps.Keys(annotations)), ",")
-	annotations[annotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
+	annotations[annotationLabels] = strings.Join(slices.Sorted(maps.Keys(podLabels)), ",")
 	annotations[annotationAnnotations] = names
-	return labels, annotations
+	return podLabels, annotations
 }
 
 // follow plans what of a pod follows its ShadowPod, as one patch: an apply would have to name all of the spec, and is
@@ -345,7 +346,7 @@ func (in ShadowPodInput) follow(p *desired.Plan) {
 	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
 		p.Verdict = desired.Block(reasonForbidden, "%s", why).Verdict
 	}
-	labels, annotations := given(in.Root, in.Guests.foreign(in.Root, in.Pod))
+	labels, annotations := inherited(in.Root, in.Guests.foreign(in.Root, in.Pod))
 	out.Labels = followed(out.Labels, labels, in.Pod.Annotations[annotationLabels])
 	out.Annotations = followed(out.Annotations, annotations, in.Pod.Annotations[annotationAnnotations])
 	out.Spec = in.standing()
@@ -360,7 +361,7 @@ func followed(has, want map[string]string, before string) map[string]string {
 	for _, key := range strings.Split(before, ",") {
 		delete(out, key)
 	}
-	return merged(out, want)
+	return labels.Merge(out, want)
 }
 
 // standing is the spec of a pod that was made. The provider may have made something else of it then, by webhooks or

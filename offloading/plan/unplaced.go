@@ -54,7 +54,7 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			continue
 		}
 		waiting = true
-		if !replaceable(pod) || !nodeReady(in.Root) {
+		if !replaceable(pod) || !api.NodeReady(in.Root) {
 			continue
 		}
 		left := roomTime

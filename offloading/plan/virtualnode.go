@@ -223,16 +223,10 @@ func progress(in VirtualNodeInput, filled *offloadingv1beta1.VirtualNode) step {
 	switch {
 	case !*filled.Spec.CreateNode:
 		s.node = offloadingv1beta1.VirtualNodeNone
-	case in.Node != nil && nodeReady(in.Node):
+	case in.Node != nil && api.NodeReady(in.Node):
 		s.node = offloadingv1beta1.VirtualNodeRunning
 	}
 	return s
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // dismantle takes a virtual node apart. Leases go last: a kubelet that still runs would make its

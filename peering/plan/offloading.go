@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,15 +45,5 @@ func (in Input) offloading() []corev1beta1.Condition {
 
 // nodeReady tells whether the virtual Node of that name is Ready.
 func (in Input) nodeReady(name string) bool {
-	for _, node := range in.Nodes {
-		if node.Name != name {
-			continue
-		}
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				return c.Status == corev1.ConditionTrue
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.Nodes, func(node corev1.Node) bool { return node.Name == name && api.NodeReady(&node) })
 }

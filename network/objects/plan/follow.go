@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
@@ -137,7 +138,7 @@ func Note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) boo
 	if c.Annotations[annotationFollowed] == now {
 		return false
 	}
-	c.Annotations = merged(c.Annotations, map[string]string{annotationFollowed: now})
+	c.Annotations = labels.Merge(c.Annotations, map[string]string{annotationFollowed: now})
 	return true
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -403,7 +404,7 @@ func (g gateway) render() (*unstructured.Unstructured, error) {
 	out.SetKind(kind)
 	out.SetNamespace(g.root.GetNamespace())
 	out.SetName(g.root.GetName())
-	out.SetLabels(merged(stringMap(content, "metadata", "labels"), map[string]string{
+	out.SetLabels(labels.Merge(stringMap(content, "metadata", "labels"), map[string]string{
 		api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(), api.LabelGatewayNamespace: g.root.GetNamespace(),
 	}))
 	out.SetAnnotations(stringMap(content, "metadata", "annotations"))
@@ -421,7 +422,7 @@ func (g gateway) adaptService(out *unstructured.Unstructured) error {
 			continue
 		}
 		path := []string{"spec", "service", "metadata", field}
-		if err := unstructured.SetNestedStringMap(out.Object, merged(stringMap(out.Object, path...), more), path...); err != nil {
+		if err := unstructured.SetNestedStringMap(out.Object, labels.Merge(stringMap(out.Object, path...), more), path...); err != nil {
 			return err
 		}
 	}

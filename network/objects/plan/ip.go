@@ -7,12 +7,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -113,7 +113,7 @@ func (in IPInput) networkName() string {
 // labelled is the root with the labels that say which Network it takes from.
 func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 	out := in.Root.DeepCopy()
-	out.Labels = merged(out.Labels, map[string]string{
+	out.Labels = labels.Merge(out.Labels, map[string]string{
 		api.LabelNetworkName:      api.LabelValue(network.Name),
 		api.LabelNetworkNamespace: network.Namespace,
 	})
@@ -158,12 +158,4 @@ func endpointPort(p corev1.ServicePort) discoveryv1.EndpointPort {
 		Protocol:    new(cmp.Or(p.Protocol, corev1.ProtocolTCP)),
 		AppProtocol: p.AppProtocol,
 	}
-}
-
-// merged returns a new map with more over m.
-func merged(m, more map[string]string) map[string]string {
-	out := make(map[string]string, len(m)+len(more))
-	maps.Copy(out, m)
-	maps.Copy(out, more)
-	return out
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -268,7 +269,7 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 	if peer := w.root.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
 		own[api.LabelRemoteClusterID] = peer
 	}
-	return merged(own, more)
+	return labels.Merge(own, more)
 }
 
 // workload is the Deployment and the names of the containers left out of it. The key is part of the
@@ -276,11 +277,11 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
-	pod.Labels = merged(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
+	pod.Labels = labels.Merge(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
 	if !elects(pod.Spec) {
 		pod.Labels[api.LabelGatewayActive] = api.True
 	}
-	pod.Annotations = merged(pod.Annotations, map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(public)})
+	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(public)})
 	if spec.Selector == nil {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: w.labels(nil)}
 	}
@@ -297,7 +298,7 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: w.name(), Namespace: w.root.GetNamespace(), Annotations: w.deployment.Annotations,
-			Labels: merged(w.deployment.Labels, w.labels(map[string]string{api.LabelNetworkingComponent: api.GatewayComponent})),
+			Labels: labels.Merge(w.deployment.Labels, w.labels(map[string]string{api.LabelNetworkingComponent: api.GatewayComponent})),
 		},
 		Spec: *spec,
 	}, dropped
@@ -348,7 +349,7 @@ func flagName(arg string) string {
 func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: w.root.GetNamespace(), Annotations: t.Annotations, Labels: merged(t.Labels, w.labels(nil)),
+			Name: name, Namespace: w.root.GetNamespace(), Annotations: t.Annotations, Labels: labels.Merge(t.Labels, w.labels(nil)),
 		},
 		Spec: *t.Spec.DeepCopy(),
 	}
@@ -642,7 +643,7 @@ func SecretLabel(in SecretLabelInput) desired.Plan {
 		return desired.Plan{}
 	}
 	out := in.Root.DeepCopy()
-	out.Labels = merged(out.Labels, map[string]string{
+	out.Labels = labels.Merge(out.Labels, map[string]string{
 		api.LabelGatewayResource:  api.True,
 		api.LabelGatewayName:      in.Gateway.GetName(),
 		api.LabelGatewayNamespace: in.Gateway.GetNamespace(),
