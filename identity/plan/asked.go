@@ -47,7 +47,8 @@ type AskedSlice struct {
 }
 
 // plan fills the request and turns the provider's answer into Identity and VirtualNode. A
-// deleted slice first gives up its VirtualNode, which drains with the identity still there.
+// deleted slice first gives up its VirtualNode, which drains with the identity still there. The provider answers in
+// GrantedSlice.plan.
 func (in AskedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {

@@ -85,7 +85,7 @@ type GrantedSlice struct {
 // plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
 // by a Quota. What was accepted once stays accepted; cordoning only refuses what is new, and only
 // the second question: a user without a Quota runs nothing, and the consumer's liqoctl takes a
-// refused identity for an error.
+// refused identity for an error. The consumer reads the answer in AskedSlice.plan.
 func (in GrantedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {

@@ -7,7 +7,7 @@
 // ShadowPod, ShadowEndpointSlice), and what admission says (AdmitPod, Refusal).
 //
 // All of it is pure: observed objects go in, desired objects and verdicts come out. It is not
-// responsible for what a remote pod looks like; that is the reflection room's.
+// responsible for what the ShadowPod of a pod looks like: reflection/translate decides that.
 //
 // Start reading at NamespaceMap, which joins the two sides.
 package plan

@@ -72,7 +72,7 @@ func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.Names
 // NamespaceMap plans the one map a tenant namespace has while it has virtual nodes: the
 // namespaces of this cluster that are extended to that peer, with their names there. It is
 // planned whole from all requests, so no two writers meet in it. In these namespaces the virtual kubelets of the peer
-// may read what pods mount.
+// may read what pods mount. The provider acts on its copy of the map in RemoteNamespaces.
 func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {

@@ -77,7 +77,8 @@ func (n NamePatterns) refuse(name string) string {
 // this map is never touched: its entry backs off until it goes. So does the entry that wishes what another
 // one has; what was made for one that wishes it no more goes before it is made for the next. Names that
 // mean something in every cluster, or for another consumer, are never given away, whether they are free or not.
-// Namespaces are created, never taken over. Only a namespace made for this map is deleted.
+// Namespaces are created, never taken over. Only a namespace made for this map is deleted. The consumer writes the map
+// in NamespaceMap.
 func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := desired.Plan{}

@@ -40,7 +40,8 @@ type ShadowEndpointSliceInput struct {
 // ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
 // cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
 // network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
-// lead Services to its nodes and Services. Pods that run here may be endpoints if they are the consumer's.
+// lead Services to its nodes and Services. Pods that run here may be endpoints if they are the consumer's. The consumer
+// writes the ShadowEndpointSlice in reflection/translate/endpointslice.go: EndpointSlice.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	if in.Networked && !in.configured() {
 		return desired.Plan{Verdict: mappingVerdict(in.Origin)}

@@ -64,6 +64,9 @@ type ShadowPodInput struct {
 //	gated     Pending            yes               no gate
 //	present   any                –                 its metadata, and its phase once it is settled
 //	leaving   any                no                its metadata; its end is not the workload's
+//
+// The consumer writes the ShadowPod in reflection/translate/pod.go: Pod, and reads phase and pod in
+// reflection/translate/podstatus.go: PodStatus.
 func ShadowPod(in ShadowPodInput) desired.Plan {
 	p := in.plan()
 	p.ProblemsOnly = true

@@ -45,7 +45,8 @@ func OfEphemeralVolume(home *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool
 
 // Claim pushes a claim for whose first pod the scheduler has chosen a virtual node of the provider.
 // What was asked for is written once, and nothing is given up: of a volume nothing can be changed but
-// that it grows. What is there of a former claim of the name is this one's only if it is placed there, too.
+// that it grows. What is there of a former claim of the name is this one's only if it is placed there, too. Here the
+// claim gets a placeholder as volume in storage/plan/claim.go: Claim; there its volume is the provider's.
 func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
 	placed := v.ProviderNodes[home.Annotations[annotationSelectedNode]]
 	if !placed && !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {

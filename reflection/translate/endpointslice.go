@@ -29,6 +29,8 @@ const nativeSlices = "endpointslice-controller.k8s.io"
 // Endpoints the provider cannot reach are left out and named by the error beside the slice: the
 // others must go on following home, or traffic would go to pods that are no more. Annotations
 // that contradict each other are an error without a slice.
+//
+// The provider makes an EndpointSlice of it in offloading/plan/shadowendpointslice.go: ShadowEndpointSlice.
 func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice, v View) (*offv1beta1.ShadowEndpointSlice, error) {
 	wanted, err := sliceReflects(home, v)
 	if err != nil || !wanted {

@@ -34,6 +34,8 @@ const (
 // Kubernetes lets change in the spec of a pod that has a node. A finished pod is not started again,
 // nor is one that runs to its end and had started, and the ShadowPod of a former pod of the same name is
 // given up first. While the provider is not reachable nothing changes.
+//
+// The provider makes a pod of it in offloading/plan/shadowpod.go: ShadowPod; PodStatus brings its status back.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
 		if api.Finished(home.Status.Phase) || ranOnce(home) || v.rejection(home) != "" {

@@ -53,7 +53,7 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	any             mapped      none            is refused       Pending, without a place
 //	any             mapped      none or silent  anything else    stays
 //
-// remote is the pod made from shadow; either may be nil.
+// remote is the pod made from shadow, by offloading/plan/shadowpod.go: ShadowPod at the provider; either may be nil.
 func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.Pod {
 	if api.Finished(home.Status.Phase) {
 		return home

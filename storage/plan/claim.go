@@ -70,7 +70,8 @@ func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 //	virtual    a placeholder; the claim is made at the provider  every virtual node of the provider
 //	neither    none; the scheduler chooses anew
 //
-// A claim that has its volume is not planned any more: later pods follow the volume.
+// A claim that has its volume is not planned any more: later pods follow the volume. The claim at the provider is
+// written in reflection/translate/claim.go: Claim.
 func Claim(in ClaimInput) desired.Plan {
 	switch {
 	case in.Class == nil:
