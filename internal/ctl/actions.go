@@ -19,13 +19,14 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// carryOut carries out actions. One that fails does not keep the others from being carried out.
+// carryOut carries out actions. If one fails, the others are carried out all the same.
 func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
 	var errs []error
 	for _, a := range actions {
 		changed, err := l.request(ctx, root, a)
 		if e := a.Event; changed && e.Reason != "" {
-			l.recorder.Eventf(a.Object, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, "Reconcile", "%s", e.Message)
+			level := cmp.Or(e.Type, corev1.EventTypeNormal)
+			l.recorder.Eventf(a.Object, nil, level, e.Reason, "Reconcile", "%s", e.Message)
 		}
 		errs = append(errs, err)
 	}
@@ -44,7 +45,8 @@ func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (ch
 		c, at = there, "the peer"
 	}
 	obj := a.Object.DeepCopyObject().(client.Object) // the answer is decoded into it
-	logger := log.FromContext(ctx).WithValues("kind", l.kind(obj).Kind, "object", client.ObjectKeyFromObject(obj), "part", a.Subresource, "at", at)
+	kind, key := l.kind(obj).Kind, client.ObjectKeyFromObject(obj)
+	logger := log.FromContext(ctx).WithValues("kind", kind, "object", key, "part", a.Subresource, "at", at)
 	changed, err = l.send(ctx, c, a, obj)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -53,7 +55,7 @@ func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (ch
 		logger.Error(err, "the peer refuses a change")
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("%s %s %s at %s: %w", a.Verb, l.kind(obj).Kind, client.ObjectKeyFromObject(obj), at, err)
+		return false, fmt.Errorf("%s %s %s at %s: %w", a.Verb, kind, key, at, err)
 	case changed && a.Verb != desired.Delete: // which logs itself
 		logger.Info("changed", "verb", a.Verb.String())
 	}
@@ -61,7 +63,9 @@ func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (ch
 }
 
 // send makes the request of an action, and reports whether there was anything to change.
-func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Action, obj client.Object) (changed bool, err error) {
+func (l *loop[R, In]) send(
+	ctx context.Context, c client.Client, a desired.Action, obj client.Object,
+) (changed bool, err error) {
 	owner := client.FieldOwner("liqo/" + l.Name)
 	switch a.Verb {
 	case desired.Delete:
@@ -87,7 +91,7 @@ func (l *loop[R, In]) send(ctx context.Context, c client.Client, a desired.Actio
 	return true, c.SubResource(a.Subresource).Patch(ctx, obj, patch, owner)
 }
 
-// evict asks for a pod's end. A budget that forbids it for now is no error: the plan says when to ask again.
+// evict evicts a pod. A disruption budget that forbids this is no error: the plan says when to try again.
 func evict(ctx context.Context, c client.Client, pod client.Object) (done bool, err error) {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
@@ -100,7 +104,7 @@ func evict(ctx context.Context, c client.Client, pod client.Object) (done bool, 
 	return err == nil, err
 }
 
-// difference is the patch of an action, for the object with this UID only; nil if there is nothing to change.
+// difference returns the patch of an action, which applies only to the object with this UID; nil if nothing differs.
 func difference(a desired.Action) (client.Patch, error) {
 	from := client.MergeFrom
 	if a.Verb == desired.Strategic {
@@ -110,7 +114,7 @@ func difference(a desired.Action) (client.Patch, error) {
 		return nil, err
 	}
 	before := a.Before.DeepCopyObject().(client.Object)
-	before.SetUID("") // so that the patch names it
+	before.SetUID("") // so that the patch contains it
 	if a.Locked {
 		before.SetResourceVersion("")
 	}
@@ -118,7 +122,7 @@ func difference(a desired.Action) (client.Patch, error) {
 	return client.RawPatch(from(before).Type(), data), err
 }
 
-// delete deletes an object, only while it has the UID it was seen with, and reports whether it was there.
+// delete deletes an object if it still has the observed UID, and reports whether it existed.
 func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) (deleted bool, err error) {
 	if obj.GetDeletionTimestamp() != nil && grace == nil {
 		return false, nil

@@ -1,14 +1,14 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ctl is the loop every controller runs in: observe, decide, apply.
+// Package ctl is the loop that every controller runs in: observe, decide, apply.
 //
-// A controller brings two functions. Gather does all reads for one root object; Plan is pure
-// and says what should be. The loop applies the plan, prunes what a complete plan no longer
-// names, writes the verdict into the root's conditions and takes care of finalizers. Data flows
-// from Gather to Plan to the API server; what was achieved comes back as another observation.
+// A controller consists of two functions. Gather does all reads for one root object. Plan is pure and returns the
+// desired objects. The loop applies the plan, prunes objects that a complete plan no longer names, writes the verdict
+// into the root's conditions and maintains finalizers. Data flows from Gather to Plan to the API server. What was
+// achieved is observed again.
 //
-// Start reading at Controller, then Plan, then loop.Reconcile.
+// Start reading at Controller, then desired.Plan, then loop.Reconcile.
 package ctl
 
 import (
@@ -37,10 +37,9 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Queues are those of a manager's controllers: client-go's. controller-runtime's own may lock up when
-// the manager ends (0.23, its issue 3538): the process would stay, and keep its lead, until the grace
-// period is over. They fill before the replica has its turn: one that follows another acts at once, and
-// reads nothing first.
+// Queues configures the queues of a manager's controllers. They are client-go's: controller-runtime's own may lock up
+// when the manager ends (0.23, its issue 3538), and the process would keep its lease until the grace period is over.
+// They fill before leader election, so a new leader starts without a relist.
 func Queues() config.Controller {
 	return config.Controller{UsePriorityQueue: new(false), EnableWarmup: new(true)}
 }
@@ -49,36 +48,38 @@ func Queues() config.Controller {
 type Controller[R client.Object, In any] struct {
 	// Name is unique in the process; the field manager is "liqo/<Name>".
 	Name string
-	// Owns are typed prototypes of the kinds the plan's Objects are of. They are watched, and
-	// pruned when a complete plan no longer names them.
+	// Owns holds a typed prototype of each kind of the plan's Objects. Objects of these kinds are watched, and pruned
+	// when a complete plan no longer names them.
 	Owns []client.Object
-	// Creates are those of Owns which are made by a create, never by taking over an object that
-	// exists: one of that name which is not the root's blocks it. Use it for objects that come in
-	// numbers, and for such as somebody else may have made for something else.
+	// Creates holds the kinds of Owns whose objects are created, never taken over: an existing object of the name that
+	// is not the root's blocks the root. Use it for kinds with thousands of objects, and for objects whose names users
+	// may have taken.
 	Creates []client.Object
-	// Watches are further kinds Gather reads, and limits on what of the kinds of roots and owned objects matters.
+	// Watches are further kinds that Gather reads. One without Map limits the events of the kind of the roots or of an
+	// owned kind.
 	Watches []Watch
-	// Absent plans also for roots that do not exist, as for an empty object of their name: of such a plan only the
-	// actions are carried out. A change of a root means nothing then unless Watches lists its kind.
+	// Absent plans also for roots that do not exist, with an empty object of their name. Only the actions of such a
+	// plan are carried out. Events of the roots' kind are ignored then unless Watches maps them.
 	Absent bool
-	// Only tells which objects of the root's kind are roots; nil means all. The others are left
-	// alone, without finalizer, conditions or plan.
+	// Only selects the objects of the root's kind that are roots; nil selects all. The others get no finalizer,
+	// conditions or plan.
 	Only func(root R) bool
-	// Deleting plans also for roots that are being deleted and have not the finalizer.
+	// Deleting plans also for roots that are being deleted and do not have the finalizer.
 	Deleting bool
-	// Finalizer holds the root until its effects are pruned. Needed only where effects leave
-	// the root's namespace or the cluster; empty means none.
+	// Finalizer holds the root until its effects are pruned. It is needed only if effects leave the root's namespace or
+	// the cluster; empty = none.
 	Finalizer string
-	// Quiet controllers write no conditions: another controller of the same root does.
+	// Quiet writes no conditions, and no events about waiting: another controller of the same root writes them.
 	Quiet bool
-	// Gather reads everything Plan needs, or fails: it never returns a part.
+	// Gather reads everything that Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
-	// Peer gives the client for actions at the peer that a root is about; nil = there are none.
+	// Peer returns the client for actions at the root's peer; nil = the plan has none.
 	Peer func(root R) (client.Client, error)
-	// Plan is a pure function: the same input gives the same plan in the same order. What no cache shows yet is added
-	// to its input, and recorded, by a function around it that locks a ledger meanwhile.
+	// Plan is a pure function: the same input gives the same plan in the same order. If no cache shows yet what
+	// earlier plans took, it is a function around the pure one, which completes the input from a ledger and records
+	// the plan there.
 	Plan func(In) desired.Plan
-	// Workers is how many roots are worked on at once; 0 means one.
+	// Workers is how many roots are reconciled concurrently; 0 means one.
 	Workers int
 }
 
@@ -103,10 +104,10 @@ func (i Index) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Reader reads from the cache, lists by namespace and name; Live asks the API server, for what the cache
-// does not hold or must not be late about.
+// Reader reads from the cache. Lists are sorted by namespace and name.
 type Reader struct {
 	client.Reader
+	// Live reads from the API server: for objects that the cache does not hold, or where a stale read would do harm.
 	Live client.Reader
 	// Self asks the API server for the name of this process's user.
 	Self func(ctx context.Context) (string, error)
@@ -122,36 +123,35 @@ func self(c client.Client) func(context.Context) (string, error) {
 	}
 }
 
-// Watch names a kind a controller reads and which roots an object of it concerns.
+// Watch names a kind that a controller reads, and maps its events to roots.
 type Watch struct {
 	Kind client.Object
-	// Source wakes roots instead of Kind.
+	// Source requests roots instead of events of Kind.
 	Source *Source
-	// Map is nil for the kind of the roots, and for owned kinds.
+	// Map returns the roots that an event is about; nil for the kind of the roots and for owned kinds.
 	Map MapFunc
-	// Relevant tells whether a change may mean something to a root; nil means that every one may. It is for kinds
-	// that are written all the time.
+	// Relevant filters events, of kinds that are written all the time; nil = all are relevant.
 	Relevant Relevant
-	// Cache has the objects; nil = the manager's cache.
+	// Cache holds the objects; nil = the manager's cache. That of the roots' kind must sync before leader election.
 	Cache cache.Cache
-	// Delay is how long after a change the roots are looked at, once for all changes until then.
+	// Delay is how long after an event the roots are reconciled, once for all events until then.
 	Delay time.Duration
 }
 
-// Relevant tells whether a change of an object matters. before is nil for one that is new, after for one that is gone.
+// Relevant reports whether an event matters. before is nil for a created object, after for a deleted one.
 type Relevant func(before, after client.Object) bool
 
-// Differs finds those updates relevant that differ, and whatever comes or goes.
+// Differs returns a Relevant that takes creations, deletions, and the updates that differ.
 func Differs[T client.Object](differ func(before, after T) bool) Relevant {
 	return func(before, after client.Object) bool {
 		return before == nil || after == nil || differ(before.(T), after.(T))
 	}
 }
 
-// Comings finds relevant what comes or goes, and no update.
+// Comings is a Relevant that takes creations and deletions.
 func Comings(before, after client.Object) bool { return before == nil || after == nil }
 
-// MapFunc gives the roots to look at when obj has changed.
+// MapFunc returns the roots to reconcile when obj has changed.
 type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request
 
 // Register adds the controller to mgr.
@@ -195,10 +195,11 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		roots := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return w.Map(ctx, l.roots, obj)
 		})
-		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(w.Cache, mgr.GetCache()), w.Kind, delayed{roots, w.Delay}, relevant(w.Relevant)))
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(w.Cache, mgr.GetCache()), w.Kind,
+			delayed{roots, w.Delay}, relevant(w.Relevant)))
 	}
 	// Sources start before the first root is reconciled.
-	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	b = b.WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 		l.queue = q
 		go l.refused.Probe(ctx, q.Add)
 		return nil
@@ -224,7 +225,7 @@ func (c Controller[R, In]) watchOf(kind client.Object) Watch {
 	return Watch{}
 }
 
-// delayed hands requests on after some time; 0 = at once.
+// delayed enqueues requests after a delay; 0 = immediately.
 type delayed struct {
 	handler.EventHandler
 	delay time.Duration
@@ -244,7 +245,7 @@ func (d delayed) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	d.EventHandler.Delete(ctx, e, later{q, d.delay})
 }
 
-// later adds requests after some time.
+// later adds requests to the queue after a delay.
 type later struct {
 	queue
 	delay time.Duration
@@ -252,31 +253,31 @@ type later struct {
 
 func (l later) Add(r reconcile.Request) { l.AddAfter(r, l.delay) }
 
-// forgetting tells also of objects that are gone: most go with their root, not by a deletion of ours.
+// forgetting also calls forget for each deleted object: most are deleted with their root, not by this controller.
 type forgetting struct {
 	handler.EventHandler
 	forget func(client.Object)
 }
 
-func (f forgetting) Delete(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (f forgetting) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	f.forget(e.Object)
 	f.EventHandler.Delete(ctx, e, q)
 }
 
-// Options are those of all controllers: their queues are fair, and tests make controllers of one name anew.
+// Options returns the options of all controllers: fair queues, and names that tests may use again.
 func Options() controller.Options {
 	return controller.Options{
 		SkipNameValidation: new(true),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) queue {
 			return FairQueue(name, limiter, requestNamespace)
 		},
 	}
 }
 
-// requestNamespace says who waits for a request: of a provider's tenants each has namespaces of its own.
+// requestNamespace returns the namespace by which queues are fair: each tenant of a provider has its own.
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
-// relevant lets pass the changes that matter; nil lets all pass.
+// relevant makes a predicate; nil passes all events.
 func relevant(matters Relevant) predicate.Predicate {
 	if matters == nil {
 		return predicate.Funcs{}
@@ -288,7 +289,7 @@ func relevant(matters Relevant) predicate.Predicate {
 	}
 }
 
-// ownerIndex names the index of objects by the UID of their root: there may be thousands.
+// ownerIndex names the index of owned objects by the UID of their root. A kind may have thousands of objects.
 func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
 
 func (c Controller[R, In]) ownerOf(obj client.Object) []string {
@@ -299,7 +300,7 @@ func (c Controller[R, In]) ownerOf(obj client.Object) []string {
 	return []string{owner}
 }
 
-// rootOf leads from an owned object back to its root.
+// rootOf maps an owned object to its root.
 func (c Controller[R, In]) rootOf(_ context.Context, obj client.Object) []reconcile.Request {
 	if obj.GetLabels()[desired.LabelController] != c.Name {
 		return nil

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,23 +36,23 @@ import (
 type loop[R client.Object, In any] struct {
 	Controller[R, In]
 	client   client.Client
-	roots    client.Reader // the cache that has the roots
+	roots    client.Reader // the cache that holds the roots
 	reader   Reader
 	recorder events.EventRecorder
-	// objects and conditions are two field managers, so that a plan without a status still
-	// writes its verdict and keeps the status it wrote before.
+	// objects and conditions are two field managers, so that the verdict of a plan without a status is written and the
+	// status of an earlier plan stays.
 	objects, conditions *apply.Applier
 
 	mu       sync.Mutex
 	verdicts map[types.NamespacedName]desired.Verdict
-	// refusedSince tells since when the API server has refused what a root wants.
+	// refusedSince holds when the API server first refused the objects of a root.
 	refusedSince map[types.NamespacedName]time.Time
-	// refused holds the same roots, to be queued again.
+	// refused holds the same roots, to be tried again.
 	refused Refused[reconcile.Request]
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue   queue
 }
 
-// Reconcile makes one root's plan true.
+// Reconcile plans for one root and applies the plan.
 func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	root := newRoot[R]()
 	err := l.roots.Get(ctx, req.NamespacedName, root)
@@ -100,7 +99,7 @@ func (l *loop[R, In]) plansFor(root R, absent bool) bool {
 	return root.GetDeletionTimestamp() == nil || l.Deleting || controllerutil.ContainsFinalizer(root, l.Finalizer)
 }
 
-// decide holds a root that exists, and plans for it.
+// decide adds the finalizer to a root that exists, and plans for it.
 func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.Plan, error) {
 	if root.GetDeletionTimestamp() == nil && !absent {
 		if err := l.hold(ctx, root); err != nil {
@@ -114,7 +113,7 @@ func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.
 	return l.Plan(in), nil
 }
 
-// fulfil makes the plan true, and lets a root go whose deletion it has completed.
+// fulfil applies the plan, and removes the finalizer of a deleted root once nothing is left to prune.
 func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) error {
 	done, err := l.act(ctx, root, plan)
 	if err == nil && done && root.GetDeletionTimestamp() != nil {
@@ -124,12 +123,12 @@ func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) err
 }
 
 const (
-	// refusalTold is how long the API server must refuse before the user is told: of a namespace
-	// just made it refuses pods until its service account is there, for parts of a second.
-	refusalTold = time.Second
-	// refusalRetry is the first time between two attempts; it doubles.
+	// refusalReported is how long the API server must refuse before this is reported: in a new namespace it refuses
+	// pods for parts of a second, until the service account exists.
+	refusalReported = time.Second
+	// refusalRetry is the first interval between two attempts; it doubles.
 	refusalRetry = 50 * time.Millisecond
-	// refusedInterval is how often a lasting refusal is tried again, besides in its turn among those refused.
+	// refusedInterval is how often a lasting refusal is tried again, besides the tries of Refused.
 	refusedInterval = 15 * time.Second
 )
 
@@ -140,7 +139,7 @@ func (l *loop[R, In]) accepted(req reconcile.Request) {
 	}
 }
 
-// refusedFor is how long the API server has refused what a root wants; 0 means that it does not.
+// refusedFor returns how long the API server has refused the objects of a root; 0 if err is no refusal.
 func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,16 +157,17 @@ func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Durat
 	return time.Since(since)
 }
 
-// refusal reports whether a user has to change something: a policy, a quota, the object itself. A conflict counts too:
-// a stale cache sends an event, but a webhook that refuses with 409 does not.
+// refusal reports whether a user has to change something: a policy, a quota or the object itself. A conflict counts,
+// too: an event follows if the cache was stale, but not if a webhook refuses with 409.
 func refusal(err error) bool {
-	return (apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
-		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	refused := apierrors.IsConflict(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	return refused && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// act applies the plan and reports whether it is complete and nothing is left to prune. One
-// object that fails does not keep the others from being applied. One that is somebody else's keeps those after it: they
-// may give it rights, or use it.
+// act applies the plan and reports whether it is complete and nothing is left to prune. If one object fails, the others
+// are applied all the same. If one belongs to somebody else, those after it are not applied: they may grant it rights,
+// or use it.
 func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
@@ -212,7 +212,8 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.report(ctx, root, plan, err))
 }
 
-// apply applies one desired object after marking it as the root's, and records the events about one that it creates.
+// apply marks one desired object as the root's and applies it. If that creates it, the plan's events about it are
+// recorded.
 func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []desired.Event) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
@@ -252,20 +253,18 @@ func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, mes
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
-// errForeign: the object exists and is somebody else's.
+// errForeign reports that an object of the name exists and belongs to somebody else.
 type errForeign struct{ kind, name string }
 
 func (e errForeign) Error() string {
 	return fmt.Sprintf("%s %s was made by somebody else; delete or rename it", e.kind, e.name)
 }
 
-// foreignInterval is how often the name of a foreign object is tried again: no event tells when
-// it is free.
+// foreignInterval is how often the name of a foreign object is tried again: no event follows when it becomes free.
 const foreignInterval = 10 * time.Second
 
-// create makes an object. One that is there already is the root's and the cache is late, or it
-// was made for a former root of that name and is about to go, which an event tells, or it is
-// somebody else's.
+// create creates an object. If one exists, there are three cases: it is the root's and the cache is stale; it was made
+// for a deleted root of that name and an event follows when it is deleted; or it is somebody else's.
 func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
 	err := l.objects.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {
@@ -285,14 +284,14 @@ func (l *loop[R, In]) foreign(obj client.Object) error {
 	return errForeign{l.kind(obj).Kind, client.ObjectKeyFromObject(obj).String()}
 }
 
-// made tells whether an object was made for a root, or for a former one of that name. Labels alone do not tell:
-// users may have taken them away.
+// made reports whether an object was made for the root, or for a deleted root of that name. Labels do not suffice:
+// users may have removed them.
 func made(root, obj client.Object) bool {
 	key, _ := parseKey(obj.GetAnnotations()[desired.AnnotationOwner])
 	return key == client.ObjectKeyFromObject(root) || obj.GetLabels()[desired.LabelOwner] == string(root.GetUID())
 }
 
-// live is the object as the cache has it, nil when it is absent or of a kind without a type.
+// live returns the object from the cache; nil if it does not exist or its kind is not in Owns.
 func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Object, error) {
 	kind := l.kind(obj)
 	if !l.kindIn(l.Owns, obj) {
@@ -310,7 +309,7 @@ func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Objec
 	return live, err
 }
 
-// mark makes obj recognisable as made for the root by this controller.
+// mark labels obj as made for the root by this controller.
 func (l *loop[R, In]) mark(root R, obj client.Object) {
 	obj.SetLabels(labels.Merge(obj.GetLabels(), map[string]string{
 		desired.LabelOwner: string(root.GetUID()), desired.LabelController: l.Name, desired.LabelManaged: "true",
@@ -323,12 +322,13 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 	}
 	kind := l.kind(root)
 	obj.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: root.GetName(), UID: root.GetUID(), Controller: new(true),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,
+		Name: root.GetName(), UID: root.GetUID(), Controller: new(true),
 	}})
 }
 
-// prune deletes the root's objects that keep does not name and returns how many were still there.
-// For a root being deleted it asks the API server: the cache may not have seen the last creation.
+// prune deletes the root's objects that keep does not name, and returns how many existed. If the root is being deleted,
+// it reads from the API server: the cache may not show the last creation.
 func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) (int, error) {
 	uid := string(root.GetUID())
 	var reader client.Reader = l.client
@@ -352,14 +352,16 @@ func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) 
 	return left, errors.Join(errs...)
 }
 
-// owned lists what this controller made for one root, of one kind.
-func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, mine client.ListOption, kind schema.GroupVersionKind) ([]client.Object, error) {
+// owned lists the objects of one kind that this controller made for one root.
+func (l *loop[R, In]) owned(
+	ctx context.Context, r client.Reader, mine client.ListOption, kind schema.GroupVersionKind,
+) ([]client.Object, error) {
 	obj, err := l.client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("find list type of %s: %w", kind, err)
 	}
 	list := obj.(client.ObjectList)
-	err = r.List(ctx, list, mine, client.UnsafeDisableDeepCopy) // they are named and deleted, never changed
+	err = r.List(ctx, list, mine, client.UnsafeDisableDeepCopy) // nothing changes them
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
@@ -371,18 +373,18 @@ func (l *loop[R, In]) owned(ctx context.Context, r client.Reader, mine client.Li
 	return objs, err
 }
 
-// kindIn says whether a list of prototypes has the object's kind.
+// kindIn reports whether a list of prototypes has the object's kind.
 func (l *loop[R, In]) kindIn(prototypes []client.Object, obj client.Object) bool {
 	return slices.ContainsFunc(prototypes, func(o client.Object) bool { return l.kind(o) == l.kind(obj) })
 }
 
 func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
 	return slices.ContainsFunc(keep, func(k desired.Object) bool {
-		return k.GetName() == obj.GetName() && k.GetNamespace() == obj.GetNamespace() && l.kind(k).Kind == l.kind(obj).Kind
+		return client.ObjectKeyFromObject(k) == client.ObjectKeyFromObject(obj) && l.kind(k).Kind == l.kind(obj).Kind
 	})
 }
 
-// hold sets the finalizer before the first effect.
+// hold adds the finalizer before the first effect.
 func (l *loop[R, In]) hold(ctx context.Context, root R) error {
 	if l.Finalizer == "" {
 		return nil
@@ -390,12 +392,12 @@ func (l *loop[R, In]) hold(ctx context.Context, root R) error {
 	return l.patchFinalizer(ctx, root, controllerutil.AddFinalizer)
 }
 
-// release removes the finalizer after the last effect is gone.
+// release removes the finalizer after the last effect has ended.
 func (l *loop[R, In]) release(ctx context.Context, root R) error {
 	return client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
 }
 
-// patchFinalizer changes the finalizer list under optimistic lock: it is a list without keys.
+// patchFinalizer changes the list of finalizers under an optimistic lock, because it is a list without keys.
 func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(client.Object, string) bool) error {
 	before := root.DeepCopyObject().(client.Object)
 	if !change(root, l.Finalizer) {
@@ -408,7 +410,7 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 	return nil
 }
 
-// forget drops what is remembered of a root that is gone.
+// forget drops the state of a root that no longer exists.
 func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
 	root.SetName(key.Name)
 	root.SetNamespace(key.Namespace)
@@ -428,7 +430,7 @@ func (l *loop[R, In]) kind(obj client.Object) schema.GroupVersionKind {
 	return gvk
 }
 
-// ignoreGone drops the error of writing to a root that vanished in the meantime.
+// ignoreGone drops the error of a write to a deleted root that no longer exists.
 func ignoreGone(root client.Object, err error) error {
 	if root.GetDeletionTimestamp() != nil {
 		return client.IgnoreNotFound(err)
@@ -436,7 +438,7 @@ func ignoreGone(root client.Object, err error) error {
 	return err
 }
 
-// newRoot makes an empty object of the root's pointer type.
+// newRoot returns an empty object of the root's pointer type.
 func newRoot[R client.Object]() R {
 	return reflect.New(reflect.TypeFor[R]().Elem()).Interface().(R)
 }

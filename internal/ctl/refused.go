@@ -15,8 +15,8 @@ const (
 	// maxProbeTicks times that, until a key is added or accepted.
 	probeInterval = 2 * time.Second
 	maxProbeTicks = 5
-	// probesPerAccepted is how many others are tried when a refused one is accepted. With two, any number recovers within a
-	// few round trips, and a quota with room for one object costs two further refusals.
+	// probesPerAccepted is how many others are tried when a refused one is accepted. With two, any number recovers
+	// within a few round trips, and a quota with room for one object costs two further refusals.
 	probesPerAccepted = 2
 )
 

@@ -32,11 +32,11 @@ type partlyConditioned interface {
 	HasStandardConditions() bool
 }
 
-// metav1TimeFormat is the whole-second form in which the API stores times.
+// metav1TimeFormat is the format in which the API stores times, in whole seconds.
 const metav1TimeFormat = time.RFC3339
 
-// conditions tells a verdict in the words kubectl wait and GitOps tools understand. Times of
-// conditions that keep their status are kept.
+// conditions returns a verdict as the conditions that kubectl wait and GitOps tools read. A condition whose status does
+// not change keeps its transition time.
 func conditions(before []metav1.Condition, v desired.Verdict, generation int64) []metav1.Condition {
 	reason, message := v.Reason, v.Message
 	if reason == "" {
@@ -64,22 +64,23 @@ func conditions(before []metav1.Condition, v desired.Verdict, generation int64) 
 	return list
 }
 
-// report writes the verdict where the user looks: into the conditions, and as an event when the
-// root gets stuck or recovers; of a root without conditions also when it waits.
+// report writes the verdict into the root's conditions, and an event when the root becomes blocked or recovers. If the
+// root has no conditions, an event also reports that it waits.
 func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, failure error) error {
 	key := client.ObjectKeyFromObject(root)
-	v := l.failed(key, plan.Reported(), failure)
+	v := l.verdictAfter(key, plan.Reported(), failure)
 	l.mu.Lock()
 	last := l.verdicts[key]
 	switch {
-	case v.State == desired.Waiting && failure != nil && last.State == desired.Blocked: // what failed on the way does not unblock
+	case v.State == desired.Waiting && failure != nil && last.State == desired.Blocked:
+		// A failed write does not end the block.
 	case v == desired.Verdict{}:
 		delete(l.verdicts, key)
 	default:
 		l.verdicts[key] = v
 	}
 	l.mu.Unlock()
-	before, conditioned := l.standing(root)
+	before, conditioned := l.conditionsOf(root)
 	switch {
 	case last == v:
 	case v.State == desired.Blocked:
@@ -105,13 +106,13 @@ func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, fai
 	return ignoreGone(root, err)
 }
 
-// failed is the verdict on a plan whose writes ended with an error; nil = they did not.
-func (l *loop[R, In]) failed(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
+// verdictAfter returns the verdict on a plan after its writes; failure is their error, nil if all succeeded.
+func (l *loop[R, In]) verdictAfter(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
 	var foreign errForeign
 	switch {
 	case errors.As(failure, &foreign):
 		v = desired.Verdict{State: desired.Blocked, Reason: foreign.kind + "Exists", Message: foreign.Error()}
-	case l.refusedFor(key, failure) > refusalTold:
+	case l.refusedFor(key, failure) > refusalReported:
 		v = desired.Verdict{State: desired.Blocked, Reason: "ApplyRefused", Message: Steady(failure)}
 	case failure != nil && !apierrors.IsConflict(failure):
 		v = desired.Verdict{State: desired.Waiting, Reason: "ApplyFailed", Message: Steady(failure)}
@@ -120,8 +121,8 @@ func (l *loop[R, In]) failed(key types.NamespacedName, v desired.Verdict, failur
 	return v
 }
 
-// standing gives the conditions of a root that has standard ones, perhaps among others.
-func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool) {
+// conditionsOf returns the conditions of a root, and whether standard ones may be among them.
+func (l *loop[R, In]) conditionsOf(root R) (conditions []metav1.Condition, conditioned bool) {
 	if conditioned, ok := any(root).(Conditioned); ok {
 		return *conditioned.GetConditions(), true
 	}
@@ -140,14 +141,14 @@ func (l *loop[R, In]) standing(root R) (conditions []metav1.Condition, has bool)
 	return as.Status.Conditions, err == nil
 }
 
-// statusOnly is an object with the identity of obj and these conditions, so that applying it claims
-// nothing else.
+// statusOnly returns an object with the identity of obj and these conditions, so that applying it owns no other field.
 func statusOnly(obj client.Object, list []metav1.Condition) (*unstructured.Unstructured, error) {
 	items := make([]any, len(list))
 	for i, c := range list {
 		items[i] = map[string]any{
 			"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
-			"observedGeneration": c.ObservedGeneration, "lastTransitionTime": c.LastTransitionTime.UTC().Format(metav1TimeFormat),
+			"observedGeneration": c.ObservedGeneration,
+			"lastTransitionTime": c.LastTransitionTime.UTC().Format(metav1TimeFormat),
 		}
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{}}

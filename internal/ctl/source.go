@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Source lets others than Kubernetes' watches say that a root is to be looked at. Its zero value is ready.
+// Source requests reconciliations for reasons other than Kubernetes' events. Its zero value is ready to use.
 type Source struct {
 	mu    sync.Mutex
 	queue queue
@@ -30,7 +30,7 @@ func (s *Source) Start(_ context.Context, q queue) error {
 	return nil
 }
 
-// Wake has a root looked at. It does not block.
+// Wake enqueues a root, or has it enqueued when the controller starts. It does not block.
 func (s *Source) Wake(root types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is said twice must be said in the same words: a message that differs is written, and what is
-// written leads to another look at once.
+// Messages about the same cause must be equal: a different one is written, which triggers another reconciliation.
 
-// differing is what network errors say otherwise each time, and what is said instead: the local end of a
-// connection, the time of day, the number of a stream of HTTP/2.
+// differing holds the parts of network errors that differ each time, and their replacements: the local end of a
+// connection, the time of day, the number of an HTTP/2 stream.
 var differing = []struct {
 	what *regexp.Regexp
 	by   string
@@ -31,7 +30,7 @@ var differing = []struct {
 	{regexp.MustCompile(`LastStreamID=\d+, `), ""},
 }
 
-// Steady is what an error says in one line, without what differs though the cause is the same.
+// Steady returns the message of an error in one line, without the parts that differ for the same cause.
 func Steady(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of several errors, joined
 	for _, d := range differing {
@@ -40,8 +39,8 @@ func Steady(err error) string {
 	return text
 }
 
-// sorted gives lists by namespace and name. A cache gives them in another order each time, so a plan that
-// names the first of several would differ each time.
+// sorted returns lists sorted by namespace and name. The order of a cache's lists varies, so a plan that names the
+// first of several objects would differ each time.
 type sorted struct{ client.Reader }
 
 func (s sorted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {

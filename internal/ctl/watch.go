@@ -53,7 +53,9 @@ func SameName(_ context.Context, _ client.Reader, obj client.Object) []reconcile
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
 }
 
-func list(ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+func list(
+	ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption,
+) []reconcile.Request {
 	return listed(ctx, r, prototype, func(client.Object) bool { return true }, opts...)
 }
 

@@ -3,53 +3,54 @@
 
 package desired
 
-// Verb says what an Action does.
+// Verb is what an Action does.
 type Verb int
 
 const (
-	// Delete deletes Object, only while it has Object's UID if that is set. One that is being deleted is left alone
+	// Delete deletes Object, with its UID as precondition if that is set. An object that is being deleted is left alone
 	// unless Grace is set.
 	Delete Verb = iota
-	// Evict asks for the end of Object, a pod with this UID. One that a disruption budget protects stays for now.
+	// Evict evicts Object, a pod with this UID. A pod that a disruption budget protects stays.
 	Evict
-	// Merge changes what differs between Before and Object, by a JSON merge patch. Nothing is sent if nothing differs.
+	// Merge patches the difference between Before and Object by a JSON merge patch. An empty patch is not sent.
 	Merge
-	// Strategic is Merge by a strategic merge patch: lists with keys are changed by entry.
+	// Strategic is like Merge with a strategic merge patch: entries of lists with keys are changed one by one.
 	Strategic
-	// Update replaces Object or a subresource of it, only while its version is Object's: of several such actions, one
-	// succeeds.
+	// Update replaces Object or a subresource of it at the resource version of Object. Of several such actions on one
+	// object, only the first succeeds.
 	Update
-	// Create makes Object unless one of its name exists, whoever made it. It is not the root's, and never pruned.
+	// Create creates Object unless one of its name exists, whoever made it. Object is not owned by the root, and never
+	// pruned.
 	Create
 )
 
-// String is the verb as a log says it.
+// String returns the verb for logs.
 func (v Verb) String() string {
 	return [...]string{"delete", "evict", "patch", "patch", "update", "create"}[v]
 }
 
-// Action is a request for what cannot be desired as an object. One whose object is gone is done.
+// Action is a write that no desired object can express. An action whose object no longer exists counts as done.
 type Action struct {
 	Verb Verb
-	// Object is the object as it is to be; for Delete, its kind and name suffice.
+	// Object is the desired content of the object; for Delete, its kind and name suffice.
 	Object Object
 	// Before is the object as it was read, for Merge and Strategic.
 	Before Object
 	// Subresource is written instead of the object itself, such as "status"; empty = the object.
 	Subresource string
-	// Locked changes only what nobody has written since it was read, for Merge and Strategic: lists without keys.
+	// Locked adds the resource version of Before as precondition to Merge and Strategic. Lists without keys need it.
 	Locked bool
-	// Grace is how long a pod that is deleted may take to end, in seconds; nil = as long as it says itself.
+	// Grace is the grace period of a deleted pod in seconds; nil = that of the pod.
 	Grace *int64
-	// Peer says that Object is at the peer the root is about. What that refuses is logged, and the action is done.
+	// Peer writes at the root's peer. If the peer refuses the write, this is logged and the action counts as done.
 	Peer bool
-	// Event is recorded on Object once the action is done; its zero value is none. The event's Object is nil.
+	// Event is recorded on Object once the action is done; the zero value is not recorded. The event's Object is nil.
 	Event Event
-	// Last actions are carried out after the plan's status is written, if all before succeeded.
+	// Last carries the action out after the plan's status is written, and only if all writes before succeeded.
 	Last bool
 }
 
-// Deletes are actions that delete objects.
+// Deletes returns actions that delete objects.
 func Deletes(objects ...Object) []Action {
 	actions := make([]Action, len(objects))
 	for i, obj := range objects {

@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package desired holds what pure functions decide: the plan of one root object. internal/ctl carries plans out.
-// The package knows no client, cache or clock, so that the packages that plan cannot reach one either.
+// Package desired holds the types that pure functions return: the plan of one root object. internal/ctl carries plans
+// out. The package imports no client, cache or clock, so that packages that plan cannot reach one either.
 package desired
 
 import (
@@ -19,11 +19,11 @@ type Object interface {
 	runtime.Object
 }
 
-// State says how far a plan could get.
+// State is how complete a plan is.
 type State int
 
 const (
-	// Ready: the plan is complete; what it does not name may be pruned.
+	// Ready: the plan is complete; objects that it does not name may be pruned.
 	Ready State = iota
 	// Waiting: an event or a time will help.
 	Waiting
@@ -31,47 +31,46 @@ const (
 	Blocked
 )
 
-// Verdict tells the user how a root stands. The zero value is Ready.
+// Verdict is what users read about a root. The zero value is Ready.
 type Verdict struct {
 	State State
 	// Reason is a CamelCase word for programs; empty means "Ready".
 	Reason string
-	// Message says what is wrong and ends with what the user can do. It must not hold times or
-	// generated names: it would change at every pass.
+	// Message says what is wrong and ends with what the user can do. It must not contain times or generated names: it
+	// would change with every plan.
 	Message string
 }
 
-// Plan is everything one root wants to be true.
+// Plan is the desired state of everything that depends on one root.
 type Plan struct {
 	Verdict
-	// Degraded is what a user must know of a complete plan: it is reported instead of the verdict, which goes
-	// on to rule what is pruned. The zero value is nothing.
+	// Degraded is reported instead of Ready for a plan that is complete but not fully effective; pruning still happens.
+	// The zero value is not reported.
 	Degraded Verdict
-	// ProblemsOnly leaves a root without conditions as long as its verdict is Ready: conditions of thousands of
-	// roots would cost a write each.
+	// ProblemsOnly writes no conditions to a root that has none while its verdict is Ready. This saves one status write
+	// for each of thousands of roots.
 	ProblemsOnly bool
-	// Events are recorded on the root, each when what it tells of is written.
+	// Events are recorded on the root, each when the object or status that it is about has been written.
 	Events []Event
-	// Objects are the desired objects, whole as server-side apply wants them, in any namespace. Those that are
-	// only created come before what gives them rights or uses them.
+	// Objects are the desired objects as server-side apply takes them, in any namespace. Objects of a kind in Creates
+	// come before those that grant them rights or use them.
 	Objects []Object
-	// Preserve are objects made before that are not to be pruned though Objects does not name them: they stay as
-	// they are, but for Actions.
+	// Preserve are objects of earlier plans that are neither written nor pruned. Actions may still change them.
 	Preserve []Object
-	// Status is of the root's type; the fields set in its status are applied and owned by the
-	// controller. Nil leaves the status alone.
+	// Status has the root's type. The fields set in its status are applied and owned by the controller. Nil leaves the
+	// status alone.
 	Status Object
-	// Fill is a copy of the root with spec or metadata filled in; the difference is patched once
-	// and not owned. Nil fills nothing.
+	// Fill is a copy of the root with defaults filled into its spec or metadata. The difference is patched once and not
+	// owned. Nil patches nothing.
 	Fill Object
-	// Actions are requests for what is no desired object. They are carried out in their order, after Objects; those
-	// that come Last, after Status and only if all before succeeded.
+	// Actions are writes that no desired object can express. They are carried out in order, after Objects; those with
+	// Last after Status, and only if all writes before succeeded.
 	Actions []Action
-	// RequeueAfter is when to look again without an event; 0 waits for one.
+	// RequeueAfter is when to reconcile again without an event; 0 waits for an event.
 	RequeueAfter time.Duration
 }
 
-// Reported is what the user is told of a plan.
+// Reported returns the verdict that is written into conditions.
 func (p Plan) Reported() Verdict {
 	if p.State == Ready && p.Degraded.State != Ready {
 		return p.Degraded
@@ -79,25 +78,25 @@ func (p Plan) Reported() Verdict {
 	return p.Verdict
 }
 
-// Event tells administrators what a plan has done, such as what a peer is granted: who, what and until when.
+// Event reports to administrators what a plan has done, such as what a peer is granted and until when.
 type Event struct {
-	// Object is the one of Objects whose creation the event tells of; nil = Status, when it is written. The plan
-	// has such an event only while Status differs from that of the root.
+	// Object is the one of Objects whose creation the event reports; nil = the write of Status. A plan has an event
+	// about Status only while Status differs from that of the root.
 	Object Object
 	// Type is one of Kubernetes' types of events; empty = Normal.
 	Type string
 	// Reason is a CamelCase word for programs.
 	Reason string
-	// Message may hold times and names, unlike that of a Verdict. The recorder cuts a long one in the middle.
+	// Message may contain times and names, unlike that of a Verdict. The recorder cuts a long message in the middle.
 	Message string
 }
 
-// Wait is a plan that cannot be completed yet. What exists is kept.
+// Wait returns a plan that cannot be completed yet. Existing objects stay.
 func Wait(reason, format string, args ...any) Plan {
 	return Plan{Verdict: Verdict{Waiting, reason, fmt.Sprintf(format, args...)}}
 }
 
-// Block is a plan that cannot be completed until the user changes something. What exists is kept.
+// Block returns a plan that cannot be completed until the user changes something. Existing objects stay.
 func Block(reason, format string, args ...any) Plan {
 	return Plan{Verdict: Verdict{Blocked, reason, fmt.Sprintf(format, args...)}}
 }

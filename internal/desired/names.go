@@ -17,13 +17,13 @@ const (
 	LabelOwner = "ctl.liqo.io/owner-uid"
 	// LabelController holds the controller's name on every object it made.
 	LabelController = "ctl.liqo.io/controller"
-	// AnnotationOwner holds the root's "namespace/name", which leads from the object to the root.
+	// AnnotationOwner holds the root's "namespace/name", by which an object is mapped to its root.
 	AnnotationOwner = "ctl.liqo.io/owner"
-	// LabelManaged marks every object Liqo makes; informers of large kinds are limited to it.
+	// LabelManaged is on every object that Liqo makes. Informers of large kinds select it.
 	LabelManaged = "liqo.io/managed"
 )
 
-// Marks reports whether a label or annotation is one of those by which a controller knows what it made.
+// Marks reports whether a label or annotation is one by which a controller finds the objects it made.
 func Marks(key string) bool {
 	return key == LabelOwner || key == LabelController || key == AnnotationOwner || key == LabelManaged
 }
