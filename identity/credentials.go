@@ -51,7 +51,7 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 	if in.NamespacePeer, err = namespacePeer(ctx, r, root); err != nil {
 		return in, err
 	}
-	if in.Renew, err = found(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{}); err != nil {
+	if in.Renew, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{}); err != nil {
 		return in, err
 	}
 	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(root.Spec.ClusterID)); err != nil {
@@ -73,12 +73,12 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 
 // identityNamed reads an Identity, nil for none.
 func identityNamed(ctx context.Context, r client.Reader, namespace, name string) (*authv1beta1.Identity, error) {
-	return found(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &authv1beta1.Identity{})
+	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &authv1beta1.Identity{})
 }
 
 // kubeconfigOf reads the Secret with the kubeconfig of an Identity, nil for none.
 func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity string) (*corev1.Secret, error) {
-	return found(ctx, r, client.ObjectKey{Namespace: namespace, Name: api.KubeconfigSecretName(identity)}, &corev1.Secret{})
+	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: api.KubeconfigSecretName(identity)}, &corev1.Secret{})
 }
 
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.

@@ -117,7 +117,7 @@ func (o Options) peerKeys() ctl.Registrar {
 			name := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.PeerKeysSecretName(root.Name)}
 			in = plan.PeerKeysInput{Root: root, Name: name}
 			// Read live: with a stale cache, a key that is in use would be replaced.
-			if in.Keys, err = found(ctx, r.Live, name, &corev1.Secret{}); err != nil || in.Keys != nil {
+			if in.Keys, err = ctl.Optional(ctx, r.Live, name, &corev1.Secret{}); err != nil || in.Keys != nil {
 				return in, err
 			}
 			in.NewKey, err = keyPair{o}.newKey()
@@ -137,7 +137,7 @@ func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string)
 	for name, into := range map[string]*[]byte{
 		api.PeerKeysSecretName(tenantNamespace): &keys.Own, api.AuthenticationKeysSecret: &keys.Shared,
 	} {
-		secret, err := found(ctx, r.Live, client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}, &corev1.Secret{})
+		secret, err := ctl.Optional(ctx, r.Live, client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}, &corev1.Secret{})
 		if err != nil {
 			return keys, err
 		}

@@ -197,7 +197,7 @@ func ownVirtualNode(ctx context.Context, r ctl.Reader, root *authv1beta1.Resourc
 	if root.DeletionTimestamp != nil {
 		reader = r.Live
 	}
-	node, err := found(ctx, reader, client.ObjectKeyFromObject(root), &offv1beta1.VirtualNode{})
+	node, err := ctl.Optional(ctx, reader, client.ObjectKeyFromObject(root), &offv1beta1.VirtualNode{})
 	if node != nil && node.Labels[api.LabelResourceSliceName] != root.Name {
 		return nil, err
 	}

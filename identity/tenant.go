@@ -87,7 +87,7 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 		return in, fmt.Errorf("list renews: %w", err)
 	}
 	in.Renews = renews.Items
-	if in.ControlPlaneBinding, err = found(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
+	if in.ControlPlaneBinding, err = ctl.Optional(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
 		return in, err
 	}
 	var nonces corev1.SecretList
@@ -147,7 +147,7 @@ func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.
 }
 
 func signing(ctx context.Context, r ctl.Reader, name string) (*certificatesv1.CertificateSigningRequest, error) {
-	return found(ctx, r, client.ObjectKey{Name: name}, &certificatesv1.CertificateSigningRequest{})
+	return ctl.Optional(ctx, r, client.ObjectKey{Name: name}, &certificatesv1.CertificateSigningRequest{})
 }
 
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=extension-apiserver-authentication,verbs=get;list;watch
@@ -161,7 +161,7 @@ func CachedConfigMaps() cache.ByObject {
 
 // clientCAs are the CAs (PEM) whose certificates the API server accepts; empty when it does not say.
 func clientCAs(ctx context.Context, r ctl.Reader) ([]byte, error) {
-	published, err := found(ctx, r, client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}, &corev1.ConfigMap{})
+	published, err := ctl.Optional(ctx, r, client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}, &corev1.ConfigMap{})
 	if published == nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package identity
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,18 +19,6 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
-
-// found gets an object, nil when there is none.
-func found[T client.Object](ctx context.Context, r client.Reader, key client.ObjectKey, obj T) (T, error) {
-	var none T
-	if err := r.Get(ctx, key, obj); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return none, nil
-		}
-		return none, fmt.Errorf("get %T %s: %w", obj, key, err)
-	}
-	return obj, nil
-}
 
 // labelled passes on only objects that carry the label.
 func labelled(label string, next ctl.MapFunc) ctl.MapFunc {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/ledger"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -123,15 +124,7 @@ func (w *worker) observe(ctx context.Context, ns *namespace, key types.Namespace
 
 // get reads one object; nil if there is none.
 func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototype client.Object) (client.Object, error) {
-	obj := prototype.DeepCopyObject().(client.Object) // prototypes are empty
-	err := r.Get(ctx, key, obj)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get %T %s: %w", prototype, key, err)
-	}
-	return obj, nil
+	return ctl.Optional(ctx, r, key, prototype.DeepCopyObject().(client.Object)) // prototypes are empty
 }
 
 // push brings the remote object in line. It returns the objects as they are afterwards, as far
