@@ -38,12 +38,13 @@ import (
 // network grants CIDRs.
 func (o Options) network() ctl.Registrar {
 	var made grants
+	all := ctl.All(&ipamv1alpha1.NetworkList{})
 	return ctl.Controller[*ipamv1alpha1.Network, plan.NetworkInput]{
 		Name: "network",
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}, withoutGrant)},
-			{Kind: &corev1.Node{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(api.NodeAddressesDiffer)},
-			{Kind: &netv1beta1.InternalNode{}, Map: ctl.All(&ipamv1alpha1.NetworkList{}), Relevant: ctl.Differs(otherLocalAddresses)},
+			{Kind: &corev1.Node{}, Map: all, Relevant: ctl.Differs(api.NodeAddressesDiffer)},
+			{Kind: &netv1beta1.InternalNode{}, Map: all, Relevant: ctl.Differs(otherLocalAddresses)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.Network) (in plan.NetworkInput, err error) {
 			in = plan.NetworkInput{Root: root, Pools: o.Pools}
@@ -68,17 +69,16 @@ func (o Options) network() ctl.Registrar {
 	}
 }
 
-// grants are those of one kind that this process made and the cache may not show yet. One worker makes them, so
-// with these it knows all. It would have to ask the API server each time otherwise, whose answer grows with the
-// grants: there may be thousands.
+// grants are the grants of one kind that this process made and the cache may not show yet. With them and the cache the
+// only worker knows all grants. Else it would have to list thousands of objects from the API server for each grant.
 type grants struct {
-	// late is what each object was granted, if the grant was written. Patience would let an address be granted twice.
+	// late holds the grant of each object by its UID. It has no patience: an address must not be granted twice.
 	late ledger.Ledger[types.UID, string]
-	// caughtUp tells that the cache shows all that was granted before this process did.
+	// caughtUp reports whether the cache shows all grants of earlier processes.
 	caughtUp bool
 }
 
-// record notes what the plan grants to root, before it is written.
+// record adds to the ledger what the plan grants to root, before it is written.
 func (g *grants) record(root client.Object, p desired.Plan) desired.Plan {
 	switch status := p.Status.(type) {
 	case *ipamv1alpha1.Network:
@@ -89,11 +89,14 @@ func (g *grants) record(root client.Object, p desired.Plan) desired.Plan {
 	return p
 }
 
-// list reads all objects of the kind with what they were granted, and what root was. of gives an object's UID and
-// grant; objects are copies, but for what is behind pointers.
-func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, granted *string, into client.ObjectList, of func(i int) (types.UID, *string)) error {
+// list reads all objects of the kind and adds the grants that the cache does not show yet, also to root. of returns the
+// UID and grant of an object. Objects are shallow copies of the cache's.
+func (g *grants) list(
+	ctx context.Context, r ctl.Reader, root client.Object, granted *string,
+	into client.ObjectList, of func(i int) (types.UID, *string),
+) error {
 	uid := root.GetUID()
-	if _, again := g.late.Late(uid); again { // it may not have been written
+	if _, again := g.late.Late(uid); again { // the write may have failed
 		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func (g *grants) list(ctx context.Context, r ctl.Reader, root client.Object, gra
 			return fmt.Errorf("%s/%s is another one by now", root.GetNamespace(), root.GetName())
 		}
 		if g.late.End(uid); *granted != "" {
-			g.late.Begin(uid, *granted) // the cache is late still
+			g.late.Begin(uid, *granted) // the cache is still stale
 		}
 	}
 	if err := list(ctx, r, into, client.UnsafeDisableDeepCopy); err != nil {
@@ -194,7 +197,9 @@ func byGrant(kind client.Object, granted func(client.Object) bool) ctl.Registrar
 }
 
 func networksByGrant() ctl.Registrar {
-	return byGrant(&ipamv1alpha1.Network{}, func(obj client.Object) bool { return obj.(*ipamv1alpha1.Network).Status.CIDR != "" })
+	return byGrant(&ipamv1alpha1.Network{}, func(obj client.Object) bool {
+		return obj.(*ipamv1alpha1.Network).Status.CIDR != ""
+	})
 }
 
 func ipsByGrant() ctl.Registrar {

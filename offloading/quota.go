@@ -26,16 +26,15 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// accounts know what the ShadowPods of each user ask for and decide which of them come to be, and
-// which get a pod. They are asked by many and answer one after the other. They follow the watches,
-// so that an answer costs the same however many pods there are. Only the creation of a pod reserves: what
-// it was granted counts at once, before a watch shows it. Admission reserves nothing, because whoever
-// reaches its port can ask it. Nothing is lost with the process: what has a pod is seen by its pod.
+// accounts sum up what the ShadowPods of each user request, for admission and for the plans of their pods. They follow
+// the watches, so the cost of an answer does not depend on the number of pods. Only a plan reserves: what it grants
+// counts immediately, before a watch shows it. Admission reserves nothing, because anybody who reaches its port can ask
+// it. A restart loses nothing: pods that were granted are observed again.
 type accounts struct {
-	read []toolscache.InformerSynced
+	synced []toolscache.InformerSynced
 
 	mu sync.Mutex
-	// demands are those of pods, by their encoding: thousands ask for the same and have one.
+	// demands holds the demands of pods by their encoding, so that thousands of equal ones share one.
 	demands map[string]corev1.ResourceList
 	items   map[entry]*item
 	users   map[string]*account
@@ -53,15 +52,15 @@ func entryOf(obj client.Object) entry {
 	return entry{obj.GetLabels()[api.LabelCreatorUser], client.ObjectKeyFromObject(obj)}
 }
 
-// account is what one user has.
+// account is the usage of one user.
 type account struct {
-	// asked is what ShadowPods ask for that have not ended; held is what pods ask for that have not,
-	// and the ShadowPods which have or had one, or are about to have one.
+	// asked is the sum of the ShadowPods that have not ended; held is that of pods that have not, and of ShadowPods
+	// that have, had or are granted a pod.
 	asked, held corev1.ResourceList
 	items       int
 }
 
-// item is what is known of one ShadowPod and its pod.
+// item is the usage of one ShadowPod and its pod.
 type item struct {
 	shadow *shadow
 	pod    *podSeen
@@ -70,9 +69,9 @@ type item struct {
 	admitted types.UID
 	// promise is what the admitted ShadowPod was granted and no watch has shown yet; nil = nothing.
 	promise *promise
-	// most is what a ShadowPod has asked for at most, the last that was seen or let have a pod.
+	// most is the greatest demand of the ShadowPod that was observed or granted a pod last.
 	most most
-	// asked and held are what counts for it in the account of its user.
+	// asked and held are the item's shares of its user's account.
 	asked, held corev1.ResourceList
 }
 
@@ -89,11 +88,10 @@ type most struct {
 	demand corev1.ResourceList
 }
 
-// podSeen is the pod of a ShadowPod's name as the watch shows it. It may be that of a former one, or of none any more
-// if that was deleted without it.
+// podSeen is the pod of a ShadowPod's name as the watch shows it. It may belong to a deleted ShadowPod of that name.
 type podSeen struct {
 	uid    types.UID
-	of     types.UID // of the ShadowPod that owns it; empty without one
+	of     types.UID // of the ShadowPod that owns it; empty = no owner
 	phase  corev1.PodPhase
 	demand corev1.ResourceList
 }
@@ -101,7 +99,7 @@ type podSeen struct {
 // promise counts until the watch shows the granted pod, or until the ledger's patience is over: the create may have
 // failed without an answer.
 type promise struct {
-	former types.UID // of the pod that was seen before; empty if there was none
+	former types.UID // of the pod that was observed before; empty = none
 	demand corev1.ResourceList
 }
 
@@ -112,7 +110,7 @@ func newAccounts() *accounts {
 	}
 }
 
-// Register makes the accounts follow what mgr watches.
+// Register subscribes to the ShadowPods and pods that mgr watches.
 func (a *accounts) Register(mgr manager.Manager) error {
 	err := a.follow(mgr.GetCache(), &offloadingv1beta1.ShadowPod{}, func(obj client.Object, gone bool) {
 		if p, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
@@ -126,7 +124,7 @@ func (a *accounts) Register(mgr manager.Manager) error {
 	}))
 }
 
-// demand is what a pod asks for. It is shared: whoever adds to it makes a copy.
+// demand returns what a pod requests. The list is shared; callers must not change it.
 func (a *accounts) demand(spec *corev1.PodSpec) corev1.ResourceList {
 	demand := plan.Demand(spec)
 	key, err := json.Marshal(demand)
@@ -137,17 +135,17 @@ func (a *accounts) demand(spec *corev1.PodSpec) corev1.ResourceList {
 		return same
 	}
 	if len(a.demands) == mostDemands {
-		clear(a.demands) // those that are counted stay what they are
+		clear(a.demands) // accounts keep theirs
 	}
 	a.demands[string(key)] = demand
 	return demand
 }
 
-// mostDemands is how many different demands are remembered to be shared.
+// mostDemands bounds the number of different demands that are shared.
 const mostDemands = 256
 
 func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
-	// The cache is not running yet, so nothing is waited for; admit does.
+	// The cache does not run yet, so this does not wait for it; quota does.
 	informer, err := c.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch %T: %w", kind, err)
@@ -165,7 +163,7 @@ func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client
 		UpdateFunc: func(before, obj any) {
 			from, to := before.(client.Object), obj.(client.Object)
 			if from.GetUID() != to.GetUID() || entryOf(from) != entryOf(to) {
-				tell(before, true) // a watch that began anew tells of both at once; or it is another user's now
+				tell(before, true) // a restarted watch reports both at once; or the object has another user now
 			}
 			tell(obj, false)
 		},
@@ -174,7 +172,7 @@ func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client
 	if err != nil {
 		return fmt.Errorf("follow %T: %w", kind, err)
 	}
-	a.read = append(a.read, handler.HasSynced)
+	a.synced = append(a.synced, handler.HasSynced)
 	return nil
 }
 
@@ -182,7 +180,7 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		if gone {
 			i.shadow = nil
-			if i.admitted == p.UID && i.promise == nil { // its pod may come to be seen after it
+			if i.admitted == p.UID && i.promise == nil { // else its pod may still be shown
 				i.admitted = ""
 			}
 			return
@@ -208,14 +206,14 @@ func (a *accounts) seePod(p *corev1.Pod, gone bool) {
 	})
 }
 
-// change changes what is known of a ShadowPod and counts it anew.
+// change changes an item and recounts it.
 func (a *accounts) change(key entry, how func(*item)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.recount(key, a.itemOf(key), how)
 }
 
-// recount changes an item and takes over into its user's account what that means.
+// recount changes an item and updates the account of its user. The lock is held.
 func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	if former := a.users[key.user]; former != nil && a.items[key] != nil {
 		plan.Subtract(former.asked, i.asked)
@@ -246,7 +244,8 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	plan.Add(of.held, i.held)
 }
 
-// asks returns what a ShadowPod that has not ended asks for. One whose pod was not let grow counts with what that has.
+// asks returns what a ShadowPod that has not ended requests. If its pod was refused more, it counts with what the pod
+// has.
 func (i *item) asks() corev1.ResourceList {
 	switch pod := i.itsPod(); {
 	case i.shadow == nil || api.Finished(i.shadow.phase):
@@ -257,10 +256,10 @@ func (i *item) asks() corev1.ResourceList {
 	return i.shadow.demand
 }
 
-// holds is the most a pod of this name asks for, of which there is one at a time: one that was let come,
-// that of the ShadowPod, and the one that is seen. The last counts until it has ended, whatever became
-// of its ShadowPod, and what it keeps when that asks for less. What this cluster adds, as defaults and
-// sidecars, counts only where nothing tells it from the rest.
+// holds returns the most that a pod of this name requests, of which one exists at a time: the promised pod, that of the
+// ShadowPod, and the observed one. The observed pod counts until it has ended, even if its ShadowPod was deleted or
+// requests less. What this cluster adds to a pod, such as defaults and sidecars, counts only if the ShadowPod's demand
+// is unknown.
 func (i *item) holds() corev1.ResourceList {
 	held := i.granted()
 	if i.promise != nil {
@@ -275,7 +274,7 @@ func (i *item) holds() corev1.ResourceList {
 	return plan.Most(held, i.pod.demand)
 }
 
-// note keeps the most a ShadowPod has asked for.
+// note records the greatest demand of a ShadowPod.
 func (i *item) note(of types.UID, demand corev1.ResourceList) {
 	if i.most.of == of {
 		demand = plan.Most(i.most.demand, demand)
@@ -283,8 +282,8 @@ func (i *item) note(of types.UID, demand corev1.ResourceList) {
 	i.most = most{of, demand}
 }
 
-// granted is what a ShadowPod asks for that has or had a pod, or was let have one, that has not ended; where there is
-// a pod, no more than that has.
+// granted returns what a ShadowPod requests that has, had or is granted a pod which has not ended, but not more than
+// its pod has.
 func (i *item) granted() corev1.ResourceList {
 	if i.shadow == nil {
 		return nil
@@ -302,7 +301,7 @@ func (i *item) granted() corev1.ResourceList {
 	return nil
 }
 
-// grant promises a pod to the ShadowPod, or a larger one.
+// grant promises the ShadowPod a pod, or more resources for its pod.
 func (i *item) grant(to types.UID, demand corev1.ResourceList) {
 	promised := &promise{demand: demand}
 	if i.promise != nil {
@@ -324,7 +323,7 @@ func (i *item) settle() {
 	}
 }
 
-// itsPod is the pod made for the ShadowPod that stands, nil when there is none.
+// itsPod returns the pod of the existing ShadowPod; nil if there is none.
 func (i *item) itsPod() *podSeen {
 	if i.shadow == nil || i.pod == nil || i.pod.of != i.shadow.uid {
 		return nil
@@ -339,10 +338,12 @@ func (a *accounts) expire() {
 	}
 }
 
-// quota reads the quota of the ShadowPod's user, after everything that counts for it has been read.
-func (a *accounts) quota(ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod) (*plan.QuotaInput, error) {
-	for _, read := range a.read {
-		if !read() && !toolscache.WaitForCacheSync(ctx.Done(), read) {
+// quota reads the quota of the ShadowPod's user, after the watches have synced.
+func (a *accounts) quota(
+	ctx context.Context, r client.Reader, p *offloadingv1beta1.ShadowPod,
+) (*plan.QuotaInput, error) {
+	for _, synced := range a.synced {
+		if !synced() && !toolscache.WaitForCacheSync(ctx.Done(), synced) {
 			return nil, fmt.Errorf("read what counts for the quota: %w", ctx.Err())
 		}
 	}
@@ -351,18 +352,19 @@ func (a *accounts) quota(ctx context.Context, r client.Reader, p *offloadingv1be
 	return &plan.QuotaInput{User: user, Quota: quota, Pod: p.Spec.Pod}, err
 }
 
-// current fails if the watch has not shown the ShadowPod yet, but another one of its name.
+// current returns an error if the watch still shows a deleted ShadowPod of that name.
 func (a *accounts) current(p *offloadingv1beta1.ShadowPod) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if i := a.itemOf(entryOf(p)); i.shadow != nil && i.shadow.uid != p.UID {
-		return fmt.Errorf("decide on the pod of ShadowPod %s: it was created anew; trying again", client.ObjectKeyFromObject(p))
+	key := entryOf(p)
+	if i := a.itemOf(key); i.shadow != nil && i.shadow.uid != p.UID {
+		return fmt.Errorf("decide on the pod of ShadowPod %s: it was made anew; trying again", key.NamespacedName)
 	}
 	return nil
 }
 
-// refuseShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are
-// created at once more may pass than fit, and those get no pod.
+// refuseShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are created at
+// once more may pass than fit, and the rest get no pod.
 func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.ShadowPod) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -372,8 +374,8 @@ func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.Sha
 	return plan.Refusal(in)
 }
 
-// planShadowPod plans with what the user's other pods hold, those included that no watch has shown yet. What the plan
-// grants is promised before the next one is made.
+// planShadowPod plans with what the user's other pods hold, including those that no watch has shown yet. What the plan
+// grants is promised before the next plan is made.
 func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
 	if in.Quota == nil {
 		return plan.ShadowPod(in)
@@ -392,7 +394,7 @@ func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
 	return p
 }
 
-// itemOf is what is known of a ShadowPod, perhaps nothing.
+// itemOf returns the item of a ShadowPod, an empty one if it is unknown.
 func (a *accounts) itemOf(key entry) *item {
 	if i := a.items[key]; i != nil {
 		return i
@@ -400,7 +402,7 @@ func (a *accounts) itemOf(key entry) *item {
 	return &item{}
 }
 
-// besides is what the user of an item has besides it.
+// besides returns the usage of an item's user without the item.
 func (a *accounts) besides(key entry, i *item) account {
 	of := a.users[key.user]
 	if of == nil {

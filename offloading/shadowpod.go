@@ -37,17 +37,23 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 		Creates: []client.Object{&corev1.Pod{}},
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods},
-			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool { return plan.PodConcerns(before, after, time.Now()) })},
+			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool {
+				return plan.PodConcerns(before, after, time.Now())
+			})},
 		},
 		Workers: workersOr(o.ShadowPodWorkers, 10),
-		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod) (plan.ShadowPodInput, error) {
+		Gather: func(
+			ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod,
+		) (plan.ShadowPodInput, error) {
 			return gatherShadowPod(ctx, r, root, o, quotas)
 		},
 		Plan: quotas.planShadowPod,
 	}
 }
 
-func gatherShadowPod(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quotas *accounts) (plan.ShadowPodInput, error) {
+func gatherShadowPod(
+	ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod, o Options, quotas *accounts,
+) (plan.ShadowPodInput, error) {
 	in := plan.ShadowPodInput{Root: root, Now: time.Now(), Guests: o.GuestPods}
 	var err error
 	in.Pod, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Pod{})
@@ -87,7 +93,7 @@ func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) 
 	}
 	in.Root.Status = root.Status
 	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
-		return nil // no pod of it was seen; the create tells of one
+		return nil // no pod was observed; if one exists, the create fails
 	}
 	pod, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
 	if err == nil && pod != nil && metav1.IsControlledBy(pod, root) {
@@ -115,7 +121,8 @@ func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reco
 		return nil
 	}
 	var list offloadingv1beta1.ShadowPodList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelCreatorUser: api.LabelValue(quota.Spec.User)}, client.UnsafeDisableDeepCopy); err != nil {
+	ofUser := client.MatchingLabels{api.LabelCreatorUser: api.LabelValue(quota.Spec.User)}
+	if err := r.List(ctx, &list, ofUser, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request

@@ -194,10 +194,10 @@ func negative(pod *corev1.PodSpec) string {
 // unbounded says what a pod leaves open that the enforcement wants to be set: as a whole, or in
 // each of its containers.
 func unbounded(enforcement offloadingv1beta1.LimitsEnforcement, pod *corev1.PodSpec) string {
-	if enforcement != offloadingv1beta1.SoftLimitsEnforcement && enforcement != offloadingv1beta1.HardLimitsEnforcement {
+	hard := enforcement == offloadingv1beta1.HardLimitsEnforcement
+	if !hard && enforcement != offloadingv1beta1.SoftLimitsEnforcement {
 		return ""
 	}
-	hard := enforcement == offloadingv1beta1.HardLimitsEnforcement
 	if whole := pod.Resources; whole != nil && !whole.Requests.Cpu().IsZero() && !whole.Requests.Memory().IsZero() {
 		return unequal(hard, *whole, "the pod")
 	}
@@ -236,5 +236,6 @@ func exceeded(name corev1.ResourceName, hard, used corev1.ResourceList, requeste
 	if free.Cmp(requested) >= 0 {
 		return ""
 	}
-	return fmt.Sprintf("peering %s quota usage exceeded - free %s / requested %s", name, free.String(), requested.String())
+	const message = "peering %s quota usage exceeded - free %s / requested %s"
+	return fmt.Sprintf(message, name, free.String(), requested.String())
 }

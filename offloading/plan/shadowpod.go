@@ -75,7 +75,8 @@ func ShadowPod(in ShadowPodInput) desired.Plan {
 
 // Grants reports whether a plan of ShadowPod takes from the quota: it creates a pod or changes the resources of one.
 func Grants(p desired.Plan) bool {
-	return len(p.Objects) > 0 || slices.ContainsFunc(p.Actions, func(a desired.Action) bool { return a.Subresource == "resize" })
+	resizes := func(a desired.Action) bool { return a.Subresource == "resize" }
+	return len(p.Objects) > 0 || slices.ContainsFunc(p.Actions, resizes)
 }
 
 // NeedsQuota reports whether the plan may create a pod or change the resources of one.
@@ -134,7 +135,8 @@ func (in ShadowPodInput) withoutPod() desired.Plan {
 
 // quotaRefused is the plan for a ShadowPod whose user may not have what it asks for.
 func (in ShadowPodInput) quotaRefused() desired.Plan {
-	p := desired.Block("QuotaRefused", "%s; free resources of this consumer or ask the provider for more", Refusal(in.Quota))
+	const message = "%s; free resources of this consumer or ask the provider for more"
+	p := desired.Block("QuotaRefused", message, Refusal(in.Quota))
 	p.RequeueAfter = quotaInterval
 	return p
 }
@@ -184,13 +186,16 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 		return // the next pass has the pod as it is then
 	}
 	for _, asked := range in.Root.Spec.Pod.EphemeralContainers {
-		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == asked.Name }) {
+		exists := func(c corev1.EphemeralContainer) bool { return c.Name == asked.Name }
+		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, exists) {
 			continue
 		}
 		// One that is refused does not keep others away; the next pass has those that were granted.
 		amended := in.Pod.DeepCopy()
 		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
-		p.Actions = append(p.Actions, desired.Action{Verb: desired.Update, Subresource: "ephemeralcontainers", Object: amended, Last: true})
+		p.Actions = append(p.Actions, desired.Action{
+			Verb: desired.Update, Subresource: "ephemeralcontainers", Object: amended, Last: true,
+		})
 	}
 }
 
@@ -267,7 +272,8 @@ func RunsToEnd(root *offloadingv1beta1.ShadowPod) bool {
 // which says nothing of the workload. A pod its kubelet evicts stays and has failed.
 func leaving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+			c.Reason != corev1.PodReasonTerminationByKubelet
 	})
 }
 
@@ -296,8 +302,11 @@ func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 func made(in ShadowPodInput) desired.Plan {
 	p := desired.Plan{Objects: []desired.Object{podOf(in)}}
 	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
-		p.Events = []desired.Event{{Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed", Message: "a toleration without a key covers only taints node.kubernetes.io/* here; " +
-			"for others name their keys, or have the provider add them to the value offloading.guestPods.tolerations"}}
+		p.Events = []desired.Event{{
+			Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed",
+			Message: "a toleration without a key covers only taints node.kubernetes.io/* here; for others name " +
+				"their keys, or have the provider add them to the value offloading.guestPods.tolerations",
+		}}
 	}
 	return p
 }
@@ -306,7 +315,8 @@ func made(in ShadowPodInput) desired.Plan {
 // this cluster has itself: it would wait there for ever.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: root.Name, Namespace: root.Namespace}, Spec: *root.Spec.Pod.DeepCopy()}
+	pod := &corev1.Pod{Spec: *root.Spec.Pod.DeepCopy()}
+	pod.Name, pod.Namespace = root.Name, root.Namespace
 	pod.Labels, pod.Annotations = inherited(root, nil)
 	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a pod is made without
@@ -375,7 +385,8 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 		return out
 	}
 	eachAsked(asked, &out, func(asked, has *corev1.Container) { has.Image = asked.Image })
-	if s := asked.ActiveDeadlineSeconds; s != nil && (out.ActiveDeadlineSeconds == nil || *s < *out.ActiveDeadlineSeconds) {
+	has := out.ActiveDeadlineSeconds
+	if s := asked.ActiveDeadlineSeconds; s != nil && (has == nil || *s < *has) {
 		out.ActiveDeadlineSeconds = s
 	}
 	wanted := slices.DeleteFunc(slices.Clone(asked.Tolerations), func(t corev1.Toleration) bool {
