@@ -78,7 +78,8 @@ func identityNamed(ctx context.Context, r client.Reader, namespace, name string)
 
 // kubeconfigOf reads the Secret with the kubeconfig of an Identity, nil for none.
 func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity string) (*corev1.Secret, error) {
-	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: api.KubeconfigSecretName(identity)}, &corev1.Secret{})
+	name := api.KubeconfigSecretName(identity)
+	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
 }
 
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.

@@ -137,7 +137,8 @@ func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string)
 	for name, into := range map[string]*[]byte{
 		api.PeerKeysSecretName(tenantNamespace): &keys.Own, api.AuthenticationKeysSecret: &keys.Shared,
 	} {
-		secret, err := ctl.Optional(ctx, r.Live, client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}, &corev1.Secret{})
+		key := client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}
+		secret, err := ctl.Optional(ctx, r.Live, key, &corev1.Secret{})
 		if err != nil {
 			return keys, err
 		}

@@ -87,7 +87,8 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 		return in, fmt.Errorf("list renews: %w", err)
 	}
 	in.Renews = renews.Items
-	if in.ControlPlaneBinding, err = ctl.Optional(ctx, r, client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}, &rbacv1.RoleBinding{}); err != nil {
+	binding := client.ObjectKey{Namespace: root.Namespace, Name: api.BindingRemoteControlPlane}
+	if in.ControlPlaneBinding, err = ctl.Optional(ctx, r, binding, &rbacv1.RoleBinding{}); err != nil {
 		return in, err
 	}
 	var nonces corev1.SecretList
@@ -161,7 +162,8 @@ func CachedConfigMaps() cache.ByObject {
 
 // clientCAs are the CAs (PEM) whose certificates the API server accepts; empty when it does not say.
 func clientCAs(ctx context.Context, r ctl.Reader) ([]byte, error) {
-	published, err := ctl.Optional(ctx, r, client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}, &corev1.ConfigMap{})
+	key := client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}
+	published, err := ctl.Optional(ctx, r, key, &corev1.ConfigMap{})
 	if published == nil {
 		return nil, err
 	}

@@ -125,7 +125,8 @@ func (w *world) createShadow(name string) {
 		return
 	}
 	p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: "demo", UID: w.uid(), Generation: 1, Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
+		Name: name, Namespace: "demo", UID: w.uid(), Generation: 1,
+		Labels: map[string]string{api.LabelCreatorUser: fmt.Sprint("user-", w.rand.IntN(2))},
 	}}
 	w.writeShadow(p)
 }
@@ -149,7 +150,8 @@ func (w *world) asksFor(p *offloadingv1beta1.ShadowPod, cpus int64) {
 // writeShadow writes a new ShadowPod, if admission lets it pass.
 func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 	w.asksFor(p, int64(1+w.rand.IntN(2)))
-	if reason := w.accounts.refuseShadowPod(quotaInput(&w.quota, p), p); reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
+	reason := w.accounts.refuseShadowPod(quotaInput(&w.quota, p), p)
+	if reason == "" && w.rand.IntN(8) > 0 { // or somebody else refuses it
 		w.shadows[p.Name] = p
 		w.showShadow(p, false)
 	}
@@ -180,7 +182,8 @@ func (w *world) grants(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) boo
 		w.tell(&w.toldOf)
 		w.tell(&w.podTold)
 	}
-	return plan.Grants(w.accounts.planShadowPod(plan.ShadowPodInput{Root: shadow, Pod: pod, Now: w.now, Quota: quotaInput(&w.quota, shadow)}))
+	in := plan.ShadowPodInput{Root: shadow, Pod: pod, Now: w.now, Quota: quotaInput(&w.quota, shadow)}
+	return plan.Grants(w.accounts.planShadowPod(in))
 }
 
 func quotaInput(quota *offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowPod) *plan.QuotaInput {
@@ -386,13 +389,15 @@ func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
 func TestPlansCountOneAnother(t *testing.T) {
 	t.Parallel()
 	const asked, fit = 200, 20
-	w := &world{quota: offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(fit, resource.DecimalSI)}}}
+	var w world
+	w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(fit, resource.DecimalSI)}
 	a := newAccounts()
 	var granted atomic.Int64
 	var planning sync.WaitGroup
 	for n := range asked {
 		shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "demo", Name: fmt.Sprint("web-", n), UID: types.UID(fmt.Sprint(n)), Labels: map[string]string{api.LabelCreatorUser: "user"},
+			Namespace: "demo", Name: fmt.Sprint("web-", n), UID: types.UID(fmt.Sprint(n)),
+			Labels: map[string]string{api.LabelCreatorUser: "user"},
 		}}
 		w.asksFor(shadow, 1)
 		planning.Go(func() {

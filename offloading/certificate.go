@@ -46,7 +46,8 @@ func admissionCertificate(o Options) ctl.Registrar {
 	return ctl.Controller[*corev1.Secret, plan.AdmissionCertificateInput]{
 		Name: "admission-certificate", Quiet: true, Absent: true,
 		Watches: []ctl.Watch{
-			{Source: atStart}, ofName(&corev1.Secret{}, key.Name), ofName(&admissionregistrationv1.MutatingWebhookConfiguration{}, api.WebhookName),
+			{Source: atStart}, ofName(&corev1.Secret{}, key.Name),
+			ofName(&admissionregistrationv1.MutatingWebhookConfiguration{}, api.WebhookName),
 		},
 		Gather: gatherAdmissionCertificate,
 		Plan:   plan.AdmissionCertificate,

@@ -43,7 +43,10 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
 			{Kind: &corev1.Pod{}, Map: slicesNaming, Relevant: ctl.Differs(movedPod)},
-			{Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}), Relevant: ctl.Differs(api.NodeAddressesDiffer)},
+			{
+				Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}),
+				Relevant: ctl.Differs(api.NodeAddressesDiffer),
+			},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
 		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {

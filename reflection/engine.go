@@ -134,7 +134,8 @@ func New(c Config) (*Engine, error) {
 			kind.Budget = answerBudget(peer)
 		}
 		w := &worker{
-			Kind: kind, engine: e, queue: newQueue(), failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{},
+			Kind: kind, engine: e, queue: newQueue(),
+			failures: map[types.NamespacedName]string{}, silence: map[types.NamespacedName]time.Time{},
 			ledger: ledger.Ledger[slot, struct{}]{Patience: ledger.Patience},
 		}
 		w.events = func(runtime.Object, string, string, string) {}

@@ -147,7 +147,8 @@ func (f *Flags) addNode(fs *pflag.FlagSet) {
 func (f *Flags) addReflection(fs *pflag.FlagSet) {
 	for kind, r := range f.Reflectors {
 		fs.IntVar(&r.Workers, kind+"-reflection-workers", r.Workers, "objects of the kind worked on at once; 0 = off")
-		fs.StringVar((*string)(&r.Type), kind+"-reflection-type", string(r.Type), "AllowList or DenyList, for kinds that offer the choice")
+		fs.StringVar((*string)(&r.Type), kind+"-reflection-type", string(r.Type),
+			"AllowList or DenyList, for kinds that offer the choice")
 	}
 	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
 		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")

@@ -39,7 +39,8 @@ func FuzzShadowPod(f *testing.F) {
 				t.Errorf("made a pod of %s", data)
 			}
 		}
-		if plan.Refusal(&plan.QuotaInput{Quota: &offloadingv1beta1.QuotaSpec{Resources: plan.Demand(&root.Spec.Pod)}, Pod: root.Spec.Pod}) != "" {
+		quota := offloadingv1beta1.QuotaSpec{Resources: plan.Demand(&root.Spec.Pod)}
+		if plan.Refusal(&plan.QuotaInput{Quota: &quota, Pod: root.Spec.Pod}) != "" {
 			return
 		}
 		for name, amount := range plan.Demand(&root.Spec.Pod) {

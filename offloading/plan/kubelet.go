@@ -75,7 +75,9 @@ func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1b
 	}
 	pod := &d.Spec.Template
 	pod.Labels = labels.Merge(pod.Labels, kubeletLabels(vn))
-	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{api.AnnotationOffloadingPatchHash: hash(vn.Spec.OffloadingPatch)})
+	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{
+		api.AnnotationOffloadingPatchHash: hash(vn.Spec.OffloadingPatch),
+	})
 	return d
 }
 

@@ -57,9 +57,11 @@ func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
 	taints := ownTaints(spec.Taints)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name:        in.VirtualNode.Name,
-		Labels:      labels.Merge(in.ExtraLabels, NodeLabels(in.VirtualNode)),
-		Annotations: labels.Merge(labels.Merge(in.ExtraAnnotations, spec.Annotations), map[string]string{annotationTaints: taintNames(taints)}),
+		Name:   in.VirtualNode.Name,
+		Labels: labels.Merge(in.ExtraLabels, NodeLabels(in.VirtualNode)),
+		Annotations: labels.Merge(labels.Merge(in.ExtraAnnotations, spec.Annotations), map[string]string{
+			annotationTaints: taintNames(taints),
+		}),
 	}}
 	var live corev1.Node
 	if in.Node != nil {

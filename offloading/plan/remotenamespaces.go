@@ -203,7 +203,8 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 		return
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()
-		changed.Labels, changed.Annotations = labels.Merge(ns.Labels, wanted.Labels), labels.Merge(ns.Annotations, wanted.Annotations)
+		changed.Labels = labels.Merge(ns.Labels, wanted.Labels)
+		changed.Annotations = labels.Merge(ns.Annotations, wanted.Annotations)
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed})
 	}
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)

@@ -45,5 +45,5 @@ func (in Input) offloading() []corev1beta1.Condition {
 
 // nodeReady tells whether the virtual Node of that name is Ready.
 func (in Input) nodeReady(name string) bool {
-	return slices.ContainsFunc(in.Nodes, func(node corev1.Node) bool { return node.Name == name && api.NodeReady(&node) })
+	return slices.ContainsFunc(in.Nodes, func(n corev1.Node) bool { return n.Name == name && api.NodeReady(&n) })
 }

@@ -13,8 +13,8 @@
 // when it is gone. A function that pulls (PodStatus) is the reverse: it starts from the home
 // object and fills in its status. A field flows in one direction only.
 //
-// It does not decide who owns a remote object, and does not read or write anything. What a provider makes of a ShadowPod,
-// a ShadowEndpointSlice or a NamespaceMap is decided in offloading/plan.
+// It does not decide who owns a remote object, and does not read or write anything. What a provider makes of a
+// ShadowPod, a ShadowEndpointSlice or a NamespaceMap is decided in offloading/plan.
 //
 // Start reading at View, then ConfigMap, then Pod and PodStatus.
 package translate

@@ -57,7 +57,8 @@ const (
 func DefaultReflectors() map[string]ReflectorConfig {
 	deny := ReflectorConfig{Workers: 3, Type: DenyListReflection}
 	return map[string]ReflectorConfig{
-		ReflectPod: {Workers: 10}, ReflectEndpointSlice: {Workers: 10}, ReflectServiceAccount: {Workers: 10}, ReflectClaim: {Workers: 3},
+		ReflectPod: {Workers: 10}, ReflectEndpointSlice: {Workers: 10}, ReflectServiceAccount: {Workers: 10},
+		ReflectClaim:   {Workers: 3},
 		ReflectService: deny, ReflectConfigMap: deny, ReflectSecret: deny, ReflectIngress: deny, ReflectEvent: deny,
 	}
 }

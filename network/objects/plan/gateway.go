@@ -422,7 +422,8 @@ func (g gateway) adaptService(out *unstructured.Unstructured) error {
 			continue
 		}
 		path := []string{"spec", "service", "metadata", field}
-		if err := unstructured.SetNestedStringMap(out.Object, labels.Merge(stringMap(out.Object, path...), more), path...); err != nil {
+		merged := labels.Merge(stringMap(out.Object, path...), more)
+		if err := unstructured.SetNestedStringMap(out.Object, merged, path...); err != nil {
 			return err
 		}
 	}

@@ -277,11 +277,15 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
-	pod.Labels = labels.Merge(pod.Labels, w.labels(map[string]string{api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent}))
+	pod.Labels = labels.Merge(pod.Labels, w.labels(map[string]string{
+		api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent,
+	}))
 	if !elects(pod.Spec) {
 		pod.Labels[api.LabelGatewayActive] = api.True
 	}
-	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{annotationPublicKey: base64.StdEncoding.EncodeToString(public)})
+	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{
+		annotationPublicKey: base64.StdEncoding.EncodeToString(public),
+	})
 	if spec.Selector == nil {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: w.labels(nil)}
 	}
@@ -298,7 +302,9 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: w.name(), Namespace: w.root.GetNamespace(), Annotations: w.deployment.Annotations,
-			Labels: labels.Merge(w.deployment.Labels, w.labels(map[string]string{api.LabelNetworkingComponent: api.GatewayComponent})),
+			Labels: labels.Merge(w.deployment.Labels, w.labels(map[string]string{
+				api.LabelNetworkingComponent: api.GatewayComponent,
+			})),
 		},
 		Spec: *spec,
 	}, dropped
@@ -349,7 +355,8 @@ func flagName(arg string) string {
 func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: w.root.GetNamespace(), Annotations: t.Annotations, Labels: labels.Merge(t.Labels, w.labels(nil)),
+			Name: name, Namespace: w.root.GetNamespace(),
+			Labels: labels.Merge(t.Labels, w.labels(nil)), Annotations: t.Annotations,
 		},
 		Spec: *t.Spec.DeepCopy(),
 	}
