@@ -23,51 +23,51 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected sessions of the stories")
 
-// session is a story: what a user types and what appears.
+// session plays a story: commands of a user and their output.
 //
 //	$ liqoctl …            output and errors, in order; [1] when it fails; "> FILE" keeps its data below $DIR
-//	$ kubectl-liqo …       the same as a plugin of kubectl; $(FILE) is what a file below $DIR holds
+//	$ kubectl-liqo …       the same as a plugin of kubectl; $(FILE) is the content of a file below $DIR
 //	$ env NAME VALUE       a variable of the environment
-//	$ docs PAGE HEADING    what a page of the documents tells the user to type below a heading, in $DIR
+//	$ docs PAGE HEADING    runs the commands below a heading of a page of the documents, in $DIR
 //	$ proxy rome URL       waits until the control plane's kubeconfig for milan goes through the URL, or none
-//	$ keep FILE            the archive's FILE goes to $DIR
-//	$ show FILE            a file below $DIR
-//	$ apply rome FILE      objects of the archive's FILE or of one below $DIR, with their status, go to a cluster
+//	$ keep FILE            writes the archive's FILE to $DIR
+//	$ show FILE            prints a file below $DIR
+//	$ apply rome FILE      applies objects of the archive's FILE or of one below $DIR, with their status, to a cluster
 //	$ ready milan FILE     waits until the objects in FILE are Ready
 //	$ served milan G/V/R   waits until clients know a resource whose definition was applied
-//	$ once rome FILE TEXT  objects go to a cluster as soon as the next command has said TEXT
-//	$ delete rome FILE     and go away
-//	$ gone milan FILE      waits until the objects in FILE are no more
-//	$ spec rome FILE       the spec of the object in FILE
-//	$ left rome            what of a peering is there
-//	$ keys rome milan      the key with which a cluster proves to a peer who it is
-//	$ roles milan          the chart's roles of other clusters and peering users go to a cluster
-//	$ liqo milan           Liqo's controllers of identities run
-//	$ enter rome milan FILE  rome's credentials for milan are the kubeconfig FILE below $DIR
-//	$ certify milan FILE   what the Tenant in FILE asks for is signed, and in its status
-//	$ carry big Accepted   rome's slice goes to milan with rome's rights, and its answer, once it is so, comes back
-//	$ kubernetes milan     Kubernetes' controllers of namespaces and certificates run
-//	$ nodes rome           pods of the mover run and copy, claims nobody uses end
-//	$ claims rome          what claims and pods there are, with the marks of moves
-//	$ become milan FILE    a kubeconfig below $DIR leads to the cluster, as the user it was made for
-//	$ stop milan           the cluster is gone
-//	$ hang milan           $DIR/milan-hanging leads to the cluster, but nothing ever answers
+//	$ once rome FILE TEXT  applies objects to a cluster as soon as the next command has printed TEXT
+//	$ delete rome FILE     deletes the objects in FILE
+//	$ gone milan FILE      waits until the objects in FILE are gone
+//	$ spec rome FILE       prints the spec of the object in FILE
+//	$ left rome            prints the objects of peerings in a cluster
+//	$ keys rome milan      creates the key pair of a cluster for a peer
+//	$ roles milan          applies the chart's roles for other clusters and peering users
+//	$ liqo milan           starts Liqo's controllers of identities
+//	$ enter rome milan FILE  makes the kubeconfig FILE below $DIR rome's credentials for milan
+//	$ certify milan FILE   signs the request of the Tenant in FILE and writes the certificate to its status
+//	$ carry big Accepted   copies rome's slice to milan with rome's rights, and the status back once it is so
+//	$ kubernetes milan     starts the controllers of Kubernetes for namespaces and certificates
+//	$ nodes rome           makes pods of the mover run and copy, and claims that nobody uses end
+//	$ claims rome          prints claims and pods, with the annotations of moves
+//	$ become milan FILE    points a kubeconfig below $DIR to the cluster, as the user that it was made for
+//	$ stop milan           stops the cluster
+//	$ hang milan           writes $DIR/milan-hanging, a kubeconfig whose server never answers
 type session struct {
 	dir      string
 	clusters map[string]*apitest.Server
-	// hanging are the addresses at which clusters never answer.
+	// hanging holds the addresses at which clusters never answer, by name.
 	hanging map[string]string
-	// once is for the next command.
+	// once holds the reaction to the output of the next command.
 	once reaction
 }
 
-// reaction is what is done, once, as soon as a command has said a text; without do, nothing.
+// reaction is called once, as soon as a command has printed a text; nil do does nothing.
 type reaction struct {
 	text string
 	do   func()
 }
 
-// printed is what a command says; what is done about it is done before the command goes on.
+// printed collects the output of a command. It runs reactions before the command continues.
 type printed struct {
 	bytes.Buffer
 	once *reaction
@@ -82,7 +82,7 @@ func (p *printed) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// play runs the commands of a session and returns it with what they really print.
+// play runs the commands of a session and returns it with their actual output.
 func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 	t.Helper()
 	var out strings.Builder
@@ -170,7 +170,7 @@ func (s *session) keep(t *testing.T, name string, data []byte) {
 	}
 }
 
-// hide puts names in the place of what differs from run to run.
+// hide replaces what differs between runs by names.
 func (s *session) hide(text string) string {
 	text = strings.ReplaceAll(text, s.dir, "$DIR")
 	for name, cluster := range s.clusters {
@@ -182,16 +182,17 @@ func (s *session) hide(text string) string {
 	return times.ReplaceAllString(random.ReplaceAllString(text, "<random>"), "<time>")
 }
 
-// times are those that -v shows.
+// times matches the durations that -v prints.
 var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)
 
-// held is the content of a file in a command.
+// held matches the content of a file in a command.
 var held = regexp.MustCompile(`\$\((\w+)\)`)
 
-// random is the end of a peering user's name, or a nonce.
+// random matches the end of a peering user's name, or a nonce.
 var random = regexp.MustCompile(`\b[0-9a-f]{32}\b|[0-9A-Za-z+/]{86}==`)
 
-// liqoctl runs one command; answers of the user follow "<", or the name of a file that holds them.
+// liqoctl runs one command. After "<" follow the answers of the user, or the name of a file with
+// them.
 func (s *session) liqoctl(t *testing.T, words []string) string {
 	t.Helper()
 	input, kept := "", ""
@@ -240,7 +241,7 @@ func (s *session) file(t *testing.T, archive *txtar.Archive, name string) []byte
 	return s.read(t, name)
 }
 
-// stories runs all stories of a folder, in parallel those that do not change the environment.
+// stories runs all stories of a folder; those that do not change the environment run in parallel.
 func stories(t *testing.T, folder string, parallel bool, with func(t *testing.T) *session) {
 	names, err := filepath.Glob("testdata/" + folder + "/*.txtar")
 	if err != nil || len(names) == 0 {
@@ -268,20 +269,20 @@ func stories(t *testing.T, folder string, parallel bool, with func(t *testing.T)
 	}
 }
 
-// TestArguments: what goes wrong before any cluster is asked is one clear line.
+// TestArguments: an error before the first request is one line.
 func TestArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
 	stories(t, "arguments", false, func(t *testing.T) *session { return &session{dir: t.TempDir()} })
 }
 
-// TestCluster: sessions with a real API server, on which nothing but liqoctl acts.
+// TestCluster plays sessions with a real API server, on which only liqoctl acts.
 func TestCluster(t *testing.T) {
 	stories(t, "cluster", true, func(t *testing.T) *session { return newSession(t, "rome") })
 }
 
-// TestClusters: sessions with two real API servers. Nothing but liqoctl acts there, unless the
-// story says so.
+// TestClusters plays sessions with two real API servers. Only liqoctl acts on them, unless a story
+// starts controllers.
 func TestClusters(t *testing.T) {
 	stories(t, "clusters", true, func(t *testing.T) *session { return newSession(t, "rome", "milan") })
 }

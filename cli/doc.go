@@ -4,10 +4,11 @@
 // Package cli is liqoctl: one file per verb.
 //
 // A verb reads what it needs, builds objects with the pure functions of objects.go, applies them
-// and waits until the clusters say that they are done. It decides nothing that a controller
-// decides; whatever it does can be done with kubectl, and -o yaml shows how.
+// and waits until the clusters report that they are ready. It decides nothing that a controller
+// decides; all of it can be done with kubectl, and -o yaml shows how.
 //
-// Start reading at Root in root.go, then peer.go. script.go runs work side by side and prints its
-// lines in their order, cluster.go reaches a cluster, await.go waits for objects, explain.go says
-// why a wait ended in vain.
+// Start reading at Root in root.go, then peer.go. script.go runs the steps of a verb concurrently
+// and prints their lines in order, cluster.go connects to a cluster, await.go waits for objects,
+// and explain.go returns why a wait timed out. kinds.go lists what create, generate, get and delete
+// work on; peerobjects.go reads what info peer prints.
 package cli

@@ -35,7 +35,7 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// pages are the documents whose commands and manifests users copy.
+// pages returns the documents whose commands and manifests users copy.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("../docs/*.md")
@@ -53,7 +53,7 @@ func pages(t *testing.T) map[string]string {
 	return out
 }
 
-// blocks are the fenced parts of all pages in one language.
+// blocks returns the fenced parts of all pages in one language.
 func blocks(t *testing.T, language string) []block {
 	t.Helper()
 	var out []block
@@ -66,7 +66,7 @@ func blocks(t *testing.T, language string) []block {
 	return out
 }
 
-// blocksOf are the fenced parts of a text in one language.
+// blocksOf returns the fenced parts of a text in one language.
 func blocksOf(t *testing.T, page, text, language string) []block {
 	t.Helper()
 	var out []block
@@ -88,7 +88,7 @@ func blocksOf(t *testing.T, page, text, language string) []block {
 	return out
 }
 
-// shells are what users type, and the script of the demo.
+// shells returns the commands that users type, and the script of the demo.
 func shells(t *testing.T) []block {
 	t.Helper()
 	demo, err := os.ReadFile("../demo/run")
@@ -98,7 +98,7 @@ func shells(t *testing.T) []block {
 	return append(blocks(t, "console"), block{page: "../demo/run", text: string(demo), line: 1})
 }
 
-// unknown stands for what only the reader knows; it is a legal name, number and amount.
+// unknown stands for values that only the reader knows; it is a valid name, number and amount.
 const unknown = "1"
 
 // shell splits as much of the shell's language into words as the documents use. Variables,
@@ -161,7 +161,7 @@ func (s *shell) write(text string) {
 
 func (s *shell) skip(n int) { s.at += n }
 
-// quoted reads to the end of a quotation; within double quotes "$" has its meaning.
+// quoted reads to the end of a quotation; within double quotes it expands "$".
 func (s *shell) quoted(mark byte) {
 	s.write("")
 	for s.at++; s.at < len(s.text) && s.text[s.at] != mark; {
@@ -212,7 +212,7 @@ func (s *shell) endCall() {
 	s.call = nil
 }
 
-// callsOf are the calls of one program in a piece of shell, also behind "run", without its name.
+// callsOf returns the arguments of all calls of one program in a piece of shell, also after "run".
 func callsOf(program, text string) [][]string {
 	var out [][]string
 	for _, call := range callsIn(text) {
@@ -223,8 +223,8 @@ func callsOf(program, text string) [][]string {
 	return out
 }
 
-// TestDocsCommands: every liqoctl command in the documents and the demo is one that exists, with
-// flags that exist, values that parse and all that is required. Nothing is executed.
+// TestDocsCommands: every liqoctl command in the documents and the demo exists, its flags exist,
+// its values parse and no required flag is missing. Nothing is executed.
 func TestDocsCommands(t *testing.T) {
 	tried := 0
 	for _, b := range shells(t) {
@@ -246,7 +246,7 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// disarm lets commands parse their arguments and then say only that they were reached.
+// disarm makes commands parse their arguments and then only report that they were called.
 func disarm(cmd *cobra.Command, reached **cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		*reached = cmd
@@ -257,13 +257,14 @@ func disarm(cmd *cobra.Command, reached **cobra.Command) {
 	}
 }
 
-// acts tells commands with subcommands that do something by themselves.
+// acts reports whether a command with subcommands does something itself.
 func acts(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
-// builtin are the kinds of Kubernetes the documents speak of.
+// builtin holds the kinds of Kubernetes that the documents mention.
 var builtin = strings.Fields("csr endpointslices events namespace node nodes pods pv secret service")
 
-// TestDocsKinds: kinds named to kubectl exist, by the names our definitions give them.
+// TestDocsKinds: the kinds in kubectl commands exist, by the names of the
+// CustomResourceDefinitions.
 func TestDocsKinds(t *testing.T) {
 	known := slices.Clone(builtin)
 	crds, err := deploy.CRDs()
@@ -276,7 +277,7 @@ func TestDocsKinds(t *testing.T) {
 		known = append(append(known, n.ShortNames...), n.Categories...)
 	}
 	verbs := []string{"get", "describe", "annotate", "delete"}
-	// These flags stand before the verb and take a value.
+	// These flags precede the verb and have a value.
 	before := []string{"--kubeconfig", "-n", "--namespace"}
 	for _, b := range shells(t) {
 		for _, args := range callsOf("kubectl", b.text) {
@@ -295,8 +296,8 @@ func TestDocsKinds(t *testing.T) {
 	}
 }
 
-// TestDocsManifests: every manifest has the fields its kind has and no others, and an API server
-// takes it; YAML that is none is chart values, of which the chart knows every key.
+// TestDocsManifests: every manifest has only fields of its kind, and an API server accepts it.
+// Other YAML is chart values, whose keys the chart has.
 func TestDocsManifests(t *testing.T) {
 	t.Parallel()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
@@ -320,7 +321,7 @@ func TestDocsManifests(t *testing.T) {
 	}
 }
 
-// try creates an object as a dry run, in a namespace that exists if it has one.
+// try creates an object as a dry run, in an existing namespace if the object has one.
 func try(t *testing.T, c client.Client, object *unstructured.Unstructured) error {
 	t.Helper()
 	if object.GetNamespace() != "" {
@@ -329,8 +330,8 @@ func try(t *testing.T, c client.Client, object *unstructured.Unstructured) error
 	return c.Create(t.Context(), object, client.DryRunAll)
 }
 
-// TestGitOps: the layout for GitOps has only objects of ours whose fields exist, each in the folder
-// of its cluster: in the tenant namespace of the other one, and with its label.
+// TestGitOps: the layout for GitOps has only objects of Liqo whose fields exist, each in the folder
+// of its cluster, in the tenant namespace for the other one and with its label.
 func TestGitOps(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
 	for folder, peer := range map[string]string{"rome": "milan", "milan": "rome"} {
@@ -361,9 +362,9 @@ func TestGitOps(t *testing.T) {
 }
 
 var (
-	// setting is a key in what follows --set.
+	// setting matches a key in the value of --set.
 	setting = regexp.MustCompile(`(?:^|,)([\w.]+)=`)
-	// named is a row of a table of values, and the keys in its first column.
+	// named matches a row of a table of values, and the keys in its first column.
 	named = regexp.MustCompile("`([a-zA-Z.]+)(?:=[^`]*)?`")
 )
 
@@ -432,8 +433,7 @@ func chartValues(t *testing.T) map[string]any {
 	return values
 }
 
-// strangers are the keys that known does not have. Below a value that is an empty map all keys
-// are the user's.
+// strangers returns the keys that known does not have. Below an empty map every key is allowed.
 func strangers(given, known map[string]any, path string) []string {
 	var out []string
 	for key, value := range given {
@@ -452,7 +452,7 @@ func strangers(given, known map[string]any, path string) []string {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 
-// TestDocsLinks: what the documents point to is there, and the index names every page.
+// TestDocsLinks: the targets of links in the documents exist, and the index names every page.
 func TestDocsLinks(t *testing.T) {
 	all := pages(t)
 	for page, text := range all {

@@ -22,9 +22,9 @@ import (
 	"github.com/liqo-go/liqo/cli"
 )
 
-// TestBrokenOffUninstallation: what it left is neither upgraded nor installed over, and a second
-// one ends it.
-func TestBrokenOffUninstallation(t *testing.T) {
+// TestInterruptedUninstallation: after an interrupted uninstallation, install refuses to upgrade or
+// replace the release, and a second uninstallation completes the first.
+func TestInterruptedUninstallation(t *testing.T) {
 	t.Parallel()
 	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo}}"
 	s := newSession(t, "rome")
@@ -58,7 +58,7 @@ func TestBrokenOffUninstallation(t *testing.T) {
 	}
 }
 
-// TestFlagsInErrors: the flags that install names where it refuses are flags of that subcommand.
+// TestFlagsInErrors: the flags that an error of install names are flags of the subcommand.
 func TestFlagsInErrors(t *testing.T) {
 	root := cli.Root("liqoctl", genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
 	names, err := filepath.Glob("testdata/*/*.txtar")

@@ -13,8 +13,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// TestPodRanges: what the user says of the pods' ranges, also by the deprecated value, stands in
-// the chart for what was found in the cluster.
+// TestPodRanges: the pods' ranges that the user sets, also by the deprecated value, override those
+// that were read from the cluster.
 func TestPodRanges(t *testing.T) {
 	chart, err := embeddedChart()
 	if err != nil {

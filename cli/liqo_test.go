@@ -58,9 +58,8 @@ func (s *session) liqo(t *testing.T, name string) {
 	})
 }
 
-// carry does once what the replicator of rome does all the time: a slice goes to milan, with the
-// rights rome has there, and the answer comes back once it is whole and its resources are as
-// wanted.
+// carry does once what the replication of rome does: it copies a slice to milan, with the rights of
+// rome, and copies the status back once it is complete and its resources have the wanted status.
 func (s *session) carry(t *testing.T, name, wanted string) string {
 	t.Helper()
 	typed := func(cluster, user string) client.Client {
@@ -89,7 +88,7 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
 		resources, ready := answer(copied, authv1beta1.ResourceSliceResources), answer(copied, "Ready")
 		signed := answer(copied, authv1beta1.ResourceSliceAuthentication).Status == authv1beta1.ResourceSliceAccepted
-		whole := ready.Status == "True" || ready.Message == resources.Message // there is a reason for each step on the way
+		whole := ready.Status == "True" || ready.Message == resources.Message // remoteCluster is a reason for each step on the way
 		return signed && whole && string(resources.Status) == wanted, err
 	})
 	pulled, err := translate.ResourceSliceStatus(slice, copied, view)
@@ -116,7 +115,7 @@ func answer(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSlice
 	return authv1beta1.ResourceSliceCondition{}
 }
 
-// soon waits until something holds.
+// soon waits until ok holds.
 func soon(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, holds); err != nil {

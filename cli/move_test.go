@@ -21,9 +21,8 @@ import (
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
-// nodes plays, until the story ends, what is on nodes: servers of volumes are ready and clients
-// have copied; while there is a ConfigMap "full" no disk takes anything. A claim no pod uses can
-// go.
+// nodes simulates nodes until the story ends: servers of volumes become ready and clients succeed,
+// or fail while there is a ConfigMap "full". It removes the finalizer of claims that no pod uses.
 func (s *session) nodes(t *testing.T, cluster string) {
 	t.Helper()
 	c, err := client.New(s.clusters[cluster].Config, client.Options{Scheme: scheme.New()})
@@ -97,7 +96,7 @@ func play(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// full says whether the disks are.
+// full reports whether the simulated disks are full.
 func full(ctx context.Context, c client.Client) bool {
 	return c.Get(ctx, client.ObjectKey{Namespace: api.Namespace, Name: "full"}, &corev1.ConfigMap{}) == nil
 }

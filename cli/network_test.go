@@ -12,8 +12,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// TestRangesInAnyOrder: a Configuration that names the ranges in another order is for them, and in
-// force when the controller says so of what is there now.
+// TestRangesInAnyOrder: a Configuration with the same ranges in another order is the wanted one. It
+// is in force when its controller reports that for the current generation.
 func TestRangesInAnyOrder(t *testing.T) {
 	r := ranges{pod: []string{"10.1.0.0/16", "10.10.0.0/16"}, external: []string{"10.70.0.0/16"}}
 	conf := func(external string, about int64, status metav1.ConditionStatus, pods ...string) *netv1beta1.Configuration {
@@ -84,8 +84,8 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestAddressesOfEveryExternalRange tests that an address of the peer is found by the range it lies
-// in, however many external ranges the peer has.
+// TestAddressesOfEveryExternalRange tests that an address of the peer is mapped by the range that
+// contains it, for any number of external ranges.
 func TestAddressesOfEveryExternalRange(t *testing.T) {
 	external := func(cidrs ...string) *netv1beta1.ClusterConfig {
 		return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.20.0.0/16"}, External: cidrs}}

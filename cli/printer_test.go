@@ -20,11 +20,11 @@ import (
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
-// TestAttackTerminal: a peer writes escape sequences, line breaks, marks that turn the direction of
-// writing and long texts into conditions, labels, names, versions and errors that liqoctl shows.
+// TestAttackTerminal: a peer writes escape sequences, line breaks, marks that change the direction
+// of writing and long texts into conditions, labels, names, versions and errors that liqoctl
+// prints.
 //
-// Outcome: liqoctl prints them escaped and cut at 1 KiB, in lines of its own. With -o they are
-// exact.
+// Outcome: liqoctl prints them escaped and cut at 1 KiB, in separate lines. With -o they are exact.
 func TestAttackTerminal(t *testing.T) {
 	const start = "x\x1b]0;owned\x07\x1b[2K\n INFO   forged\r✔ healthy\u202e\u2066\u200b\u2028\u009b2J\xff"
 	hostile := start + strings.Repeat("\x1b", 1<<16)
@@ -53,9 +53,9 @@ func TestAttackTerminal(t *testing.T) {
 		"ERRO":      func() { plain.erro(noCluster, errors.Join(errors.New("get pods"), errors.New(hostile))) },
 		"terminal":  func() { terminal.erro(noCluster, errors.New(hostile)) },
 		"waiting": func() {
-			isSet := make(chan struct{})
-			terminal.busy(noCluster, sync.OnceValue(func() string { close(isSet); return hostile }))
-			<-isSet
+			drawn := make(chan struct{})
+			terminal.busy(noCluster, sync.OnceValue(func() string { close(drawn); return hostile }))
+			<-drawn
 			terminal.quiet()
 		},
 		"table": func() {
@@ -95,7 +95,7 @@ func TestAttackTerminal(t *testing.T) {
 	}
 }
 
-// TestOwnLinesStay: what liqoctl itself says is printed as it is.
+// TestOwnLinesStay: the printer does not change the texts of liqoctl itself.
 func TestOwnLinesStay(t *testing.T) {
 	var out strings.Builder
 	p := newPrinter(&out, &out)

@@ -15,7 +15,7 @@ import (
 	"github.com/liqo-go/liqo/cli"
 )
 
-// needed are values for flags that some command requires.
+// needed holds values of required flags.
 var needed = map[string]string{
 	"remote-cluster-id": "paris", "consumer-cluster-id": "paris", "pod-cidr": "10.0.0.0/16", "external-cidr": "10.70.0.0/16",
 	"addresses": "192.0.2.1", "port": "51840", "public-key": strings.Repeat("A", 43) + "=", "resource-slice-name": "paris",
@@ -23,14 +23,14 @@ var needed = map[string]string{
 }
 
 var (
-	// liqoless are the commands that do not need Liqo in the cluster.
+	// liqoless matches the commands that do not need Liqo in the cluster.
 	liqoless  = regexp.MustCompile(`^liqoctl (install|uninstall|force)\b`)
 	quoted    = regexp.MustCompile(`'[^']*'`)
 	flagNamed = regexp.MustCompile(`--([a-z-]+)`)
 )
 
-// TestRemedies: when Liqo is not where a command looks for it, or the cluster cannot be reached,
-// the command names flags with which it can be. They are its own, and mean that.
+// TestRemedies: if Liqo is not in the expected namespace, or a cluster cannot be reached, the error
+// names the flags that can correct it. The command has these flags, with this meaning.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, "rome", "milan")
@@ -81,7 +81,7 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// leaves are the commands below one that do something.
+// leaves returns the commands below cmd that do something themselves.
 func leaves(cmd *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	if !cmd.HasSubCommands() || acts(cmd) {
@@ -93,7 +93,7 @@ func leaves(cmd *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// call is a command with all it requires.
+// call returns a command line with all required arguments and flags.
 func call(cmd *cobra.Command) []string {
 	out := strings.Fields(cmd.CommandPath())
 	for range strings.Fields(cmd.Use)[1:] {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestInterruptedQuestion: who interrupts liqoctl while it asks has said no.
+// TestInterruptedQuestion: an interrupt while liqoctl asks counts as no.
 func TestInterruptedQuestion(t *testing.T) {
 	in, _ := io.Pipe()
 	interrupted := make(chan struct{})
@@ -26,16 +26,15 @@ func TestInterruptedQuestion(t *testing.T) {
 	}
 }
 
-// TestTimeToAnswer is not that of the work: whoever thinks longer than --timeout about a question
-// has all of it.
+// TestTimeToAnswer: the time that the user needs to answer a question does not count for --timeout.
 func TestTimeToAnswer(t *testing.T) {
 	in, user := io.Pipe()
 	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, printer: newPrinter(io.Discard, io.Discard)}
 	s, stop := e.newScript(t.Context(), 200*time.Millisecond)
 	defer stop()
-	isSet := s.ctx
+	first := s.ctx
 	go func() {
-		<-isSet.Done()
+		<-first.Done()
 		_, _ = io.WriteString(user, "y\n")
 	}()
 	if err := s.confirm("drain"); err != nil {
@@ -50,15 +49,15 @@ func TestTimeToAnswer(t *testing.T) {
 	}
 }
 
-// TestStepsWaitForStepsBefore: a step that waits for one listed behind it, or for none at all,
-// would begin at once.
+// TestStepsWaitForStepsBefore: every name in after is that of an earlier step, since a step ignores
+// other names and would start at once.
 func TestStepsWaitForStepsBefore(t *testing.T) {
-	here, there := &cluster{id: "rome", side: local}, &cluster{id: "milan", side: remote}
-	here.other, there.other = there, here
-	n := newNetwork(nil, here, there, networkOptions{wait: true})
-	a := &authentication{consumer: here, provider: there, after: []string{"home"}}
-	a.after = append(a.after, inBandAfter(here)...)
-	w := &sliceRequest{consumer: here, provider: there.id}
+	localCluster, remoteCluster := &cluster{id: "rome", side: local}, &cluster{id: "milan", side: remote}
+	localCluster.other, remoteCluster.other = remoteCluster, localCluster
+	n := newNetwork(nil, localCluster, remoteCluster, networkOptions{wait: true})
+	a := &authentication{consumer: localCluster, provider: remoteCluster, after: []string{"home"}}
+	a.after = append(a.after, inBandAfter(localCluster)...)
+	w := &sliceRequest{consumer: localCluster, provider: remoteCluster.id}
 	known := map[string]bool{}
 	for _, s := range slices.Concat(n.namespaceSteps(true), n.configuration(), n.connection(), a.steps(), w.steps()) {
 		for _, name := range s.after {
@@ -70,8 +69,8 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 	}
 }
 
-// TestStepsPrintInOrder: lines come in the order of the steps, whichever ends first; skipped and
-// silent steps have none, and after a failure nothing begins.
+// TestStepsPrintInOrder: lines are printed in the order of the steps, whichever ends first. Skipped
+// and silent steps print none, and after a failure no step starts.
 func TestStepsPrintInOrder(t *testing.T) {
 	var out strings.Builder
 	e := &env{printer: newPrinter(&out, &out)}

@@ -60,7 +60,7 @@ func newSession(t *testing.T, names ...string) *session {
 	return s
 }
 
-// admin is how the clusters' masters enter.
+// admin returns the credentials of a cluster's administrator.
 func (s *session) admin(name string) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
 	config := s.clusters[name].Config
 	return &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData},
@@ -79,8 +79,7 @@ func (s *session) kubeconfig(t *testing.T, name string, cluster *clientcmdapi.Cl
 	}
 }
 
-// hang opens a port that takes connections and never answers, in the place of a cluster whose API
-// server hangs.
+// hang opens a port that accepts connections and never answers, like a hanging API server.
 func (s *session) hang(t *testing.T, name string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -108,8 +107,8 @@ func (s *session) proxy(t *testing.T, cluster, wanted string) {
 	})
 }
 
-// become lets a kubeconfig that liqoctl made lead to an API server of the test, which does not know
-// who signed its certificate: the user's name and group are taken from the certificate.
+// become points a kubeconfig of liqoctl to an API server of the test. That one does not trust the
+// signer of the certificate, so the administrator impersonates the certificate's user and group.
 func (s *session) become(t *testing.T, name, file string) {
 	t.Helper()
 	config, err := clientcmd.Load(s.read(t, file))
@@ -130,7 +129,7 @@ func (s *session) become(t *testing.T, name, file string) {
 	}
 }
 
-// enter makes a kubeconfig that of a cluster's control plane for a provider.
+// enter stores a kubeconfig as that of a cluster's control plane for a provider.
 func (s *session) enter(t *testing.T, cluster, provider string, kubeconfig []byte) {
 	t.Helper()
 	s.apply(t, cluster, raw(t, map[string]any{
@@ -225,7 +224,7 @@ func (s *session) served(t *testing.T, cluster, resource string) {
 	})
 }
 
-// docs types what a page tells below a heading, in $DIR, where $ROME and $MILAN are kubeconfigs.
+// docs runs the commands below a heading of a page, in $DIR, with the kubeconfigs $ROME and $MILAN.
 func (s *session) docs(t *testing.T, page, heading string) {
 	t.Helper()
 	text := pages(t)["../docs/"+page]
@@ -265,7 +264,7 @@ func (s *session) delete(t *testing.T, cluster string, manifests []byte) {
 	}
 }
 
-// spec is that of an object of a cluster.
+// spec returns the spec of an object as YAML.
 func (s *session) spec(t *testing.T, cluster string, manifest []byte) string {
 	t.Helper()
 	object := decode(t, manifest)[0]
@@ -279,7 +278,7 @@ func (s *session) spec(t *testing.T, cluster string, manifest []byte) string {
 	return string(out)
 }
 
-// left lists our objects, and the namespaces that carry a peer's ID.
+// left lists the objects of Liqo, and the namespaces with the label of a peer.
 func (s *session) left(t *testing.T, cluster string) string {
 	t.Helper()
 	c, out := s.client(t, cluster), ""
@@ -307,7 +306,7 @@ func (s *session) left(t *testing.T, cluster string) string {
 	return out
 }
 
-// keys makes the key pair of a cluster for a peer.
+// keys creates the key pair of a cluster for a peer.
 func (s *session) keys(t *testing.T, cluster, peer string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -331,19 +330,18 @@ func (s *session) keys(t *testing.T, cluster, peer string) {
 	}))
 }
 
-// certify puts a certificate for what a Tenant asks for into its status, signed by nobody in
-// particular.
+// certify writes a certificate for a Tenant's request to its status, signed by a new authority.
 func (s *session) certify(t *testing.T, cluster string, manifest []byte) {
 	t.Helper()
 	object := decode(t, manifest)[0]
 	if err := s.client(t, cluster).Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
 	}
-	isSet := &authv1beta1.Tenant{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, isSet); err != nil {
+	tenant := &authv1beta1.Tenant{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, tenant); err != nil {
 		t.Fatal(err)
 	}
-	request, err := plan.ParseRequest(isSet.Spec.CSR)
+	request, err := plan.ParseRequest(tenant.Spec.CSR)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +363,7 @@ func (s *session) certify(t *testing.T, cluster string, manifest []byte) {
 	}))
 }
 
-// roles are those of the chart that are for other clusters, with the policies that bound them.
+// roles applies the roles of the chart for other clusters, with their admission policies.
 func roles(t *testing.T) []byte {
 	t.Helper()
 	files, err := deploy.ChartFiles()
@@ -434,20 +432,20 @@ func (s *session) kubernetes(t *testing.T, cluster string) {
 	s.signs(t, cluster)
 }
 
-// signs waits until Kubernetes has signed a request, which goes again.
+// signs waits until Kubernetes has signed a request, then deletes it.
 func (s *session) signs(t *testing.T, cluster string) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	isSet, err := plan.NewRequest(private, plan.ControlPlaneSubject("nobody"))
+	content, err := plan.NewRequest(private, plan.ControlPlaneSubject("nobody"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, ctx := s.client(t, cluster), t.Context()
 	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: isSet, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+		Request: content, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 	}}
 	if err := c.Create(ctx, request); err != nil {
 		t.Fatal(err)
@@ -465,7 +463,7 @@ func (s *session) signs(t *testing.T, cluster string) {
 	}
 }
 
-// binary is where 'make testbed-build' has put a program of Kubernetes.
+// binary returns the path of a program of Kubernetes that 'make testbed-build' has built.
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	dirs := []string{os.Getenv("LIQO_TESTBED_BIN")}

@@ -38,7 +38,7 @@ func terminal(t *testing.T) (user, screen *os.File) {
 	return user, screen
 }
 
-// TestTerminal: on a terminal a wait tells what it waits for, and what is said of it.
+// TestTerminal: a terminal shows the object that a wait is for, and the problem that it reports.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	archive, err := txtar.ParseFile("testdata/cluster/what-is-in-use-stays.txtar")

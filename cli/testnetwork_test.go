@@ -22,7 +22,7 @@ import (
 	"github.com/liqo-go/liqo/internal/echo"
 )
 
-// golden compares what is made with the parts of a story.
+// golden compares made texts with the files of a story.
 func golden(t *testing.T, story string, made map[string]string) {
 	t.Helper()
 	path := "testdata/trial/" + story + ".txtar"
@@ -52,7 +52,7 @@ func golden(t *testing.T, story string, made map[string]string) {
 	}
 }
 
-// TestTrialObjects: what a test makes at the consumer rome and at its provider milan.
+// TestTrialObjects: a test creates these objects in the consumer rome and in its provider milan.
 func TestTrialObjects(t *testing.T) {
 	e := &env{scheme: scheme.New(), labels: map[string]string{api.LabelManaged: api.True}}
 	rome, milan := &cluster{id: "rome", env: e}, &cluster{id: "milan", env: e}
@@ -84,8 +84,8 @@ func TestTrialObjects(t *testing.T) {
 	}
 }
 
-// TestChecks: rome has two nodes and the provider milan one. Both know all pods, under addresses of
-// their own.
+// TestChecks: rome has two nodes and the provider milan one. Both have the endpoints of all pods,
+// with different addresses.
 func TestChecks(t *testing.T) {
 	sites := []site{{
 		id: "rome", pods: []string{"netshoot-rome-a", "netshoot-rome-b"}, hosts: []string{"netshoot-host-rome-a"},
@@ -116,8 +116,8 @@ func TestChecks(t *testing.T) {
 	golden(t, "checks", parts)
 }
 
-// TestTrialResults: an answer of another pod is a failure, an answer of any pod of a Service is
-// none; the table tells how many of each path went well.
+// TestTrialResults: an answer of another pod than the wanted one is a failure; any pod of a Service
+// may answer. The table counts the successes of each path.
 func TestTrialResults(t *testing.T) {
 	between := func(kind kindOfCheck, to, want string, a echo.Answer) result {
 		return resultOf(check{kind: kind, from: "rome", pod: "netshoot-rome-a", to: to, url: "http://10.71.0.9:8080/", want: want}, a)
