@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -49,15 +48,10 @@ func (s *script) approveRanges(c *cluster, peer string) error {
 	if err := s.confirm("approve"); err != nil {
 		return err
 	}
-	before := found.DeepCopy()
 	if present := found.Annotations[api.AnnotationApprovedCIDRs]; present != "" {
 		ranges = append(strings.Split(present, ","), ranges...)
 	}
-	if found.Annotations == nil {
-		found.Annotations = map[string]string{}
-	}
-	found.Annotations[api.AnnotationApprovedCIDRs] = strings.Join(ranges, ",")
-	if err := c.describe("update", found, c.Patch(s.ctx, found, client.MergeFrom(before))); err != nil {
+	if err := c.annotate(s.ctx, found, api.AnnotationApprovedCIDRs, strings.Join(ranges, ",")); err != nil {
 		return err
 	}
 	s.info(noCluster, "Ranges of cluster %q approved", peer)

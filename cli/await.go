@@ -125,11 +125,11 @@ func (c *cluster) kindsOf(list client.ObjectList) string {
 	return plural.Resource
 }
 
-// namesIn returns the names of the objects, sorted.
-func namesIn(i await.Objects) []string {
+// textsOf returns what text returns for each object.
+func textsOf(objects []client.Object, text func(client.Object) string) []string {
 	var out []string
-	for _, object := range i.Sorted() {
-		out = append(out, object.GetName())
+	for _, object := range objects {
+		out = append(out, text(object))
 	}
 	return out
 }

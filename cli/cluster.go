@@ -133,41 +133,41 @@ func addTimeoutFlag(flags *pflag.FlagSet, into *time.Duration, value time.Durati
 }
 
 // onPair runs do with the two clusters of a verb, within its timeout.
-func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, here, there *cluster) error) error {
+func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, local, remote *cluster) error) error {
 	s, stop := e.newScript(cmd.Context(), p.timeout)
 	defer stop()
-	here, there, err := e.connect(s.ctx, p)
+	localCluster, remoteCluster, err := e.connect(s.ctx, p)
 	if err != nil {
 		return err
 	}
-	return do(s, here, there)
+	return do(s, localCluster, remoteCluster)
 }
 
 // connect connects to both clusters and reads their IDs. It returns both even if one does not
 // answer.
-func (e *env) connect(ctx context.Context, p *pair) (here, there *cluster, err error) {
-	here, err = e.cluster(e.local, local, p.liqo.Value.String())
+func (e *env) connect(ctx context.Context, p *pair) (localCluster, remoteCluster *cluster, err error) {
+	localCluster, err = e.cluster(e.local, local, p.liqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
-	there, err = e.cluster(p.remote, remote, p.remoteLiqo.Value.String())
+	remoteCluster, err = e.cluster(p.remote, remote, p.remoteLiqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
-	here.other, there.other = there, here
+	localCluster.other, remoteCluster.other = remoteCluster, localCluster
 	e.busy(noCluster, func() string { return "Contacting the clusters" })
-	err = inParallel(func() error { return here.identify(ctx, p.liqo) },
-		func() error { return there.identify(ctx, p.remoteLiqo) })
+	err = inParallel(func() error { return localCluster.identify(ctx, p.liqo) },
+		func() error { return remoteCluster.identify(ctx, p.remoteLiqo) })
 	e.quiet()
 	if err != nil {
-		return here, there, err
+		return localCluster, remoteCluster, err
 	}
-	if here.id == there.id {
-		return nil, nil, here.sameIDError(ctx, there)
+	if localCluster.id == remoteCluster.id {
+		return nil, nil, localCluster.sameIDError(ctx, remoteCluster)
 	}
-	here.chosen, there.chosen = p.objectNamespace, p.remoteNamespace
-	here.tenant, there.tenant = here.chosen, there.chosen
-	return here, there, nil
+	localCluster.chosen, remoteCluster.chosen = p.objectNamespace, p.remoteNamespace
+	localCluster.tenant, remoteCluster.tenant = localCluster.chosen, remoteCluster.chosen
+	return localCluster, remoteCluster, nil
 }
 
 // sameIDError returns why two clusters with the same ID cannot be peers: they are one cluster with
@@ -204,8 +204,8 @@ func sameServer(a, b *rest.Config) bool {
 		bytes.Equal(a.CAData, b.CAData) && a.CAFile == b.CAFile
 }
 
-// here connects to the only cluster of a verb and reads its ID.
-func (e *env) here(ctx context.Context, liqo *pflag.Flag) (*cluster, error) {
+// localCluster connects to the only cluster of a verb and reads its ID.
+func (e *env) localCluster(ctx context.Context, liqo *pflag.Flag) (*cluster, error) {
 	c, err := e.cluster(e.local, noCluster, liqo.Value.String())
 	if err != nil {
 		return nil, err
@@ -450,6 +450,23 @@ func (c *cluster) remove(ctx context.Context, object client.Object) (bool, error
 		return false, nil
 	}
 	return err == nil, c.describe("delete", object, err)
+}
+
+// annotate sets an annotation of an object that was read before; an empty text removes it.
+func (c *cluster) annotate(ctx context.Context, object client.Object, key, text string) error {
+	before := object.DeepCopyObject().(client.Object)
+	setAnnotation(object, key, text)
+	return c.describe("update", object, c.Patch(ctx, object, client.MergeFrom(before)))
+}
+
+func setAnnotation(object client.Object, key, text string) {
+	annotations := object.GetAnnotations()
+	if text == "" {
+		delete(annotations, key)
+	} else {
+		annotations = withDefaults(map[string]string{key: text}, annotations)
+	}
+	object.SetAnnotations(annotations)
 }
 
 // removeAndAwait deletes an object and waits until it is gone.

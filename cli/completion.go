@@ -59,13 +59,7 @@ func objects(list client.ObjectList, name func(client.Object) string, opts ...cl
 			return nil
 		}
 		found, _ := c.all(ctx, list.DeepCopyObject().(client.ObjectList), opts...)
-		var out []string
-		for _, object := range found {
-			if text := name(object); text != "" {
-				out = append(out, text)
-			}
-		}
-		return out
+		return slices.DeleteFunc(textsOf(found, name), func(text string) bool { return text == "" })
 	}
 }
 

@@ -175,11 +175,8 @@ func (s *script) warnOfNetwork(c *cluster, namespace, peer string) error {
 func (s *script) warnOfDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{},
 		client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})
-	var claims []string
-	for _, claim := range copies {
-		claims = append(claims, c.nameOf(claim))
-	}
-	_, err = s.warnOfLostClaims(c, claims, err, "; its owner can move what is needed to another cluster first")
+	_, err = s.warnOfLostClaims(c, textsOf(copies, c.nameOf), err,
+		"; its owner can move what is needed to another cluster first")
 	return err
 }
 
@@ -260,13 +257,11 @@ func (t tenantChange) changeSlice(o *single) work {
 		if err := s.confirmTenantChange(t); err != nil {
 			return err
 		}
-		before := slice.DeepCopy()
+		mark := ""
 		if t.to == authv1beta1.TenantCordoned {
-			metav1.SetMetaDataAnnotation(&slice.ObjectMeta, api.AnnotationCordon, api.True)
-		} else {
-			delete(slice.Annotations, api.AnnotationCordon)
+			mark = api.True
 		}
-		if err := c.describe("update", slice, c.Patch(s.ctx, slice, client.MergeFrom(before))); err != nil {
+		if err := c.annotate(s.ctx, slice, api.AnnotationCordon, mark); err != nil {
 			return err
 		}
 		s.busy(noCluster, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
@@ -299,9 +294,6 @@ func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1
 	if listing != nil {
 		return nil, listing
 	}
-	names := []string{}
-	for _, one := range all {
-		names = append(names, one.GetName())
-	}
-	return nil, hint(err, "%s has %s here", consumer, cmp.Or(someNames(names), "none"))
+	names := someNames(textsOf(all, client.Object.GetName))
+	return nil, hint(err, "%s has %s here", consumer, cmp.Or(names, "none"))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -64,7 +63,7 @@ func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout tim
 		return err
 	}
 	s.info(noCluster, "Info about the remote cluster retrieved successfully")
-	if err := c.setUnreachable(s.ctx, foreign, true); err != nil {
+	if err := c.annotate(s.ctx, foreign, api.AnnotationPermanentlyUnreachable, api.True); err != nil {
 		return err
 	}
 	s.info(noCluster, "Foreign cluster declared as permanently unreachable successfully")
@@ -83,17 +82,6 @@ func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout tim
 		"if it comes back, run '%s force unpeer %s' there", e.name, c.id)
 	s.info(noCluster, "Force unpeer executed successfully")
 	return nil
-}
-
-// setUnreachable sets or removes the mark that a peer is permanently unreachable.
-func (c *cluster) setUnreachable(ctx context.Context, foreign *corev1beta1.ForeignCluster, dead bool) error {
-	before := foreign.DeepCopy()
-	if dead {
-		metav1.SetMetaDataAnnotation(&foreign.ObjectMeta, api.AnnotationPermanentlyUnreachable, api.True)
-	} else {
-		delete(foreign.Annotations, api.AnnotationPermanentlyUnreachable)
-	}
-	return c.describe("update", foreign, c.Patch(ctx, foreign, client.MergeFrom(before)))
 }
 
 // kindsOfPeering returns the kinds of objects that make up a peering, in the order of their
@@ -165,9 +153,5 @@ func (c *cluster) withLeftoversOf(err error, peer string) error {
 }
 
 func (c *cluster) namesOf(objects []client.Object) string {
-	var names []string
-	for _, object := range objects {
-		names = append(names, c.nameOf(object))
-	}
-	return someNames(names)
+	return someNames(textsOf(objects, c.nameOf))
 }

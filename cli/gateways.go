@@ -166,16 +166,16 @@ func (n *network) findGateways(ctx context.Context) error {
 func (n *network) chooseSides(
 	ctx context.Context, server *netv1beta1.GatewayServer, dialer *netv1beta1.GatewayClient, served, dialled bool,
 ) error {
-	isSet := n.isSet("gw-server-service-location")
+	locationSet := n.isSet("gw-server-service-location")
 	switch {
 	case server == nil && dialer == nil:
 	case server != nil && dialer != nil:
 		n.reversed = true
 		n.client.gateway = server.Name
 		n.server.gateway = dialer.Name
-	case isSet && server != nil:
+	case locationSet && server != nil:
 		return n.deleteGateway(ctx, n.client.cluster, server)
-	case isSet:
+	case locationSet:
 		return n.deleteGateway(ctx, n.server.cluster, dialer)
 	case served && dialled:
 	case served || dialled:
@@ -249,13 +249,13 @@ func (n *network) setServer(ctx context.Context) error {
 // adjusted returns the spec of an existing server with what the user set by flags.
 func (n *network) adjusted(have, want netv1beta1.GatewayServerSpec) netv1beta1.GatewayServerSpec {
 	out := *have.DeepCopy()
-	endpoint, wanted := out.Endpoint, want.Endpoint
+	to, from := out.Endpoint, want.Endpoint
 	for flag, adopt := range map[string]func(){
-		"gw-server-service-type":           func() { endpoint.ServiceType = wanted.ServiceType },
-		"gw-server-service-port":           func() { endpoint.Port, endpoint.Ports = wanted.Port, wanted.Ports },
-		"gw-server-service-nodeport":       func() { endpoint.NodePort, endpoint.NodePorts = wanted.NodePort, wanted.NodePorts },
-		"gw-server-service-loadbalancerip": func() { endpoint.LoadBalancerIP = wanted.LoadBalancerIP },
-		"gw-protocol":                      func() { endpoint.Protocol = wanted.Protocol },
+		"gw-server-service-type":           func() { to.ServiceType = from.ServiceType },
+		"gw-server-service-port":           func() { to.Port, to.Ports = from.Port, from.Ports },
+		"gw-server-service-nodeport":       func() { to.NodePort, to.NodePorts = from.NodePort, from.NodePorts },
+		"gw-server-service-loadbalancerip": func() { to.LoadBalancerIP = from.LoadBalancerIP },
+		"gw-protocol":                      func() { to.Protocol = from.Protocol },
 		"mtu":                              func() { out.MTU = want.MTU },
 	} {
 		if n.isSet(flag) {

@@ -95,7 +95,7 @@ func (c *cluster) locate(ctx context.Context, object client.Object) error {
 		return nil
 	}
 	return fmt.Errorf("%s exists several times: %s; choose one with --namespace", c.nameOf(object),
-		someNames(placesOf(found)))
+		someNames(textsOf(found, placeOf)))
 }
 
 func generateTenant(o *single) work {

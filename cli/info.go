@@ -96,7 +96,7 @@ func (e *env) infoCommand() *cobra.Command {
 }
 
 func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
-	c, err := e.here(ctx, f.liqo)
+	c, err := e.localCluster(ctx, f.liqo)
 	if err != nil {
 		return err
 	}

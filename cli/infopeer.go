@@ -125,7 +125,7 @@ func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 }
 
 func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
-	c, err := e.here(ctx, f.liqo)
+	c, err := e.localCluster(ctx, f.liqo)
 	if err != nil {
 		return err
 	}

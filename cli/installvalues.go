@@ -140,15 +140,11 @@ func (c *cluster) kubeadmRanges(ctx context.Context) (pods []string, services st
 	}
 	pods, services = []string{kubeadmPods}, kubeadmServices
 	for _, pod := range found.Items {
-		for _, container := range pod.Spec.Containers {
-			for _, arg := range append(container.Command, container.Args...) {
-				if value, ok := strings.CutPrefix(arg, "--cluster-cidr="); ok {
-					pods = strings.Split(value, ",")
-				}
-				if value, ok := strings.CutPrefix(arg, "--service-cluster-ip-range="); ok {
-					services, _, _ = strings.Cut(value, ",")
-				}
-			}
+		if value := flagIn(pod.Spec, "cluster-cidr"); value != "" {
+			pods = strings.Split(value, ",")
+		}
+		if value := flagIn(pod.Spec, "service-cluster-ip-range"); value != "" {
+			services, _, _ = strings.Cut(value, ",")
 		}
 	}
 	return pods, services, nil

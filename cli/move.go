@@ -97,7 +97,7 @@ var errOther = errors.New("somebody else changes the claim or its copy, perhaps 
 func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error {
 	s, stop := e.newScript(ctx, moveLimit)
 	defer stop()
-	c, err := e.here(s.ctx, o.liqo)
+	c, err := e.localCluster(s.ctx, o.liqo)
 	if err != nil {
 		return err
 	}
@@ -223,10 +223,7 @@ func (m *volumeMove) annotate(
 			return errOther
 		}
 		before := now.DeepCopy()
-		delete(now.Annotations, key)
-		if text != "" {
-			metav1.SetMetaDataAnnotation(&now.ObjectMeta, key, text)
-		}
+		setAnnotation(now, key, text)
 		written = now
 		return m.describe("update", now,
 			m.Patch(m.ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))

@@ -167,8 +167,8 @@ func (k kindFlag) Set(text string) error {
 // network connects or disconnects the networks of two clusters.
 type network struct {
 	*script
-	here, there    *cluster
-	server, client end
+	localCluster, remoteCluster *cluster
+	server, client              end
 	networkOptions
 
 	// What the steps find out.
@@ -184,25 +184,25 @@ type network struct {
 
 // onNetwork runs do with a connection to both clusters.
 func (e *env) onNetwork(cmd *cobra.Command, f *networkFlags, do func(*network) error) error {
-	return e.onPair(cmd, f.pair, func(s *script, here, there *cluster) error {
+	return e.onPair(cmd, f.pair, func(s *script, localCluster, remoteCluster *cluster) error {
 		s.info(local, "Cluster identity correctly retrieved")
 		s.info(remote, "Cluster identity correctly retrieved")
-		return do(newNetwork(s, here, there, f.options))
+		return do(newNetwork(s, localCluster, remoteCluster, f.options))
 	})
 }
 
 // newNetwork makes the remote cluster the server, unless the options say otherwise.
-func newNetwork(s *script, here, there *cluster, o networkOptions) *network {
-	n := &network{script: s, here: here, there: there, networkOptions: o,
-		server: end{there, "server", nil}, client: end{here, "client", nil}}
+func newNetwork(s *script, localCluster, remoteCluster *cluster, o networkOptions) *network {
+	n := &network{script: s, localCluster: localCluster, remoteCluster: remoteCluster, networkOptions: o,
+		server: end{remoteCluster, "server", nil}, client: end{localCluster, "client", nil}}
 	if o.location == "Consumer" {
-		n.server.cluster, n.client.cluster = here, there
+		n.server.cluster, n.client.cluster = localCluster, remoteCluster
 	}
 	return n
 }
 
 // pair returns both clusters, the local one first.
-func (n *network) pair() []*cluster { return []*cluster{n.here, n.there} }
+func (n *network) pair() []*cluster { return []*cluster{n.localCluster, n.remoteCluster} }
 
 // namespaceSteps find or create the namespaces of the network's objects. They create a tenant
 // namespace if there are no such objects yet; with tenant, which says that authentication needs it,

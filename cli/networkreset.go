@@ -58,8 +58,8 @@ func (n *network) findBoth(ctx context.Context) error {
 // theirs.
 func (n *network) disconnect() []step {
 	return []step{
-		n.removeGateways(n.here, &netv1beta1.GatewayClientList{}, "Gateway client"),
-		n.removeGateways(n.there, &netv1beta1.GatewayServerList{}, "Gateway server"),
+		n.removeGateways(n.localCluster, &netv1beta1.GatewayClientList{}, "Gateway client"),
+		n.removeGateways(n.remoteCluster, &netv1beta1.GatewayServerList{}, "Gateway server"),
 	}
 }
 

@@ -144,7 +144,7 @@ func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) er
 	}
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
-	c, err := e.here(s.ctx, o.liqo)
+	c, err := e.localCluster(s.ctx, o.liqo)
 	if err != nil {
 		return err
 	}

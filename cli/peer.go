@@ -126,7 +126,7 @@ func (c *cluster) clearUnreachable(ctx context.Context, peer string) error {
 	if err != nil || foreign.Annotations[api.AnnotationPermanentlyUnreachable] == "" {
 		return client.IgnoreNotFound(err)
 	}
-	return c.setUnreachable(ctx, foreign, false)
+	return c.annotate(ctx, foreign, api.AnnotationPermanentlyUnreachable, "")
 }
 
 // sliceRequest asks a provider for resources.

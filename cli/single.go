@@ -27,7 +27,7 @@ type single struct {
 	// ownTenant reports that the verb finds or creates the tenant namespace itself.
 	ownTenant bool
 	// anywhere reports that the object belongs into the namespace of the peer's network objects. If
-	// there are none, it is the tenant namespace, else the namespace of the kubeconfig.
+	// remoteCluster are none, it is the tenant namespace, else the namespace of the kubeconfig.
 	anywhere bool
 	wait     bool
 	timeout  time.Duration
@@ -98,7 +98,7 @@ func (o *single) completes(from names) {
 
 // cluster connects to the cluster and finds the namespace of the object.
 func (o *single) cluster(ctx context.Context) (*cluster, error) {
-	c, err := o.env.here(ctx, o.liqo)
+	c, err := o.env.localCluster(ctx, o.liqo)
 	if err != nil {
 		return nil, err
 	}

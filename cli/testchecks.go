@@ -184,14 +184,14 @@ func (r result) String() string {
 	if r.kind == endpointsKnown {
 		return r.failure
 	}
-	who, isSet := r.pod, r.url
+	who, target := r.pod, r.url
 	if r.from == outside {
 		who = "liqoctl"
 	}
 	if r.want != "" {
-		isSet += " (" + r.want + ")"
+		target += " (" + r.want + ")"
 	}
-	return fmt.Sprintf("%s: %s to %s of %s: %s", r.kind, who, isSet, r.to, r.failure)
+	return fmt.Sprintf("%s: %s to %s of %s: %s", r.kind, who, target, r.to, r.failure)
 }
 
 // table prints a row for each path between two clusters, in the order of the checks.

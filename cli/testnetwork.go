@@ -279,13 +279,8 @@ func (t *trial) site(c *cluster) (out site, err error) {
 func (t *trial) podsOf(c *cluster, app string) ([]string, error) {
 	found, err := c.all(t.ctx, &corev1.PodList{}, client.InNamespace(trialNamespace),
 		client.MatchingLabels{labelTrialApp: app, labelTrialCluster: c.id})
-	var out []string
-	for _, pod := range found {
-		if pod.GetDeletionTimestamp() == nil {
-			out = append(out, pod.GetName())
-		}
-	}
-	return out, err
+	found = slices.DeleteFunc(found, func(pod client.Object) bool { return pod.GetDeletionTimestamp() != nil })
+	return textsOf(found, client.Object.GetName), err
 }
 
 func (t *trial) balancersOf(c *cluster) ([]string, error) {

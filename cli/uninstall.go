@@ -136,7 +136,7 @@ func (c *cluster) hasLiqo(ctx context.Context) (bool, error) {
 func (c *cluster) showPods(ctx context.Context) {
 	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 		if len(have) > 0 {
-			show(ctx, "pods left: "+someNames(namesIn(have)))
+			show(ctx, "pods left: "+someNames(textsOf(have.Sorted(), client.Object.GetName)))
 		}
 		return false
 	}, client.InNamespace(c.namespace))
@@ -197,7 +197,7 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 			lines = append(lines, fmt.Sprintf("1 %s (%s): "+o.remedy, o.one, placeOf(found[0]), argument(found[0])))
 		default:
 			lines = append(lines, fmt.Sprintf("%d %s (%s): "+o.remedy+", and so on", len(found), o.many,
-				someNames(placesOf(found)), argument(found[0])))
+				someNames(textsOf(found, placeOf)), argument(found[0])))
 		}
 	}
 	return lines, nil
@@ -218,14 +218,6 @@ func argument(o client.Object) string {
 		return "-n " + place + " " + name
 	}
 	return placeOf(o)
-}
-
-func placesOf(objects []client.Object) []string {
-	var out []string
-	for _, object := range objects {
-		out = append(out, placeOf(object))
-	}
-	return out
 }
 
 // placeOf returns the name of an object for messages: that of a NamespaceOffloading is its

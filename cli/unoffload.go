@@ -48,7 +48,7 @@ func (e *env) unoffload(
 ) error {
 	s, stop := e.newScript(ctx, timeout)
 	defer stop()
-	c, err := e.here(s.ctx, liqo)
+	c, err := e.localCluster(s.ctx, liqo)
 	if err != nil {
 		return err
 	}

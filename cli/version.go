@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,7 +35,7 @@ func (e *env) versionCommand() *cobra.Command {
 			if clientOnly {
 				return nil
 			}
-			c, err := e.here(cmd.Context(), liqo)
+			c, err := e.localCluster(cmd.Context(), liqo)
 			if err != nil {
 				return err
 			}
@@ -71,9 +72,11 @@ func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 }
 
 // flagOf returns the value of a flag of a Deployment; empty if it is not set.
-func flagOf(d *appsv1.Deployment, name string) string {
-	for _, container := range d.Spec.Template.Spec.Containers {
-		for _, arg := range container.Args {
+func flagOf(d *appsv1.Deployment, name string) string { return flagIn(d.Spec.Template.Spec, name) }
+
+func flagIn(pod corev1.PodSpec, name string) string {
+	for _, container := range pod.Containers {
+		for _, arg := range append(container.Command, container.Args...) {
 			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
 				return value
 			}
