@@ -88,7 +88,7 @@ func (n *network) keys(from, to *end) []step {
 			}},
 		{after: []string{from.kind + " keys"}, at: &to.cluster, skip: n.isReversed,
 			doing: "Creating public key", done: "Public key correctly created", do: func(ctx context.Context) error {
-				key, err := from.gatewayKey(ctx, secret)
+				key, err := from.awaitField(ctx, from.network, secret, api.PublicKeyField)
 				if err != nil {
 					return err
 				}
@@ -236,10 +236,10 @@ func (n *network) setServer(ctx context.Context) error {
 	err := n.server.Get(ctx, client.ObjectKeyFromObject(server), have)
 	if err == nil && have.Spec.Endpoint != nil {
 		server.Spec = n.adjusted(have.Spec, server.Spec)
-	}
-	if err == nil && have.Spec.Endpoint != nil && exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
-		if err := n.deleteGateway(ctx, n.server.cluster, have); err != nil {
-			return err
+		if exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
+			if err := n.deleteGateway(ctx, n.server.cluster, have); err != nil {
+				return err
+			}
 		}
 	}
 	n.server.object = server
@@ -433,11 +433,4 @@ func keysOf(gateway client.Object) *corev1.ObjectReference {
 		return g.Status.SecretRef
 	}
 	return nil
-}
-
-// gatewayKey waits for the public key in a gateway's Secret.
-func (c *cluster) gatewayKey(ctx context.Context, name string) ([]byte, error) {
-	secret := &corev1.Secret{ObjectMeta: metaOf(c.network, name)}
-	err := c.await(ctx, secret, func() bool { return len(secret.Data[api.PublicKeyField]) > 0 })
-	return secret.Data[api.PublicKeyField], err
 }

@@ -74,7 +74,7 @@ func (c *cluster) keyOf(ctx context.Context, gateway client.Object) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	return c.gatewayKey(ctx, secret)
+	return c.awaitField(ctx, c.network, secret, api.PublicKeyField)
 }
 
 // locate finds the only object of this kind and name in all namespaces and sets its namespace.

@@ -36,18 +36,21 @@ func ofPeer(id string) client.MatchingLabels {
 	return client.MatchingLabels{api.LabelRemoteClusterID: id}
 }
 
-// metaFor returns the metadata of an object that concerns a peer.
-func metaFor(namespace, name, peer string) metav1.ObjectMeta {
+// metaFor returns the metadata of an object that concerns a peer. It sets the labels in marks to
+// "true".
+func metaFor(namespace, name, peer string, marks ...string) metav1.ObjectMeta {
 	out := metaOf(namespace, name)
 	out.Labels = ofPeer(peer)
+	for _, label := range marks {
+		out.Labels[label] = api.True
+	}
 	return out
 }
 
 // tenantNamespace returns the namespace for the objects of one peering. Pod Security must allow
 // privileged pods for the gateways.
 func tenantNamespace(name, peer string) *corev1.Namespace {
-	out := &corev1.Namespace{ObjectMeta: metaFor("", name, peer)}
-	out.Labels[api.LabelTenantNamespace] = api.True
+	out := &corev1.Namespace{ObjectMeta: metaFor("", name, peer, api.LabelTenantNamespace)}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		out.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
 	}
@@ -170,27 +173,22 @@ func gatewayClient(at metav1.ObjectMeta, t template, e netv1beta1.EndpointStatus
 }
 
 func publicKey(namespace, name, peer string, key []byte) *netv1beta1.PublicKey {
-	out := &netv1beta1.PublicKey{ObjectMeta: metaFor(namespace, name, peer),
+	return &netv1beta1.PublicKey{ObjectMeta: metaFor(namespace, name, peer, api.LabelGatewayResource),
 		Spec: netv1beta1.PublicKeySpec{PublicKey: key}}
-	out.Labels[api.LabelGatewayResource] = api.True
-	return out
 }
 
 // nonce returns the Secret that asks the provider's controller for a nonce.
 func nonce(namespace, consumer string) *corev1.Secret {
-	out := &corev1.Secret{ObjectMeta: metaFor(namespace, api.NonceSecret, consumer), Type: corev1.SecretTypeOpaque}
-	out.Labels[api.LabelNonce] = api.True
-	return out
+	return &corev1.Secret{ObjectMeta: metaFor(namespace, api.NonceSecret, consumer, api.LabelNonce),
+		Type: corev1.SecretTypeOpaque}
 }
 
 // signedNonce returns the Secret that asks the consumer's controller to sign the nonce.
 func signedNonce(namespace, provider string, challenge []byte) *corev1.Secret {
-	out := &corev1.Secret{
-		ObjectMeta: metaFor(namespace, api.SignedNonceSecret, provider), Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{api.NonceField: challenge},
+	return &corev1.Secret{
+		ObjectMeta: metaFor(namespace, api.SignedNonceSecret, provider, api.LabelSignedNonce),
+		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{api.NonceField: challenge},
 	}
-	out.Labels[api.LabelSignedNonce] = api.True
-	return out
 }
 
 // credentials prove the identity of a consumer.
@@ -246,10 +244,9 @@ type slice struct {
 
 func resourceSlice(namespace, provider string, s slice) *authv1beta1.ResourceSlice {
 	out := &authv1beta1.ResourceSlice{
-		ObjectMeta: metaFor(namespace, s.name, provider),
+		ObjectMeta: metaFor(namespace, s.name, provider, api.LabelReplication),
 		Spec:       authv1beta1.ResourceSliceSpec{Class: s.class, ProviderClusterID: provider, Resources: s.resources},
 	}
-	out.Labels[api.LabelReplication] = api.True
 	out.Labels[api.LabelRemoteID] = provider
 	out.Annotations = map[string]string{api.AnnotationCreateVirtualNode: api.True}
 	if !s.virtualNode {

@@ -6,19 +6,15 @@ package cli
 import (
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -183,28 +179,6 @@ func (q quantities) list() (corev1.ResourceList, error) {
 		out[corev1.ResourceName(name)] = parsed
 	}
 	return out, nil
-}
-
-// encode is the text of data in the format of an output flag: "json", or YAML for anything else.
-func encode(data any, format string) (string, error) {
-	text, err := json.MarshalIndent(data, "", "  ")
-	if err == nil && format == "yaml" {
-		text, err = yaml.JSONToYAML(refusedByYAML.ReplaceAllFunc(text, jsonEscape))
-	} else {
-		text = append(text, '\n')
-	}
-	if err != nil {
-		return "", fmt.Errorf("encode the output: %w", err)
-	}
-	return string(text), nil
-}
-
-// refusedByYAML matches the characters that are allowed in the strings of JSON but not of YAML.
-var refusedByYAML = regexp.MustCompile(`[\x7f-\x{9f}\x{feff}\x{fffe}\x{ffff}]`)
-
-func jsonEscape(char []byte) []byte {
-	r, _ := utf8.DecodeRune(char)
-	return fmt.Appendf(nil, `\u%04x`, r)
 }
 
 // addQuantityFlags adds the flags for amounts with their defaults.
