@@ -158,7 +158,7 @@ func (e *env) connect(ctx context.Context, p *pair) (localCluster, remoteCluster
 	e.busy(noCluster, func() string { return "Contacting the clusters" })
 	err = inParallel(func() error { return localCluster.identify(ctx, p.liqo) },
 		func() error { return remoteCluster.identify(ctx, p.remoteLiqo) })
-	e.quiet()
+	e.clearBusy()
 	if err != nil {
 		return localCluster, remoteCluster, err
 	}

@@ -66,7 +66,7 @@ func createConfiguration(o *single) work {
 		object := configuration(c.tenant, o.name, o.peer, r)
 		return o.create(s, c, object, creation{"Configuration created", o.wait, "Configuration is ready",
 			func(ctx context.Context) error {
-				return c.await(ctx, object, func() bool { return configured(object, r) })
+				return c.await(ctx, object, func() bool { return isConfigured(object, r) })
 			}})
 	}
 }
@@ -95,7 +95,7 @@ func createGatewayServer(o *single) work {
 		server := gatewayServer(metaFor(c.tenant, o.name, o.peer), t, service, mtu)
 		return o.create(s, c, server, creation{"Gatewayserver created", o.wait, "gatewayserver is ready",
 			func(ctx context.Context) error {
-				return c.await(ctx, server, func() bool { return dialable(server.Status.Endpoint) })
+				return c.await(ctx, server, func() bool { return isDialable(server.Status.Endpoint) })
 			}})
 	}
 }

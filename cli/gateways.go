@@ -35,7 +35,8 @@ type end struct {
 // tunnel comes up while they are allocated.
 func (n *network) connection() []step {
 	server, client := &n.server, &n.client
-	steps := []step{{name: "gateways", after: []string{"home"}, doing: "Looking for gateways", do: n.findGateways}}
+	steps := []step{{name: "gateways", after: []string{"namespaces"}, doing: "Looking for gateways",
+		do: n.findGateways}}
 	for _, c := range n.pair() {
 		steps = append(steps, step{after: []string{"in force at " + c.id}, at: &c,
 			doing: "Initializing network", done: "Network correctly initialized"})
@@ -283,7 +284,7 @@ func exposedElsewhere(have, want netv1beta1.Endpoint) bool {
 		(have.Protocol == netv1beta1.ProtocolTCP) != (want.Protocol == netv1beta1.ProtocolTCP)
 }
 
-func dialable(e *netv1beta1.EndpointStatus) bool {
+func isDialable(e *netv1beta1.EndpointStatus) bool {
 	return e != nil && len(e.Addresses) > 0 && (e.Port != 0 || len(e.Ports) > 0)
 }
 
@@ -291,10 +292,10 @@ func dialable(e *netv1beta1.EndpointStatus) bool {
 // status is stale for a moment after the request changes, and a client with a custom address does
 // not follow it: it would keep the old port. Only WireGuard templates are compared; other
 // technologies may have no Service. A template may give the Service another port than the server's,
-// so that is compared only if the user asked for it.
+// so that is compared only if a flag names it.
 func announced(server *netv1beta1.GatewayServer, askedPort bool) bool {
 	status, request, template := server.Status.Endpoint, server.Spec.Endpoint, server.Spec.ServerTemplateRef
-	if !dialable(status) {
+	if !isDialable(status) {
 		return false
 	}
 	if request == nil || template == nil || template.Kind != "WgGatewayServerTemplate" {

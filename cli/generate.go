@@ -30,7 +30,7 @@ func generateConfiguration(o *single) work {
 		if namespace == metav1.NamespaceDefault {
 			namespace = ""
 		}
-		s.quiet()
+		s.clearBusy()
 		return o.print(configuration(namespace, c.id, c.id, own))
 	}
 }
@@ -47,7 +47,7 @@ func generatePublicKey(o *single) work {
 		if err != nil {
 			return err
 		}
-		s.quiet()
+		s.clearBusy()
 		return o.print(publicKey("", c.id, c.id, key))
 	}
 }
@@ -134,7 +134,7 @@ func generateTenant(o *single) work {
 // signature returns the signature of the challenge; if that is empty, of the stored one.
 func (s *script) signature(c *cluster, provider, challenge string) ([]byte, error) {
 	if challenge == "" {
-		if err := c.storedNonce(s.ctx, provider); err != nil {
+		if err := c.requireStoredNonce(s.ctx, provider); err != nil {
 			return nil, err
 		}
 	} else {
@@ -146,12 +146,12 @@ func (s *script) signature(c *cluster, provider, challenge string) ([]byte, erro
 		}
 	}
 	s.busy(noCluster, "Waiting for nonce to be signed")
-	defer s.quiet()
+	defer s.clearBusy()
 	return c.awaitField(s.ctx, c.tenant, api.SignedNonceSecret, api.SignedNonceField)
 }
 
-// storedNonce fails unless a nonce of the provider is stored. It creates nothing.
-func (c *cluster) storedNonce(ctx context.Context, provider string) (err error) {
+// requireStoredNonce fails unless a nonce of the provider is stored. It creates nothing.
+func (c *cluster) requireStoredNonce(ctx context.Context, provider string) (err error) {
 	if c.tenant == "" {
 		if c.tenant, err = c.findTenant(ctx, provider); err != nil {
 			return err

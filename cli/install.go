@@ -99,7 +99,7 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything but install")
 	addTimeoutFlag(flags, &o.timeout, 10*time.Minute)
 	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
-	if takesCIDRs(o.provider) {
+	if hasCIDRFlags(o.provider) {
 		flags.Var(&o.pods, "pod-cidr", "Address ranges of the cluster's pods")
 		flags.Var(&o.services, "service-cidr", "Address range of the cluster's Services")
 	}
@@ -112,7 +112,7 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 		"Do not compare the address ranges with pods and Services")
 }
 
-func takesCIDRs(provider string) bool {
+func hasCIDRFlags(provider string) bool {
 	return provider == "" || provider == "generic" || provider == "k3s"
 }
 
@@ -173,7 +173,8 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	for _, line := range ignoredValues(rel.Info.Notes) {
 		s.warn(noCluster, "%s", line)
 	}
-	s.info(noCluster, "All Set! You can now proceed establishing a peering (%s peer --help for more information)", e.name)
+	s.info(noCluster, "All Set! You can now proceed establishing a peering (%s peer --help for more information)",
+		e.name)
 	s.info(noCluster, "Make sure to use the same version of Liqo on all remote clusters")
 	return nil
 }

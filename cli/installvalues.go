@@ -68,13 +68,13 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 			f.services = k3sServices
 		}
 	}
-	if len(f.pods) == 0 && !o.givesValue("ipam.podCIDR") {
+	if len(f.pods) == 0 && !o.setsValue("ipam.podCIDR") {
 		return f, fmt.Errorf("the address range of the pods is not known; give %s", o.podsBy())
 	}
-	if f.services == "" && !o.givesValue("ipam.serviceCIDR") {
+	if f.services == "" && !o.setsValue("ipam.serviceCIDR") {
 		return f, fmt.Errorf("the address range of the Services is not known; give %s", o.servicesBy())
 	}
-	if host := c.config.Host; f.apiServerURL == "" && o.provider != "kind" && !insideOnly(host) {
+	if host := c.config.Host; f.apiServerURL == "" && o.provider != "kind" && !isInternalURL(host) {
 		f.apiServerURL = host
 	}
 	return f, nil
@@ -83,7 +83,7 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 // podsBy returns how to set the pods' ranges. Providers whose ranges are read from the cluster have
 // no flag.
 func (o *installOptions) podsBy() string {
-	if takesCIDRs(o.provider) {
+	if hasCIDRFlags(o.provider) {
 		return "--pod-cidr"
 	}
 	return "--set 'ipam.podCIDRs={…}'"
@@ -91,14 +91,14 @@ func (o *installOptions) podsBy() string {
 
 // servicesBy returns how to set the Services' range.
 func (o *installOptions) servicesBy() string {
-	if takesCIDRs(o.provider) {
+	if hasCIDRFlags(o.provider) {
 		return "--service-cidr"
 	}
 	return "--set ipam.serviceCIDR=…"
 }
 
-// givesValue reports whether the user sets a chart value, by --set or in a file.
-func (o *installOptions) givesValue(key string) bool {
+// setsValue reports whether the user sets a chart value, by --set or in a file.
+func (o *installOptions) setsValue(key string) bool {
 	for _, set := range append(o.values.Values, o.values.StringValues...) {
 		if strings.Contains(set, key) {
 			return true
@@ -206,8 +206,9 @@ func listAt(vals map[string]any, path ...string) []string {
 	return out
 }
 
-// insideOnly reports whether an API server's URL is valid only in this cluster or on this machine.
-func insideOnly(address string) bool {
+// isInternalURL reports whether an API server's URL is valid only in this cluster or on this
+// machine.
+func isInternalURL(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return true
@@ -241,7 +242,7 @@ func checkURL(address string, sane bool) error {
 		return nil
 	case err != nil || u.Scheme != "https" || u.Hostname() == "":
 		return fmt.Errorf("the API server's URL %q is not an https URL; %s", address, remedyURL)
-	case sane && insideOnly(address):
+	case sane && isInternalURL(address):
 		return fmt.Errorf("the API server's URL %s cannot be used from other clusters; %s", address, remedyURL)
 	}
 	return nil
@@ -338,7 +339,7 @@ func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[s
 			pod.Status.PodIP == "" {
 			continue
 		}
-		if !inside(pod.Status.PodIP, podRanges) {
+		if !inRanges(pod.Status.PodIP, podRanges) {
 			return fmt.Errorf(
 				"pod %s/%s has address %s, outside the pod range %v; correct %s, or use --skip-validation",
 				pod.Namespace, pod.Name, pod.Status.PodIP, podRanges, o.podsBy())
@@ -349,7 +350,7 @@ func (c *cluster) checkRanges(ctx context.Context, o *installOptions, vals map[s
 	}
 	for _, service := range services.Items {
 		if address := service.Spec.ClusterIP; address != "" && address != corev1.ClusterIPNone &&
-			!inside(address, serviceRanges) {
+			!inRanges(address, serviceRanges) {
 			return fmt.Errorf(
 				"service %s/%s has address %s, outside the Service range %v; correct %s, or use --skip-validation",
 				service.Namespace, service.Name, address, serviceRanges, o.servicesBy())
@@ -373,7 +374,7 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-func inside(address string, ranges []netip.Prefix) bool {
+func inRanges(address string, ranges []netip.Prefix) bool {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
 		return false

@@ -139,7 +139,7 @@ func (m *volumeMove) run() error {
 	if err := m.recreate(); err != nil {
 		return err
 	}
-	if err := m.copyWith("push", m.target.Name); err != nil {
+	if err := m.copyData("push", m.target.Name); err != nil {
 		return err
 	}
 	m.info(noCluster, "Restore completed")
@@ -158,7 +158,7 @@ func (m *volumeMove) snapshot() error {
 	if err := m.create(m.copied); err != nil {
 		return err
 	}
-	if err := m.copyWith("pull", ""); err != nil {
+	if err := m.copyData("pull", ""); err != nil {
 		return err
 	}
 	users, err := m.users(&m.copied.CreationTimestamp)
@@ -273,9 +273,9 @@ func (m *volumeMove) create(object client.Object) error {
 	return m.describe("create", object, err)
 }
 
-// copyWith starts a server on the claim's volume and a client that pulls from it or pushes to it,
+// copyData starts a server on the claim's volume and a client that pulls from it or pushes to it,
 // waits for the client and deletes both pods.
-func (m *volumeMove) copyWith(verb, node string) error {
+func (m *volumeMove) copyData(verb, node string) error {
 	m.script.busy(noCluster, map[string]string{"pull": "Taking a snapshot", "push": "Restoring the data"}[verb])
 	token := rand.Text()
 	sum := sha256.Sum256([]byte(token))

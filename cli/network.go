@@ -210,7 +210,7 @@ func (n *network) pair() []*cluster { return []*cluster{n.localCluster, n.remote
 func (n *network) namespaceSteps(tenant bool) []step {
 	var steps []step
 	for _, c := range n.pair() {
-		steps = append(steps, step{name: "home", do: func(ctx context.Context) error {
+		steps = append(steps, step{name: "namespaces", do: func(ctx context.Context) error {
 			if tenant {
 				if err := c.ensureTenant(ctx, c.other.id); err != nil {
 					return err
@@ -238,7 +238,8 @@ func (n *network) configuration() []step {
 				c.ranges, err = c.readRanges(ctx)
 				return err
 			}})
-		set = append(set, step{name: "configured " + c.id, after: []string{"home", "ranges of " + c.other.id}, at: &c,
+		set = append(set, step{name: "configured " + c.id, after: []string{"namespaces", "ranges of " + c.other.id},
+			at:    &c,
 			doing: "Setting up network configuration", done: "Network configuration correctly set up",
 			do: func(ctx context.Context) (err error) {
 				if object, err = c.configurationOf(ctx, c.other.id, c.other.ranges); err != nil {
@@ -249,7 +250,7 @@ func (n *network) configuration() []step {
 		wait = append(wait, step{name: "in force at " + c.id, after: []string{"configured " + c.id}, at: &c,
 			doing: "Applying configuration", done: "Configuration applied successfully",
 			do: func(ctx context.Context) error {
-				return c.await(ctx, object, func() bool { return configured(object, c.other.ranges) })
+				return c.await(ctx, object, func() bool { return isConfigured(object, c.other.ranges) })
 			}})
 	}
 	return slices.Concat(read, set, wait)
@@ -272,8 +273,8 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 	return configuration(c.network, have.Name, peer, r), nil
 }
 
-// configured reports whether a Configuration for these ranges is in force.
-func configured(c *netv1beta1.Configuration, r ranges) bool {
+// isConfigured reports whether a Configuration for these ranges is in force.
+func isConfigured(c *netv1beta1.Configuration, r ranges) bool {
 	granted := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
 	return r.equal(c.Spec.Remote) && granted != nil && granted.Status == metav1.ConditionTrue &&
 		(granted.ObservedGeneration == 0 || granted.ObservedGeneration == c.Generation) // 0 means unknown

@@ -35,7 +35,7 @@ func TestRangesInAnyOrder(t *testing.T) {
 		"another external range":     {conf("10.71.0.0/16", 2, "True", "10.1.0.0/16", "10.10.0.0/16"), false},
 		"no endpoint yet":            {&netv1beta1.Configuration{}, false},
 	} {
-		if got := configured(c.of, r); got != c.want {
+		if got := isConfigured(c.of, r); got != c.want {
 			t.Errorf("%s: %t, want %t", claim, got, c.want)
 		}
 	}

@@ -200,7 +200,7 @@ func (s *script) offloadNamespace(c *cluster, name string, o *offloadOptions, te
 	if err := c.apply(s.ctx, wanted); err != nil {
 		return err
 	}
-	if stricter(before.Spec.PodOffloadingStrategy, wanted.Spec.PodOffloadingStrategy) {
+	if isStricter(before.Spec.PodOffloadingStrategy, wanted.Spec.PodOffloadingStrategy) {
 		s.warn(noCluster, "The PodOffloadingStrategy was mutated to a more restrictive setting")
 		s.warn(noCluster, "Existing pods violating this policy might still be running")
 	}
@@ -307,8 +307,8 @@ func offloadFailure(o *offv1beta1.NamespaceOffloading) error {
 	return fmt.Errorf("offloading of namespace %q failed: %s", o.Namespace, o.Status.OffloadingPhase)
 }
 
-// stricter reports whether the change forbids nodes on which pods could run before.
-func stricter(before, now offv1beta1.PodOffloadingStrategy) bool {
+// isStricter reports whether the change forbids nodes on which pods could run before.
+func isStricter(before, now offv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != now && now != offv1beta1.LocalAndRemoteStrategy
 }
 

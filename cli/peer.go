@@ -70,7 +70,7 @@ func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
 	}
 	o.network.wait = true
 	n := newNetwork(s, consumer, provider, o.network)
-	a := &authentication{authOptions: o.auth, consumer: consumer, provider: provider, after: []string{"home"}}
+	a := &authentication{authOptions: o.auth, consumer: consumer, provider: provider, after: []string{"namespaces"}}
 	network := n.namespaceSteps(true)
 	if !o.noNetwork {
 		network = slices.Concat(network, n.configuration(), n.connection())
@@ -153,7 +153,7 @@ func (w *sliceRequest) steps() []step {
 		{name: "slice resources", after: []string{"slice authentication"}, at: at,
 			doing:  "Waiting for ResourceSlice resources",
 			report: w.reportResources, do: func(ctx context.Context) error {
-				answer, err := w.answer(ctx, authv1beta1.ResourceSliceResources)
+				answer, err := w.awaitAnswer(ctx, authv1beta1.ResourceSliceResources)
 				w.refused = answer.Status == authv1beta1.ResourceSliceDenied
 				return err
 			}},
@@ -174,7 +174,7 @@ func (w *sliceRequest) request(ctx context.Context) error {
 
 // authenticate waits until the provider accepts the consumer's credentials for the slice.
 func (w *sliceRequest) authenticate(ctx context.Context) error {
-	answer, err := w.answer(ctx, authv1beta1.ResourceSliceAuthentication)
+	answer, err := w.awaitAnswer(ctx, authv1beta1.ResourceSliceAuthentication)
 	if err == nil && answer.Status == authv1beta1.ResourceSliceDenied {
 		err = fmt.Errorf("ResourceSlice authentication: Denied by %s: %s", w.provider, answer.Message)
 	}
@@ -206,9 +206,9 @@ func (w *sliceRequest) keepUnnamed(ctx context.Context) error {
 	return nil
 }
 
-// answer waits for the provider's condition about the current request. A provider that has cordoned
-// the slice keeps its answer to the former request: the change counts as denied.
-func (w *sliceRequest) answer(
+// awaitAnswer waits for the provider's condition about the current request. A provider that has
+// cordoned the slice keeps its answer to the former request: the change counts as denied.
+func (w *sliceRequest) awaitAnswer(
 	ctx context.Context, question authv1beta1.ResourceSliceConditionType,
 ) (authv1beta1.ResourceSliceCondition, error) {
 	object, answer := w.object.DeepCopy(), authv1beta1.ResourceSliceCondition{}

@@ -44,10 +44,10 @@ func generatePeeringUser(o *single) work {
 		if c.id == o.peer {
 			return errOwnUser
 		}
-		if err := c.noPeeringUser(s.ctx, o.peer); err != nil {
+		if err := c.requireNoPeeringUser(s.ctx, o.peer); err != nil {
 			return err
 		}
-		if err := c.unusedName(s.ctx, o.peer); err != nil {
+		if err := c.requireUnusedName(s.ctx, o.peer); err != nil {
 			return err
 		}
 		s.warn(noCluster, "Note that this functionality is currently not supported in EKS clusters")
@@ -106,8 +106,8 @@ func (c *cluster) peeringUser(ctx context.Context, consumer string) ([]client.Ob
 	return append(bindings, requests...), err
 }
 
-// noPeeringUser refuses a second user for a consumer.
-func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
+// requireNoPeeringUser refuses a second user for a consumer.
+func (c *cluster) requireNoPeeringUser(ctx context.Context, consumer string) error {
 	found, err := c.peeringUser(ctx, consumer)
 	if err == nil && len(found) > 0 {
 		err = fmt.Errorf("a peering user for cluster %q exists already; to replace it, first run '%s delete "+
@@ -117,9 +117,9 @@ func (c *cluster) noPeeringUser(ctx context.Context, consumer string) error {
 	return err
 }
 
-// unusedName fails if the consumer's ID is already a user name in this cluster. Its Tenant would be
-// refused, too.
-func (c *cluster) unusedName(ctx context.Context, consumer string) error {
+// requireUnusedName fails if the consumer's ID is already a user name in this cluster. Its Tenant
+// would be refused, too.
+func (c *cluster) requireUnusedName(ctx context.Context, consumer string) error {
 	found := &authv1beta1.ResourceSliceList{}
 	if _, err := c.all(ctx, found); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (c *cluster) removePeeringUser(consumer string) {
 func (c *cluster) publicAPIServer(
 	ctx context.Context, installed *appsv1.Deployment,
 ) (server string, authority []byte, err error) {
-	if server = c.publicURL(ctx, installed); insideOnly(server) {
+	if server = c.publicURL(ctx, installed); isInternalURL(server) {
 		return "", nil, fmt.Errorf("the API server's URL %s cannot be used from other clusters; run '%s install' "+
 			"again with --api-server-url", server, c.env.name)
 	}

@@ -84,7 +84,7 @@ func (p *printer) erro(at side, err error) { p.line(labelErro, at, oneLine(err.E
 
 // line prints one status line. It escapes the text, parts of which come from peers.
 func (p *printer) line(as label, at side, text string) {
-	p.quiet()
+	p.clearBusy()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shown := string(as)
@@ -111,15 +111,15 @@ func (p *printer) busy(at side, text func() string) {
 	if !p.tty {
 		return
 	}
-	p.quiet()
+	p.clearBusy()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop = make(chan struct{})
 	go p.spin(p.stop, at, text)
 }
 
-// quiet clears what busy shows.
-func (p *printer) quiet() {
+// clearBusy clears what busy shows.
+func (p *printer) clearBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stop != nil {

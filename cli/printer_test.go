@@ -56,7 +56,7 @@ func TestAttackTerminal(t *testing.T) {
 			drawn := make(chan struct{})
 			terminal.busy(noCluster, sync.OnceValue(func() string { close(drawn); return hostile }))
 			<-drawn
-			terminal.quiet()
+			terminal.clearBusy()
 		},
 		"table": func() {
 			_ = table(&out, []result{resultOf(check{kind: podToPod, from: hostile, to: hostile}, echo.Answer{})})

@@ -183,7 +183,7 @@ func (t *task) work(ctx context.Context, before []*task) error {
 
 // finish prints the lines of all steps that were started, in the order in which they were listed.
 func (s *script) finish() error {
-	defer s.quiet()
+	defer s.clearBusy()
 	for ; len(s.unreported) > 0; s.unreported = s.unreported[1:] {
 		t := s.unreported[0]
 		if t.doing == "" {

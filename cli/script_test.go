@@ -55,7 +55,7 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 	localCluster, remoteCluster := &cluster{id: "rome", side: local}, &cluster{id: "milan", side: remote}
 	localCluster.other, remoteCluster.other = remoteCluster, localCluster
 	n := newNetwork(nil, localCluster, remoteCluster, networkOptions{wait: true})
-	a := &authentication{consumer: localCluster, provider: remoteCluster, after: []string{"home"}}
+	a := &authentication{consumer: localCluster, provider: remoteCluster, after: []string{"namespaces"}}
 	a.after = append(a.after, inBandAfter(localCluster)...)
 	w := &sliceRequest{consumer: localCluster, provider: remoteCluster.id}
 	known := map[string]bool{}

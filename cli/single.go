@@ -54,7 +54,7 @@ func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub 
 	do := sub.setup(o)
 	o.RunE = func(_ *cobra.Command, args []string) error {
 		o.name = strings.Join(args, "")
-		return o.act(do)
+		return o.execute(do)
 	}
 	parent.AddCommand(o.Command)
 }
@@ -115,8 +115,8 @@ func (o *single) cluster(ctx context.Context) (*cluster, error) {
 	return c, c.needTenant(ctx, o.peer)
 }
 
-// act runs a subcommand within its timeout.
-func (o *single) act(do work) error {
+// execute runs a subcommand within its timeout.
+func (o *single) execute(do work) error {
 	if o.before != nil {
 		if done, err := o.before(); done || err != nil {
 			return err

@@ -246,14 +246,14 @@ func workers(nodes []corev1.Node) int32 {
 	for _, n := range nodes {
 		tainted := slices.ContainsFunc(n.Spec.Taints,
 			func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
-		if realNode(n) && !n.Spec.Unschedulable && !tainted && nodeReady(&n) {
+		if isRealNode(n) && !n.Spec.Unschedulable && !tainted && nodeReady(&n) {
 			out++
 		}
 	}
 	return out
 }
 
-func realNode(n corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
+func isRealNode(n corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
 
 // labelControlPlane marks the nodes of the control plane, as kubeadm does.
 const labelControlPlane = "node-role.kubernetes.io/control-plane"
@@ -264,7 +264,7 @@ func addressesOf(nodes []corev1.Node, choice string, kinds ...corev1.NodeAddress
 	var out []string
 	for _, n := range nodes {
 		_, master := n.Labels[labelControlPlane]
-		if !realNode(n) || choice == "workers" && master || choice == "control-planes" && !master {
+		if !isRealNode(n) || choice == "workers" && master || choice == "control-planes" && !master {
 			continue
 		}
 		if address := addressOf(n, kinds); address != "" {

@@ -100,7 +100,7 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	s, stop := e.newScript(ctx, o.timeout)
 	defer stop()
 	t := &trial{script: s, testOptions: o, nodes: map[string][]corev1.Node{}, pods: map[string]trialPods{}}
-	if err := t.reach(e); err != nil {
+	if err := t.connect(e); err != nil {
 		return err
 	}
 	err := t.run()
@@ -121,8 +121,8 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	return err
 }
 
-// reach connects to all clusters. Afterwards lines about a cluster begin with its ID.
-func (t *trial) reach(e *env) (err error) {
+// connect connects to all clusters. Afterwards lines about a cluster begin with its ID.
+func (t *trial) connect(e *env) (err error) {
 	if t.consumer, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (t *trial) reach(e *env) (err error) {
 		t.all = append(t.all, c)
 	}
 	t.busy(noCluster, "Contacting the clusters")
-	defer t.quiet()
+	defer t.clearBusy()
 	if err := onEach(t.all, func(c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (t *trial) runChecks(sites []site) error {
 		}
 		t.busy(noCluster, fmt.Sprintf("Trying %s, %d requests", p.kind, len(of)))
 		tried := t.runAll(of)
-		t.quiet()
+		t.clearBusy()
 		if err := context.Cause(t.ctx); err != nil {
 			return err
 		}

@@ -178,7 +178,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestTrialArguments: what is wrong in the flags is said before any cluster is asked.
+// TestTrialArguments: wrong flags are an error before the first request.
 func TestTrialArguments(t *testing.T) {
 	for arguments, want := range map[string]string{
 		"":                         `required flag(s) "remote-kubeconfigs" not set`,

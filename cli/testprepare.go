@@ -43,7 +43,7 @@ func (t *trial) readNodes() error {
 			return fmt.Errorf("the %scluster has no node for pods without tolerations; see 'kubectl get nodes' there",
 				c.side.clusterPrefix())
 		}
-		ofProvider := func(n corev1.Node) bool { return !realNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
+		ofProvider := func(n corev1.Node) bool { return !isRealNode(n) && n.Labels[api.LabelRemoteClusterID] == c.id }
 		if pods.offloaded && !slices.ContainsFunc(t.nodes[t.consumer.id], ofProvider) {
 			return fmt.Errorf("no virtual node stands for %s; run '%s peer' first", c.id, t.consumer.env.name)
 		}

@@ -53,7 +53,8 @@ var errSlicesPresent = errors.New("resourceslices are still present on consumer 
 // their copies at the provider could not be deleted.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	return []step{
-		{doing: "Looking for resourceslices", do: func(ctx context.Context) error { return noSlices(ctx, consumer) },
+		{doing: "Looking for resourceslices",
+			do:     func(ctx context.Context) error { return requireNoSlices(ctx, consumer) },
 			report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }},
 		s.removeIdentity(consumer, wait),
 		s.clear(removal{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
@@ -61,9 +62,9 @@ func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
 	}
 }
 
-// noSlices fails while there are slices that are not being deleted. The credentials stay until the
-// others are gone, however soon their Identity is deleted.
-func noSlices(ctx context.Context, consumer *cluster) error {
+// requireNoSlices fails while there are slices that are not being deleted. The credentials stay
+// until the others are gone, however soon their Identity is deleted.
+func requireNoSlices(ctx context.Context, consumer *cluster) error {
 	if consumer.tenant == "" {
 		return nil
 	}

@@ -143,20 +143,20 @@ func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 // Tenant for it here, or an Identity or a virtual node for this cluster there. It does not use the
 // ForeignCluster, whose role may be out of date.
 func isBidirectional(ctx context.Context, consumer, provider *cluster) (bool, error) {
-	holds := func(c *cluster, peer string, list client.ObjectList) (bool, error) {
+	hasObjects := func(c *cluster, peer string, list client.ObjectList) (bool, error) {
 		err := c.listOf(ctx, everywhere, peer, list)
 		if apierrors.IsForbidden(err) { // to a peering user, at the provider
 			return false, nil
 		}
 		return meta.LenList(list) > 0, err
 	}
-	if tenant, err := holds(consumer, provider.id, &authv1beta1.TenantList{}); tenant || err != nil {
+	if tenant, err := hasObjects(consumer, provider.id, &authv1beta1.TenantList{}); tenant || err != nil {
 		return tenant, err
 	}
-	if identity, err := holds(provider, consumer.id, &authv1beta1.IdentityList{}); identity || err != nil {
+	if identity, err := hasObjects(provider, consumer.id, &authv1beta1.IdentityList{}); identity || err != nil {
 		return identity, err
 	}
-	return holds(provider, consumer.id, &offv1beta1.VirtualNodeList{})
+	return hasObjects(provider, consumer.id, &offv1beta1.VirtualNodeList{})
 }
 
 // removeConsumerSide removes the consumer's half of a peering whose provider does not answer. What
@@ -261,7 +261,7 @@ func (s *script) removeOffloading(consumer *cluster, wait bool) []step {
 		// Most virtual nodes are deleted with their slice, but the line about them is that they
 		// were deleted.
 		{doing: "Looking for virtualnodes", do: func(ctx context.Context) (err error) {
-			*existed, err = consumer.holds(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
+			*existed, err = consumer.hasObjects(ctx, consumer.other.id, &offv1beta1.VirtualNodeList{})
 			return err
 		}},
 		s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.ResourceSliceList{}, wait: wait,
@@ -274,8 +274,8 @@ func (s *script) removeOffloading(consumer *cluster, wait bool) []step {
 	}
 }
 
-// holds reports whether the tenant namespace has objects of the list.
-func (c *cluster) holds(ctx context.Context, peer string, list client.ObjectList) (bool, error) {
+// hasObjects reports whether the tenant namespace has objects of the list.
+func (c *cluster) hasObjects(ctx context.Context, peer string, list client.ObjectList) (bool, error) {
 	if c.tenant == "" {
 		return false, nil
 	}
