@@ -21,39 +21,37 @@ func (e *env) approveCommand() *cobra.Command {
 	return cmd
 }
 
+// approveRanges approves only the ranges that it prints, since the peer may announce more
+// meanwhile.
 func approveRanges(o *single) work {
 	o.Flags().Lookup("namespace").Usage = "Namespace of the Configuration (default: looked for in all)"
 	o.completes(activeIDs())
-	return func(s *script, c *cluster) error { return s.approveRanges(c, o.name) }
-}
-
-// approveRanges approves only the ranges that it prints, since the peer may announce more
-// meanwhile.
-func (s *script) approveRanges(c *cluster, peer string) error {
-	list := &netv1beta1.ConfigurationList{}
-	if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {
-		return err
-	}
-	found := api.Oldest(list.Items)
-	if found == nil {
-		return fmt.Errorf("cluster %q has no Configuration here; see 'liqoctl info'", peer)
-	}
-	ranges := plan.UnapprovedCIDRs(found)
-	if len(ranges) == 0 {
-		s.info(noCluster, "No ranges of cluster %q wait for approval", peer)
+	return func(s *script, c *cluster) error {
+		peer, list := o.name, &netv1beta1.ConfigurationList{}
+		if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {
+			return err
+		}
+		found := api.Oldest(list.Items)
+		if found == nil {
+			return fmt.Errorf("cluster %q has no Configuration here; see 'liqoctl info'", peer)
+		}
+		ranges := plan.UnapprovedCIDRs(found)
+		if len(ranges) == 0 {
+			s.info(noCluster, "No ranges of cluster %q wait for approval", peer)
+			return nil
+		}
+		s.warn(noCluster, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at "+
+			"which they are seen now end", peer, strings.Join(ranges, ", "))
+		if err := s.confirm("approve"); err != nil {
+			return err
+		}
+		if present := found.Annotations[api.AnnotationApprovedCIDRs]; present != "" {
+			ranges = append(strings.Split(present, ","), ranges...)
+		}
+		if err := c.annotate(s.ctx, found, api.AnnotationApprovedCIDRs, strings.Join(ranges, ",")); err != nil {
+			return err
+		}
+		s.info(noCluster, "Ranges of cluster %q approved", peer)
 		return nil
 	}
-	s.warn(noCluster, "These ranges of cluster %q will no longer be remapped: %s; connections to the addresses at "+
-		"which they are seen now end", peer, strings.Join(ranges, ", "))
-	if err := s.confirm("approve"); err != nil {
-		return err
-	}
-	if present := found.Annotations[api.AnnotationApprovedCIDRs]; present != "" {
-		ranges = append(strings.Split(present, ","), ranges...)
-	}
-	if err := c.annotate(s.ctx, found, api.AnnotationApprovedCIDRs, strings.Join(ranges, ",")); err != nil {
-		return err
-	}
-	s.info(noCluster, "Ranges of cluster %q approved", peer)
-	return nil
 }

@@ -80,7 +80,7 @@ func (t tenantChange) changeTenant(o *single) work {
 				return err
 			}
 		}
-		return s.tenantChange(c, tenant, t)
+		return s.applyTenantChange(c, tenant, t)
 	}
 }
 
@@ -108,8 +108,8 @@ func (s *script) confirmTenantChange(t tenantChange) error {
 	return s.confirm(t.verb)
 }
 
-// tenantChange changes the state of a Tenant and waits until it is in effect.
-func (s *script) tenantChange(c *cluster, tenant *authv1beta1.Tenant, t tenantChange) error {
+// applyTenantChange changes the state of a Tenant and waits until it is in effect.
+func (s *script) applyTenantChange(c *cluster, tenant *authv1beta1.Tenant, t tenantChange) error {
 	if err := c.read(s.ctx, tenant); err != nil {
 		return err
 	}

@@ -101,7 +101,12 @@ func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
 		return err
 	}
 	have := &installation{}
-	if err := c.inspect(ctx, have); err != nil {
+	if err := inParallel(
+		func() (err error) { have.Local, err = c.localInfo(ctx); return err },
+		func() (err error) { have.Health, err = c.healthInfo(ctx); return err },
+		func() (err error) { have.Network, err = c.networkInfo(ctx); return err },
+		func() (err error) { have.Peerings, err = c.peerings(ctx); return err },
+	); err != nil {
 		return err
 	}
 	query := f.get
@@ -115,16 +120,6 @@ func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
 		fmt.Fprint(e.Out, b)
 	}
 	return nil
-}
-
-// inspect reads what info prints.
-func (c *cluster) inspect(ctx context.Context, into *installation) error {
-	return inParallel(
-		func() (err error) { into.Local, err = c.localInfo(ctx); return err },
-		func() (err error) { into.Health, err = c.healthInfo(ctx); return err },
-		func() (err error) { into.Network, err = c.networkInfo(ctx); return err },
-		func() (err error) { into.Peerings, err = c.peerings(ctx); return err },
-	)
 }
 
 func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
@@ -209,20 +204,15 @@ func (c *cluster) peerings(ctx context.Context) (peerings, error) {
 	}
 	for i := range list.Items {
 		if f := &list.Items[i]; enabledPeer(f) {
-			out.Peers = append(out.Peers, peeringOf(f))
+			out.Peers = append(out.Peers, peering{
+				ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
+				NetworkingStatus:     statusOf(f.Status.Modules.Networking),
+				AuthenticationStatus: authenticationStatus(f),
+				OffloadingStatus:     statusOf(f.Status.Modules.Offloading),
+			})
 		}
 	}
 	return out, nil
-}
-
-func peeringOf(f *corev1beta1.ForeignCluster) peering {
-	modules := f.Status.Modules
-	return peering{
-		ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
-		NetworkingStatus:     statusOf(modules.Networking),
-		AuthenticationStatus: authenticationStatus(f),
-		OffloadingStatus:     statusOf(modules.Offloading),
-	}
 }
 
 // authenticationStatus is the worse status of the module and of the peer's API server.

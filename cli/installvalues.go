@@ -80,21 +80,23 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	return f, nil
 }
 
-// podsBy returns how to set the pods' ranges. Providers whose ranges are read from the cluster have
-// no flag.
+// podsBy returns how to set the pods' ranges.
 func (o *installOptions) podsBy() string {
-	if hasCIDRFlags(o.provider) {
-		return "--pod-cidr"
-	}
-	return "--set 'ipam.podCIDRs={…}'"
+	return o.flagOr("--pod-cidr", "--set 'ipam.podCIDRs={…}'")
 }
 
 // servicesBy returns how to set the Services' range.
 func (o *installOptions) servicesBy() string {
+	return o.flagOr("--service-cidr", "--set ipam.serviceCIDR=…")
+}
+
+// flagOr returns the flag of a range, or instead if the provider has no such flag, since its ranges
+// are read from the cluster.
+func (o *installOptions) flagOr(flag, instead string) string {
 	if hasCIDRFlags(o.provider) {
-		return "--service-cidr"
+		return flag
 	}
-	return "--set ipam.serviceCIDR=…"
+	return instead
 }
 
 // setsValue reports whether the user sets a chart value, by --set or in a file.

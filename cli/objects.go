@@ -50,11 +50,15 @@ func metaFor(namespace, name, peer string, marks ...string) metav1.ObjectMeta {
 // tenantNamespace returns the namespace for the objects of one peering. Pod Security must allow
 // privileged pods for the gateways.
 func tenantNamespace(name, peer string) *corev1.Namespace {
-	out := &corev1.Namespace{ObjectMeta: metaFor("", name, peer, api.LabelTenantNamespace)}
+	return privilegedNamespace(metaFor("", name, peer, api.LabelTenantNamespace))
+}
+
+// privilegedNamespace returns a namespace in which Pod Security allows privileged pods.
+func privilegedNamespace(meta metav1.ObjectMeta) *corev1.Namespace {
 	for _, mode := range []string{"enforce", "audit", "warn"} {
-		out.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
+		meta.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
 	}
-	return out
+	return &corev1.Namespace{ObjectMeta: meta}
 }
 
 // ranges holds the address ranges that a cluster announces.

@@ -44,10 +44,8 @@ const (
 // label is the first word of a status line.
 type label string
 
-// colour returns the label's ANSI colour: green, yellow or red.
-func (l label) colour() int {
-	return map[label]int{labelInfo: 32, labelWarn: 33, labelErro: 31}[l]
-}
+// colours holds the ANSI colours of labels: green, yellow and red.
+var colours = map[label]int{labelInfo: 32, labelWarn: 33, labelErro: 31}
 
 // printer writes status lines. On a terminal it colours them and shows what the command waits for.
 type printer struct {
@@ -89,7 +87,7 @@ func (p *printer) line(as label, at side, text string) {
 	defer p.mu.Unlock()
 	shown := string(as)
 	if p.tty {
-		shown = fmt.Sprintf("\033[%dm%s\033[0m", as.colour(), as)
+		shown = fmt.Sprintf("\033[%dm%s\033[0m", colours[as], as)
 	}
 	fmt.Fprintf(p.w, " %s   %s%s\n", shown, at, api.Printable(text))
 }

@@ -49,11 +49,7 @@ type trialPods struct {
 // trialNamespaceObject returns the namespace of the trial. Pod Security must allow pods in the
 // network of their node.
 func trialNamespaceObject() *corev1.Namespace {
-	out := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: trialNamespace, Labels: map[string]string{}}}
-	for _, mode := range []string{"enforce", "audit", "warn"} {
-		out.Labels["pod-security.kubernetes.io/"+mode] = "privileged"
-	}
-	return out
+	return privilegedNamespace(metav1.ObjectMeta{Name: trialNamespace, Labels: map[string]string{}})
 }
 
 // trialDeployment returns a Deployment of pods that answer with their names, one on each node: at a

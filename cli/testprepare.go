@@ -77,9 +77,11 @@ func (t *trial) prepare() error {
 			return err
 		}
 	}
-	objects, err := t.apply()
-	if err != nil {
-		return err
+	objects := t.trialObjects()
+	for _, o := range objects {
+		if err := o.apply(t.ctx, o.object); err != nil {
+			return err
+		}
 	}
 	if err := t.removeStale(objects); err != nil {
 		return err
@@ -125,16 +127,6 @@ func (t *trial) trialObjects() []trialObject {
 		out = append(out, trialObject{t.consumer, trialService(trialBalancer, corev1.ServiceTypeLoadBalancer)})
 	}
 	return out
-}
-
-func (t *trial) apply() ([]trialObject, error) {
-	all := t.trialObjects()
-	for _, m := range all {
-		if err := m.apply(t.ctx, m.object); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 // removeStale deletes objects of an earlier test that this one does not need.

@@ -187,9 +187,12 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'",
 			madeByUser},
 	} {
-		found, err := c.found(ctx, o)
+		found, err := c.all(ctx, o.list)
 		if err != nil {
 			return nil, err
+		}
+		if o.counts != nil {
+			found = slices.DeleteFunc(found, func(object client.Object) bool { return !o.counts(object) })
 		}
 		switch len(found) {
 		case 0:
@@ -201,15 +204,6 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 		}
 	}
 	return lines, nil
-}
-
-// found returns the objects that are obstacles, by name.
-func (c *cluster) found(ctx context.Context, o obstacle) ([]client.Object, error) {
-	all, err := c.all(ctx, o.list)
-	if o.counts == nil {
-		return all, err
-	}
-	return slices.DeleteFunc(all, func(object client.Object) bool { return !o.counts(object) }), err
 }
 
 // argument returns an object as kubectl and liqoctl take it.

@@ -39,25 +39,16 @@ func (e *env) versionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			version, err := c.version(cmd.Context())
+			d, err := c.controller(cmd.Context())
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(version))
+			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(d.Labels[labelVersion]))
 			return nil
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
 	liqo = addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	return cmd
-}
-
-// version returns the version of the installed release.
-func (c *cluster) version(ctx context.Context) (string, error) {
-	d, err := c.controller(ctx)
-	if err != nil {
-		return "", err
-	}
-	return d.Labels[labelVersion], nil
 }
 
 // controller reads the Deployment of the controller, whose arguments tell how Liqo was installed.
