@@ -131,7 +131,7 @@ func pemOf(kind string, der []byte) []byte {
 // enters asks the server of a kubeconfig who we are.
 func enters(t *testing.T, kubeconfig []byte) (string, error) {
 	t.Helper()
-	peer, err := remote.New(kubeconfig)
+	peer, err := remote.New(t.Context(), kubeconfig)
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network/objects/plan"
@@ -32,7 +31,7 @@ type follower struct {
 	links     *remote.Fleet
 	// heard are the versions at each provider that home followed last, by Secret. One worker uses it.
 	heard map[types.NamespacedName]map[string]string
-	// changes wakes the Secrets of providers that have changed.
+	// changes wakes the Secrets whose link, or the copy of whose provider, has changed.
 	changes ctl.Source
 }
 
@@ -56,10 +55,11 @@ func (f *follower) Register(mgr manager.Manager) error {
 	ofPeer := func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 		return f.links.Of(obj.GetLabels()[api.LabelRemoteClusterID])
 	}
+	f.links.Subscribe(func(secret types.NamespacedName, _ string) { f.changes.Wake(secret) })
 	row := ctl.Controller[*corev1.Secret, plan.FollowInput]{
 		Name: "follow", Quiet: true,
 		Only:    func(root *corev1.Secret) bool { return remote.Labelled(root) },
-		Watches: []ctl.Watch{{Source: f.links.Source()}, {Source: &f.changes}},
+		Watches: []ctl.Watch{{Source: &f.changes}},
 		Peer:    f.peer,
 		Gather:  f.gather,
 		Plan:    plan.Following,
@@ -76,21 +76,7 @@ func (f *follower) peer(secret *corev1.Secret) (client.Client, error) {
 	if link == nil {
 		return nil, fmt.Errorf("secret %s/%s no longer leads to a provider", secret.Namespace, secret.Name)
 	}
-	there, err := f.copied(secret, link)
-	if err != nil {
-		return nil, err
-	}
-	return there.Client, nil
-}
-
-// copied is what the provider of a Secret has.
-func (f *follower) copied(secret *corev1.Secret, link *remote.Link) (*remote.Copy, error) {
-	key := client.ObjectKeyFromObject(secret)
-	return link.Copy("parameters", remote.CopySpec{
-		Scheme: scheme.New(), Kinds: parameters(),
-		Selector: labels.SelectorFromSet(labels.Set{api.LabelRemoteClusterID: f.clusterID}),
-		Changed:  func() { f.changes.Wake(key) },
-	})
+	return link.Client, nil
 }
 
 // gather reads both sides. News of the provider are followed at once: they may be the last that come by the
@@ -103,7 +89,11 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 		delete(f.heard, key)
 		return in, nil
 	}
-	there, err := f.copied(root, link)
+	there, err := link.Copy("parameters", remote.CopySpec{
+		Kinds: parameters(), Probe: &netv1beta1.GatewayServerList{},
+		Selector: labels.SelectorFromSet(labels.Set{api.LabelRemoteClusterID: f.clusterID}),
+		Changed:  func() { f.changes.Wake(key) },
+	})
 	if err != nil || !there.Synced() {
 		return in, err
 	}
@@ -120,7 +110,7 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 	case heard:
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		in.Peer, err = side(ctx, there.Client, client.InNamespace(link.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
+		in.Peer, err = side(ctx, link, client.InNamespace(link.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
 		if err != nil {
 			return in, fmt.Errorf("ask %s: %w", link.ID, err)
 		}

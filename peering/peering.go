@@ -26,6 +26,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/peering/plan"
 )
 
@@ -35,9 +36,11 @@ type Options struct {
 	LiqoNamespace string
 	// Modules are those installed.
 	Modules plan.Modules
-	// ProbeInterval is how often a peer's API server is asked for /livez; 0 = never.
+	// Links give access to the peers' API servers.
+	Links *remote.Fleet
+	// ProbeInterval is the time between two checks whether a peer's API server is alive; 0 = never.
 	ProbeInterval time.Duration
-	// ProbeTimeout bounds one question.
+	// ProbeTimeout bounds one request.
 	ProbeTimeout time.Duration
 	// Workers is how many peers are worked on at once; 0 means one.
 	Workers int
@@ -45,11 +48,13 @@ type Options struct {
 
 // Controllers lists everything of this room that runs in the controller role.
 func Controllers(o Options) []ctl.Registrar {
-	s := &summary{Options: o, prober: newProber(o.ProbeInterval, o.ProbeTimeout)}
+	s := &summary{Options: o}
+	o.Links.Subscribe(func(_ types.NamespacedName, id string) { s.changed.Wake(types.NamespacedName{Name: id}) })
 	return []ctl.Registrar{
 		o.creation(),
 		ctl.Controller[*corev1beta1.ForeignCluster, plan.Input]{
-			Name: "foreigncluster", Watches: watches(), Gather: s.gather, Plan: plan.ForeignCluster, Workers: o.Workers,
+			Name: "foreigncluster", Watches: append(watches(), ctl.Watch{Source: &s.changed}), Gather: s.gather,
+			Plan: plan.ForeignCluster, Workers: o.Workers,
 		},
 	}
 }
@@ -57,7 +62,7 @@ func Controllers(o Options) []ctl.Registrar {
 // summary reads what a ForeignCluster sums up.
 type summary struct {
 	Options
-	prober *prober
+	changed ctl.Source // wakes peers whose link, or its health, has changed
 }
 
 // evidence are the kinds that prove, by the label with its ID, that there is a peer.
@@ -120,10 +125,8 @@ func (s *summary) gather(ctx context.Context, r ctl.Reader, root *corev1beta1.Fo
 	if err := deployments(ctx, r, &in); err != nil {
 		return in, err
 	}
-	if len(in.Secrets) > 0 {
-		in.Probe, in.ProbeAfter = s.prober.look(ctx, root.Name, in.Secrets[0].Data[api.KubeconfigField])
-	} else {
-		s.prober.forget(root.Name)
+	if len(in.Secrets) > 0 && s.ProbeInterval > 0 {
+		in.Probe = s.probe(root.Name, &in.Secrets[0])
 	}
 	return in, nil
 }

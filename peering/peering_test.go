@@ -27,6 +27,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/peering/plan"
 )
 
@@ -109,10 +110,11 @@ func start(t *testing.T, server *apitest.Server) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, controller := range Controllers(Options{
-		LiqoNamespace: "default", Modules: plan.Modules{Networking: true, Authentication: true, Offloading: true},
+	links := &remote.Fleet{}
+	for _, controller := range append(Controllers(Options{
+		Links: links, LiqoNamespace: "default", Modules: plan.Modules{Networking: true, Authentication: true, Offloading: true},
 		ProbeInterval: time.Second, ProbeTimeout: 5 * time.Second,
-	}) {
+	}), links) {
 		if err := controller.Register(mgr); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@
 package peering
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,54 +16,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-)
 
-// TestPeerThatIsHeardIsAskedSeldom: an open connection tells that it lives, and its end is noticed.
-func TestPeerThatIsHeardIsAskedSeldom(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	text := kubeconfigOf(t, server)
-	p := newProber(time.Second, patience)
-	const looks = 8
-	started := time.Now()
-	for range looks {
-		outcome, after := p.look(t.Context(), "rome", text)
-		for outcome == nil {
-			<-time.After(probeSoon)
-			outcome, after = p.look(t.Context(), "rome", text)
-		}
-		if !outcome.Alive {
-			t.Fatalf("a peer that lives is not alive: %s", outcome.Message)
-		}
-		<-time.After(after)
-	}
-	// On a machine so slow that every look comes when it is time to ask, it asks at every look.
-	if n, most := int(asked.Load()), 1+int(time.Since(started)/(askedAfter*time.Second)); n == 0 || n > most {
-		t.Errorf("asked %d times in %d looks, want %d at most", n, looks, most)
-	}
-	server.CloseClientConnections()
-	server.Close()
-	for began := time.Now(); ; {
-		outcome, after := p.look(t.Context(), "rome", text)
-		if !outcome.Alive {
-			break
-		}
-		if time.Since(began) > patience {
-			t.Fatal("a peer that is gone is alive")
-		}
-		<-time.After(after)
-	}
-}
+	"github.com/liqo-go/liqo/internal/remote"
+)
 
 // kubeconfigOf leads to a server of TLS.
 func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
@@ -103,17 +64,22 @@ func TestExpiredCertificateIsToldOnce(t *testing.T) {
 	server.Config.ErrorLog = log.New(t.Output(), "", 0)
 	server.StartTLS()
 	defer server.Close()
-	p := newProber(time.Second, 5*time.Second)
-	said := map[string]bool{}
-	text := kubeconfigOf(t, server)
-	for range 4 {
-		outcome, after := p.look(t.Context(), "rome", text)
-		if outcome != nil {
-			said[outcome.Message] = true
-		}
-		<-time.After(after)
+	peer, err := remote.New(t.Context(), kubeconfigOf(t, server))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(said) != 1 {
-		t.Errorf("said %d things: %v", len(said), said)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	messages, checked := map[string]bool{}, 0
+	peer.Monitor(ctx, remote.Checks{Interval: time.Second, Timeout: 5 * time.Second}, func(_ time.Time, h remote.Health) bool {
+		probe := outcome(h)
+		messages[probe.Message] = true
+		if checked++; checked == 4 {
+			cancel()
+		}
+		return probe.Alive
+	})
+	if len(messages) != 1 || messages[""] {
+		t.Errorf("%d messages: %v", len(messages), messages)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -95,7 +96,7 @@ func TestAttackRefusalsFillEtcd(t *testing.T) {
 	}
 	const more = 5 // half a second
 	sent := make(chan struct{}, 2*shownBurst)
-	r, err := newRecorders(t.Context(), &Cluster{config: &rest.Config{Host: "http://unused.invalid", QPS: -1}, http: &http.Client{Transport: counting(sent)}})
+	r, err := newRecorders(t.Context(), &remote.Cluster{RESTConfig: &rest.Config{Host: "http://unused.invalid", QPS: -1}, HTTP: &http.Client{Transport: counting(sent)}})
 	if err != nil {
 		t.Fatal(err)
 	}

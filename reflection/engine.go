@@ -51,6 +51,7 @@ import (
 
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/ledger"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -61,7 +62,7 @@ type Config struct {
 	// Node is the virtual node, for metrics; empty if there is none.
 	Node string
 	// Home and Remote are the two sides.
-	Home, Remote *Cluster
+	Home, Remote *remote.Cluster
 	// Kinds is what is kept equal.
 	Kinds []Kind
 	// Events gives the writer of events of a source; nil = no events.
@@ -253,7 +254,7 @@ func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedNa
 		if home == nil || err != nil {
 			return nil, err
 		}
-		return reference.GetReference(e.Home.scheme, home)
+		return reference.GetReference(e.Home.Scheme(), home)
 	}
 	return nil, nil
 }
@@ -282,7 +283,7 @@ func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
 
 // lookAt queues the objects of a kind that a cache holds; namespace "" = all.
 func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
-	keys, err := keysOf(ctx, r, w.engine.Home.scheme, kind, namespace, client.Object.GetName)
+	keys, err := keysOf(ctx, r, w.engine.Home.Scheme(), kind, namespace, client.Object.GetName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list objects to look at", "kind", w.Name)
 		return

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/remote"
 )
 
 // recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
@@ -66,11 +67,11 @@ type recorders struct {
 	news, warnings record.EventBroadcaster
 }
 
-func newRecorders(ctx context.Context, home *Cluster) (recorders, error) {
+func newRecorders(ctx context.Context, home *remote.Cluster) (recorders, error) {
 	start := func(qps float32, burst int) (record.EventBroadcaster, error) {
-		config := rest.CopyConfig(home.config)
+		config := rest.CopyConfig(home.RESTConfig)
 		config.QPS, config.Burst = qps, burst
-		client, err := corev1client.NewForConfigAndClient(config, home.http)
+		client, err := corev1client.NewForConfigAndClient(config, home.HTTP)
 		if err != nil {
 			return nil, fmt.Errorf("make client for events of the home cluster: %w", err)
 		}

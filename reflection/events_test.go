@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/internal/remote"
 )
 
 // TestNewsWait: what went well is told at a rate that leaves room for work, and what went wrong at once.
@@ -47,7 +49,7 @@ func TestNewsWait(t *testing.T) {
 	defer server.Close() // waits for its requests
 	goOn := sync.OnceFunc(func() { close(release) })
 	defer goOn()
-	r, err := newRecorders(t.Context(), &Cluster{config: &rest.Config{Host: server.URL, QPS: -1}, http: http.DefaultClient})
+	r, err := newRecorders(t.Context(), &remote.Cluster{RESTConfig: &rest.Config{Host: server.URL, QPS: -1}, HTTP: http.DefaultClient})
 	if err != nil {
 		t.Fatal(err)
 	}

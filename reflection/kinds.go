@@ -29,6 +29,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -37,7 +38,7 @@ import (
 
 // podKinds belong to one virtual node: its pods and their tokens. pods is a cache of the pods
 // of that node in all namespaces, names what is known of the objects they use.
-func podKinds(o Options, home *Cluster, pods cache.Cache, names *foreign) []Kind {
+func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign) []Kind {
 	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
 	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
 	return []Kind{{
@@ -208,7 +209,7 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 
 // namespaceKinds belong to a provider: whatever lies in the offloaded namespaces. One of its
 // virtual nodes reflects them.
-func namespaceKinds(o Options, home *Cluster, names *foreign) []Kind {
+func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 	mine := marks(o)
 	kinds := []Kind{
 		{

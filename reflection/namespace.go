@@ -71,10 +71,10 @@ func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err erro
 			atHome[w.Home] = content{fields: w.HomeFields}
 		}
 	}
-	if ns.home, err = e.Home.cache(home, atHome); err != nil {
+	if ns.home, err = newCache(e.Home, home, atHome); err != nil {
 		return err
 	}
-	if ns.peer, err = e.Remote.cache(ns.remote, atPeer); err != nil {
+	if ns.peer, err = newCache(e.Remote, ns.remote, atPeer); err != nil {
 		return err
 	}
 	for _, w := range e.kinds {
@@ -144,7 +144,7 @@ func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache
 	}
 	ns.synced[w].Store(true)
 	w.lookAt(ctx, homeCache, w.Home, home)
-	remote, err := keysOf(ctx, ns.peer, w.engine.Home.scheme, w.Remote, "", w.homeName)
+	remote, err := keysOf(ctx, ns.peer, w.engine.Home.Scheme(), w.Remote, "", w.homeName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list remote objects to look at", "kind", w.Name)
 	}

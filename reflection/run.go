@@ -25,6 +25,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/packed"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -134,11 +135,12 @@ type runner struct {
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	s := scheme.New()
-	home, err := NewCluster(o.Home, s, o.Custom...)
+	mapper := mapperOf(s, o.Custom)
+	home, err := remote.NewCluster(o.Home, s, mapper)
 	if err != nil {
 		return nil, err
 	}
-	remote, err := NewCluster(o.Remote, s, o.Custom...)
+	provider, err := remote.NewCluster(o.Remote, s, mapper)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +156,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.viewer, err = newViewer(ctx, home, o); err != nil {
 		return nil, err
 	}
-	clients, err := kubernetes.NewForConfigAndClient(home.config, home.http)
+	clients, err := kubernetes.NewForConfigAndClient(home.RESTConfig, home.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the home cluster: %w", err)
 	}
@@ -165,7 +167,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: remote, Events: r.events.of(s), metrics: m}
+	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: provider, Events: r.events.of(s), metrics: m}
 	names := &foreign{since: map[string]map[translate.Reference]metav1.Time{}}
 	c.Kinds = podKinds(o, home, r.pods, names)
 	if r.own, err = New(c); err != nil {
@@ -224,14 +226,12 @@ func reversed(view translate.View) translate.View {
 // PodsOf makes a cache of the pods bound to a node. It holds their status, and of their specs what
 // translate.TrimPod leaves.
 func PodsOf(config *rest.Config, node string) (cache.Cache, error) {
-	home, err := NewCluster(config, scheme.New())
+	s := scheme.New()
+	home, err := remote.NewCluster(config, s, remote.StaticMapper(s))
 	if err != nil {
 		return nil, err
 	}
-	c, err := cache.New(home.config, cache.Options{
-		HTTPClient: home.http,
-		Scheme:     home.scheme,
-		Mapper:     home.mapper,
+	return home.NewCache(cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
 		},
@@ -239,8 +239,4 @@ func PodsOf(config *rest.Config, node string) (cache.Cache, error) {
 		DefaultUnsafeDisableDeepCopy: new(true),
 		NewInformer:                  packed.Informer,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("make cache of the pods of node %s: %w", node, err)
-	}
-	return c, nil
 }

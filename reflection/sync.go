@@ -355,7 +355,7 @@ func (w *worker) tries(ctx context.Context, key types.NamespacedName, do func() 
 		w.silent(key, false)
 		return false, err
 	}
-	ready := w.engine.Remote.ready(ctx)
+	ready := w.engine.Remote.Ready(ctx)
 	silent := w.silent(key, apierrors.IsForbidden(ready) || apierrors.IsNotFound(ready))
 	if ready == nil {
 		err = do()

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/internal/remote"
 )
 
 // TestRightsAreWithdrawn when a peer refuses that is ready, or keeps for longer than any start to itself whether
@@ -39,7 +41,7 @@ func TestRightsAreWithdrawn(t *testing.T) {
 			io.WriteString(w, r.URL.Path)
 		}))
 		defer server.Close()
-		there, err := NewCluster(&rest.Config{Host: server.URL}, scheme.Scheme)
+		there, err := remote.NewCluster(&rest.Config{Host: server.URL}, scheme.Scheme, remote.StaticMapper(scheme.Scheme))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -46,11 +47,8 @@ type viewer struct {
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
 // further providers, the virtual nodes and networks of all tenants.
-func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
-	c, err := cache.New(home.config, cache.Options{
-		HTTPClient: home.http,
-		Scheme:     home.scheme,
-		Mapper:     home.mapper,
+func newViewer(ctx context.Context, home *remote.Cluster, o Options) (*viewer, error) {
+	c, err := home.NewCache(cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&offv1beta1.NamespaceMap{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
 			&ipamv1alpha1.IP{}: {
@@ -71,7 +69,7 @@ func newViewer(ctx context.Context, home *Cluster, o Options) (*viewer, error) {
 		DefaultUnsafeDisableDeepCopy: new(true),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make cache of the peering: %w", err)
+		return nil, err
 	}
 	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
 	return v, v.watch(ctx,

@@ -380,6 +380,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	all := append([]ctl.Registrar{links}, peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
 		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
+		Links:         links,
 		ProbeInterval: f.pingInterval,
 		ProbeTimeout:  f.pingTimeout,
 	})...)

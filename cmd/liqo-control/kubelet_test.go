@@ -27,6 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -65,7 +66,7 @@ func newStage(t *testing.T) *stage {
 	vn.Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	for _, obj := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: tenant}, Data: map[string][]byte{remote.KubeconfigKey: text}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: tenant}, Data: map[string][]byte{api.KubeconfigField: text}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: virtualNode}},
 		vn,
 	} {
@@ -208,7 +209,7 @@ func TestFlagsReachTheReflection(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	peer, err := remote.New([]byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],"users":[{"name":"c","user":{"token":"t"}}],"clusters":[{"name":"c","cluster":{"server":"https://milan:6443"}}]}`))
+	peer, err := remote.New(t.Context(), []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}],"users":[{"name":"c","user":{"token":"t"}}],"clusters":[{"name":"c","cluster":{"server":"https://milan:6443"}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

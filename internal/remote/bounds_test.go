@@ -47,7 +47,7 @@ func clientOf(t *testing.T, server *httptest.Server, b bounds, wrap ...transport
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	kubeconfig := fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 		"users": [{"name": "u", "user": {"token": "t"}}], "clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %q}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca))
-	peer, err := made(&Peer{bounded: bounded{bounds: b}}, kubeconfig)
+	peer, err := newPeer(t.Context(), kubeconfig, b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,17 +14,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-// KubeconfigKey is the key of the kubeconfig in a Secret.
-const KubeconfigKey = "kubeconfig"
+	"github.com/liqo-go/liqo/api"
+)
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=offloaded,verbs=get;list;watch
 
-// Follow waits until the Secret holds a usable kubeconfig, gives the peer and keeps it at the
-// Secret's state until ctx ends. It fails only when ctx ends before.
-func Follow(ctx context.Context, home *rest.Config, secret types.NamespacedName) (*Peer, error) {
-	clients, err := kubernetes.NewForConfig(home)
+// Follow waits until the Secret holds a usable kubeconfig, returns the peer and keeps it up to date with the Secret until
+// ctx ends. It fails only when ctx ends before.
+func Follow(ctx context.Context, local *rest.Config, secret types.NamespacedName) (*Peer, error) {
+	clients, err := kubernetes.NewForConfig(local)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the home cluster: %w", err)
 	}
@@ -35,8 +34,8 @@ func Follow(ctx context.Context, home *rest.Config, secret types.NamespacedName)
 		ListerWatcher: lw,
 		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { f.see(ctx, obj) },
-			UpdateFunc: func(_, obj any) { f.see(ctx, obj) },
+			AddFunc:    func(obj any) { f.observe(ctx, obj) },
+			UpdateFunc: func(_, obj any) { f.observe(ctx, obj) },
 		},
 	})
 	go informer.RunWithContext(ctx)
@@ -48,21 +47,21 @@ func Follow(ctx context.Context, home *rest.Config, secret types.NamespacedName)
 	}
 }
 
-// follower hands the states of one Secret to a peer. Its methods run one after another.
+// follower updates a peer with the states of one Secret. Its methods are called one after another.
 type follower struct {
 	secret types.NamespacedName
 	peer   *Peer
 	first  chan *Peer
 }
 
-func (f *follower) see(ctx context.Context, obj any) {
+func (f *follower) observe(ctx context.Context, obj any) {
 	secret, ok := obj.(*corev1.Secret)
 	if !ok {
 		return
 	}
 	logger := log.FromContext(ctx).WithValues("secret", f.secret.String())
 	if f.peer == nil {
-		peer, err := Listen(secret.Data[KubeconfigKey])
+		peer, err := newPeer(ctx, secret.Data[api.KubeconfigField], ordinary)
 		if err != nil {
 			logger.Error(err, "kubeconfig secret is not usable, waiting for a change")
 			return
@@ -71,7 +70,7 @@ func (f *follower) see(ctx context.Context, obj any) {
 		f.first <- peer
 		return
 	}
-	changed, err := f.peer.Update(secret.Data[KubeconfigKey])
+	changed, err := f.peer.Update(secret.Data[api.KubeconfigField])
 	switch {
 	case err != nil:
 		logger.Error(err, "changed kubeconfig secret is not usable, going on with the former one")

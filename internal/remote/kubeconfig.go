@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 
@@ -12,15 +13,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Usable says what is wrong with a kubeconfig; nil is nothing.
+// Usable reports why a kubeconfig cannot be used; nil = it can.
 func Usable(kubeconfig []byte) error {
-	_, err := newAccess(kubeconfig, nil)
+	_, err := newAccess(context.Background(), kubeconfig) // nothing connects
 	return err
 }
 
-// parse turns a kubeconfig into a configuration. Whoever may write the Secret must not be able
-// to make this process run programs or read its files, so a kubeconfig that names any is
-// refused; the error says which field to replace.
+// parse turns a kubeconfig into a configuration. Users who may write the Secret must not be able to make this process
+// run programs or read its files, so a kubeconfig that names any is refused; the error says which field to replace.
 func parse(kubeconfig []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -65,7 +65,7 @@ func parse(kubeconfig []byte) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// selfContained refuses everything that lies outside the kubeconfig itself.
+// selfContained refuses every reference to something outside the kubeconfig.
 func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	refused := []struct {
 		set         bool

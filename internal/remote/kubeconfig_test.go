@@ -16,7 +16,7 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Add(kubeconfig("https://192.0.2.1:6443", "proxy-url: http://10.70.0.1:8118", "client-certificate-data: AAAA, client-key-data: AAAA"))
 	f.Add([]byte(`{"contexts": [{"name": ""}], "current-context": ""}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		peer, err := remote.New(data)
+		peer, err := remote.New(t.Context(), data)
 		if usable := remote.Usable(data); (usable == nil) != (err == nil) {
 			t.Errorf("usable: %v, used: %v", usable, err)
 		}

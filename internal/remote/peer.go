@@ -1,20 +1,28 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remote reaches the API servers of peers with the kubeconfigs kept in Secrets.
+// Package remote reaches the API servers of peers with the kubeconfigs kept in Secrets. It makes all their
+// transports, clients and caches, checks their health, and reports changes to those who subscribe.
 //
-// A Secret may change at any time: certificates are renewed, a peer moves to another address.
-// Clients made from Peer.Config go on working: the next request uses the new credentials,
-// running watches end in their own time. Data flows from the Secret (Follow, or Update by
-// whoever watches Secrets already) into Peer. The package knows nothing of what is said to the
-// peer. Whether a peer lives is heard in what comes over open connections (Peer.Heard). Every response is bounded,
-// because a peer may send one without end (bounds).
+// A Secret may change at any time: certificates are renewed, a peer moves to another address. Clients made from
+// Peer.Config go on working: the next request uses the new credentials, and running watches end in their own time.
+// Data flows from the Secrets into links: a Fleet reads those of the controller from its cache, Follow watches the
+// only one of a virtual kubelet. The package does not know what requests are about. Every response is bounded, because
+// a peer may send one without end (bounds).
 //
-// Start reading at Peer.
+//	Secret                        Link (Peer)
+//	usable kubeconfig        ──▶  made; subscribers are called
+//	other credentials        ──▶  the same; the next request uses them, and its health is checked at once
+//	unusable kubeconfig      ──▶  the same, with the former credentials
+//	other peer or namespace  ──▶  replaced; subscribers are called
+//	deleted, or not trusted  ──▶  closed with its copies and connections; subscribers are called
+//
+// Start reading at Link.
 package remote
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -26,56 +34,57 @@ import (
 
 // Peer is the API server of another cluster. It is safe for use by many goroutines.
 type Peer struct {
+	ctx     context.Context // ends connections
 	current atomic.Pointer[access]
-	ear     *ear // nil: nobody listens
+	updated chan struct{} // holds a value if the kubeconfig has changed since the last health check
 	bounded bounded
 }
 
 // access is one state of the Secret.
 type access struct {
-	kubeconfig []byte
-	config     *rest.Config
-	server     *url.URL
-	transport  http.RoundTripper
+	kubeconfig         []byte
+	config             *rest.Config
+	server             *url.URL
+	transport, streams http.RoundTripper
+	contact            *contact
 }
 
-// New makes one of many peers of this process from a kubeconfig. Errors are permanent until the kubeconfig changes.
-func New(kubeconfig []byte) (*Peer, error) {
-	return made(&Peer{bounded: bounded{bounds: few}}, kubeconfig)
-}
+// New makes one of many peers of this process from a kubeconfig. Its connections end with ctx. Errors are permanent
+// until the kubeconfig changes.
+func New(ctx context.Context, kubeconfig []byte) (*Peer, error) { return newPeer(ctx, kubeconfig, few) }
 
-// Listen is New for who asks Heard. Such a peer has connections of its own; others to the same server as the
-// same user share theirs.
-func Listen(kubeconfig []byte) (*Peer, error) {
-	return made(&Peer{ear: &ear{more: make(chan struct{}, 1)}, bounded: bounded{bounds: ordinary}}, kubeconfig)
-}
-
-func made(p *Peer, kubeconfig []byte) (*Peer, error) {
+func newPeer(ctx context.Context, kubeconfig []byte, b bounds) (*Peer, error) {
+	p := &Peer{ctx: ctx, updated: make(chan struct{}, 1), bounded: bounded{bounds: b}}
 	if _, err := p.Update(kubeconfig); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// Update takes over a changed kubeconfig and says whether it differs from the one before.
+// Update takes over a changed kubeconfig and reports whether it differs from the one before.
 // After an error the peer goes on with what it had.
 func (p *Peer) Update(kubeconfig []byte) (changed bool, err error) {
 	before := p.current.Load()
 	if before != nil && bytes.Equal(before.kubeconfig, kubeconfig) {
 		return false, nil
 	}
-	next, err := newAccess(kubeconfig, p.ear)
+	next, err := newAccess(p.ctx, kubeconfig)
 	if err != nil {
 		return false, err
 	}
 	p.current.Store(next)
 	if before != nil {
 		utilnet.CloseIdleConnectionsFor(before.transport)
+		utilnet.CloseIdleConnectionsFor(before.streams)
+		select {
+		case p.updated <- struct{}{}:
+		default:
+		}
 	}
 	return true, nil
 }
 
-func newAccess(kubeconfig []byte, e *ear) (*access, error) {
+func newAccess(ctx context.Context, kubeconfig []byte) (*access, error) {
 	cfg, err := parse(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -84,40 +93,48 @@ func newAccess(kubeconfig []byte, e *ear) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: server: %w", err)
 	}
-	transport, err := transportFor(cfg, e)
-	if err != nil {
+	a := &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, contact: newContact(ctx)}
+	if a.transport, err = a.newTransport(cfg); err != nil {
 		return nil, fmt.Errorf("make transport to %s: %w", server.Host, err)
 	}
-	return &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, transport: transport}, nil
+	http1 := rest.CopyConfig(cfg)
+	http1.NextProtos = []string{"http/1.1"}
+	if a.streams, err = a.newTransport(http1); err != nil {
+		return nil, fmt.Errorf("make transport to %s: %w", server.Host, err)
+	}
+	return a, nil
 }
 
-// transportFor is client-go's transport, and one like it when somebody listens.
-func transportFor(cfg *rest.Config, e *ear) (http.RoundTripper, error) {
-	if e == nil {
-		return rest.TransportFor(cfg)
-	}
+// newTransport makes a transport like that of client-go, which notes when something is received.
+func (a *access) newTransport(cfg *rest.Config) (http.RoundTripper, error) {
 	tls, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return rest.HTTPWrappersForConfig(cfg, utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: cfg.Proxy, TLSClientConfig: tls, DialContext: e.dial,
+		Proxy: cfg.Proxy, TLSClientConfig: tls, DialContext: a.contact.dial,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter},
 	}))
 }
 
-// Config makes clients whose requests always use the newest credentials and address. It holds
-// no credentials itself: connections that are upgraded (exec, port-forward) need Credentials.
-// Warnings of the peer are dropped: they would fill the log of this process.
+// Config makes clients whose requests always use the newest credentials and address. It holds no credentials itself:
+// connections that are upgraded (exec, attach, port-forward) need Streams. Warnings of the peer are dropped: they would
+// fill the log of this process.
 func (p *Peer) Config() *rest.Config {
-	return &rest.Config{Host: p.current.Load().server.String(), Transport: p, QPS: -1, WarningHandlerWithContext: rest.NoWarnings{}}
+	return &rest.Config{
+		Host: p.current.Load().server.String(), Transport: p, QPS: -1, WarningHandlerWithContext: rest.NoWarnings{},
+	}
 }
 
-// Credentials are the address and credentials of this moment. Responses to clients made from them are not
-// bounded: they are for streams, which must be copied and not kept.
-func (p *Peer) Credentials() *rest.Config { return rest.CopyConfig(p.current.Load().config) }
+// Streams returns the current address and a transport with the current credentials for connections that are upgraded:
+// HTTP/1.1, because HTTP/2 cannot be upgraded. Running ones go on when credentials change. Responses are not bounded:
+// they must be copied and not kept.
+func (p *Peer) Streams() (*url.URL, http.RoundTripper) {
+	now := p.current.Load()
+	return now.server.JoinPath("/"), now.streams
+}
 
-// RoundTrip sends a request to where the peer is now, as who we are now. Its response is bounded.
+// RoundTrip sends a request to the current address with the current credentials. Its response is bounded.
 func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 	now := p.current.Load()
 	if req.URL.Host != now.server.Host || req.URL.Scheme != now.server.Scheme {
@@ -127,7 +144,7 @@ func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.bounded.roundTrip(now.transport, now.server.Path, req)
 }
 
-// fixedProxy leads every request through one proxy.
+// fixedProxy returns one proxy for every request.
 func fixedProxy(proxy *url.URL) func(*http.Request) (*url.URL, error) {
 	return func(*http.Request) (*url.URL, error) { return proxy, nil }
 }

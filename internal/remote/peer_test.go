@@ -48,7 +48,7 @@ func whoAsks(t *testing.T, name string) string {
 func TestClientsFollowTheKubeconfig(t *testing.T) {
 	t.Parallel()
 	before, after := whoAsks(t, "before"), whoAsks(t, "after")
-	peer, err := remote.Listen(kubeconfig(before, "", "token: one"))
+	peer, err := remote.New(t.Context(), kubeconfig(before, "", "token: one"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestKubeconfigsThatLeadOutsideAreRefused(t *testing.T) {
 		"client-key":            kubeconfig("https://x", "", "client-key: /etc/passwd"),
 		"certificate-authority": kubeconfig("https://x", "certificate-authority: /etc/passwd", ""),
 	} {
-		_, err := remote.New(text)
+		_, err := remote.New(t.Context(), text)
 		if err == nil || !strings.Contains(err.Error(), field+" is not allowed in a Secret") {
 			t.Errorf("%s: %v", field, err)
 		}

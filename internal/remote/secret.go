@@ -16,15 +16,15 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
-// Labelled says whether a Secret calls itself the kubeconfig by which this cluster's control plane
-// enters a provider. Anybody who may write Secrets can say so: ask IsControlPlane before it is used.
+// Labelled reports whether a Secret is labelled as the kubeconfig of this cluster's control plane at a provider. Anybody
+// who may write Secrets can set the labels: check IsControlPlane before the Secret is used.
 func Labelled(secret client.Object) bool {
 	l := secret.GetLabels()
 	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
 }
 
-// IsControlPlane says whether a Secret holds such a kubeconfig: it must lie in the tenant namespace
-// of the peer it names. The namespaces that peers fill, and those of users, are none.
+// IsControlPlane reports whether a Secret holds such a kubeconfig: it must be labelled, and in the tenant namespace of
+// the peer it names. Namespaces that peers or users write to are no tenant namespaces.
 func IsControlPlane(ctx context.Context, r client.Reader, secret client.Object) (bool, error) {
 	if !Labelled(secret) {
 		return false, nil
@@ -37,7 +37,7 @@ func IsControlPlane(ctx context.Context, r client.Reader, secret client.Object) 
 		namespace.Labels[api.LabelRemoteClusterID] == secret.GetLabels()[api.LabelRemoteClusterID], nil
 }
 
-// SecretsIn leads from a Namespace, whose labels may have changed, to its control-plane Secrets.
+// SecretsIn maps a Namespace, whose labels may have changed, to its control-plane Secrets.
 func SecretsIn(ctx context.Context, r client.Reader, namespace client.Object) []reconcile.Request {
 	var secrets corev1.SecretList
 	if err := r.List(ctx, &secrets, client.InNamespace(namespace.GetName()),

@@ -228,7 +228,7 @@ func peer(t *testing.T, c *rest.Config) *remote.Peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := remote.Listen(text)
+	p, err := remote.New(t.Context(), text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -22,9 +23,8 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
-// askedAfter is how many intervals may pass without a request to a provider that is heard: what answers on the
-// way to an API server need not be the API server.
-const askedAfter = 3
+// maxUnasked is how many intervals may pass without a request to a provider that answers.
+const maxUnasked = 3
 
 // lease tells the node controller that the provider answers. It is renewed only then, so a
 // provider that is lost makes the node not ready after the usual grace.
@@ -33,14 +33,13 @@ type lease struct {
 	peer     *remote.Peer
 	node     string
 	duration time.Duration
-	interval time.Duration
-	timeout  time.Duration
+	checks   remote.Checks
 	// changed is called when the provider starts or stops answering.
 	changed func()
 
-	// current is the lease as last written, asked when the provider was last sent a request; only run uses them.
+	// current is the lease as last written, and renewed the time of that; only run uses them.
 	current *coordinationv1.Lease
-	asked   time.Time
+	renewed time.Time
 
 	mu      sync.Mutex
 	owner   *metav1.OwnerReference
@@ -54,7 +53,8 @@ func newLease(leases coordinationclient.LeaseInterface, peer *remote.Peer, f *Fl
 	}
 	return &lease{
 		leases: leases, peer: peer, node: f.NodeName, changed: changed,
-		duration: f.NodeLeaseDuration, interval: interval, timeout: f.NodePingTimeout,
+		duration: f.NodeLeaseDuration,
+		checks:   remote.Checks{Interval: interval, Timeout: f.NodePingTimeout, MaxUnasked: maxUnasked},
 	}
 }
 
@@ -74,65 +74,43 @@ func (l *lease) alive() bool {
 
 // run checks and renews until ctx ends.
 func (l *lease) run(ctx context.Context) error {
-	var renewed time.Time
-	for again := time.NewTicker(l.interval); ; {
-		began := time.Now()
-		l.check(ctx, began)
+	l.peer.Monitor(ctx, l.checks, func(began time.Time, h remote.Health) bool {
+		answers := l.note(ctx, h)
 		// A quarter of the duration: three renewals in a row may fail before the node is lost.
-		if l.alive() && began.Sub(renewed) >= l.duration/4-l.interval/2 {
+		if answers && began.Sub(l.renewed) >= l.duration/4-l.checks.Interval/2 {
 			if err := l.renew(ctx); err == nil {
-				renewed = began
+				l.renewed = began
 			} else if ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, "renew node lease")
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-again.C:
-		}
-	}
+		return answers
+	})
+	return nil
 }
 
-// check listens whether the provider's API server lives, and asks it when it is not heard from now on, or has
-// not been asked for long. Any answer of a healthy server counts, also that we may not ask.
-func (l *lease) check(ctx context.Context, now time.Time) {
-	if l.alive() && now.Sub(l.asked) < askedAfter*l.interval && l.peer.Heard(ctx, now) {
-		return
-	}
-	l.asked = now
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	err := l.livez(ctx)
+// note keeps whether the provider answers and returns it. Any response of a healthy server counts, also that this
+// cluster may not ask.
+func (l *lease) note(ctx context.Context, h remote.Health) bool {
+	answers := h.Err == nil && h.Code < http.StatusInternalServerError
 	l.mu.Lock()
 	before := l.answers
-	l.answers = err == nil
+	l.answers = answers
 	l.mu.Unlock()
-	if before == (err == nil) {
-		return
+	if before == answers {
+		return answers
 	}
-	if err != nil {
-		log.FromContext(ctx).Error(err, "the provider does not answer any more")
-	} else {
+	if answers {
 		log.FromContext(ctx).Info("the provider answers")
+	} else {
+		err := h.Err
+		if err == nil {
+			err = errors.New(h.Status)
+		}
+		log.FromContext(ctx).Error(fmt.Errorf("check the provider: %w", err), "the provider does not answer any more")
 	}
 	l.changed()
-}
-
-func (l *lease) livez(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.peer.Config().Host+"/livez", nil)
-	if err != nil {
-		return fmt.Errorf("check the provider: %w", err)
-	}
-	resp, err := l.peer.RoundTrip(req)
-	if err != nil {
-		return fmt.Errorf("check the provider: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("check the provider: %s", resp.Status)
-	}
-	return nil
+	return answers
 }
 
 // renew writes the lease; one that somebody else changed or deleted is read again next time.
@@ -146,7 +124,7 @@ func (l *lease) renew(ctx context.Context) error {
 	if l.current == nil {
 		found, err := l.leases.Get(ctx, l.node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			l.current, err = l.leases.Create(ctx, l.renewed(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.node}}, *owner), metav1.CreateOptions{})
+			l.current, err = l.leases.Create(ctx, l.renewal(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.node}}, *owner), metav1.CreateOptions{})
 			return l.keep(err)
 		}
 		if err != nil {
@@ -155,7 +133,7 @@ func (l *lease) renew(ctx context.Context) error {
 		l.current = found
 	}
 	var err error
-	l.current, err = l.leases.Update(ctx, l.renewed(l.current, *owner), metav1.UpdateOptions{})
+	l.current, err = l.leases.Update(ctx, l.renewal(l.current, *owner), metav1.UpdateOptions{})
 	return l.keep(err)
 }
 
@@ -168,7 +146,7 @@ func (l *lease) keep(err error) error {
 	return fmt.Errorf("write lease %s: %w", l.node, err)
 }
 
-func (l *lease) renewed(from *coordinationv1.Lease, owner metav1.OwnerReference) *coordinationv1.Lease {
+func (l *lease) renewal(from *coordinationv1.Lease, owner metav1.OwnerReference) *coordinationv1.Lease {
 	out := from.DeepCopy()
 	out.OwnerReferences = []metav1.OwnerReference{owner}
 	out.Spec.HolderIdentity = &l.node

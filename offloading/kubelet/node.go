@@ -105,7 +105,6 @@ type node struct {
 	objects      *apply.Applier
 	lease        *lease
 	certificates *certificates
-	streams      streams
 	meter        meter
 	version      string
 	// wake holds a value when something the Node depends on has changed.

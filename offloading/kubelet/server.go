@@ -167,11 +167,7 @@ func (n *node) passOn(subresource string, options func(url.Values, string) url.V
 			http.Error(w, fmt.Sprintf("namespace %q is not offloaded to this node", r.PathValue("namespace")), http.StatusNotFound)
 			return
 		}
-		server, transport, err := n.streams.transport(n.Peer.Credentials())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+		server, transport := n.Peer.Streams()
 		target := server.JoinPath("api/v1/namespaces", namespace, "pods", r.PathValue("pod"), subresource)
 		target.RawQuery = options(r.URL.Query(), r.PathValue("container")).Encode()
 		proxy := &httputil.ReverseProxy{

@@ -45,17 +45,15 @@ type Input struct {
 	Nodes []corev1.Node
 	// Deployments are those of gateways and virtual kubelets, found by namespace and name.
 	Deployments map[types.NamespacedName]*appsv1.Deployment
-	// Probe is the last look at the peer's API server, nil when it is not looked at.
+	// Probe is the last check of the peer's API server, nil when it is not checked.
 	Probe *Probe
-	// ProbeAfter is when the next look is due; 0 = never.
-	ProbeAfter time.Duration
-	Now        time.Time
+	Now   time.Time
 }
 
 // Modules tells which modules are installed.
 type Modules struct{ Networking, Authentication, Offloading bool }
 
-// Probe is what one GET of /livez at a peer came to.
+// Probe is the outcome of one check of a peer's API server.
 type Probe struct {
 	Alive bool
 	// Message says what went wrong.
@@ -70,7 +68,7 @@ func ForeignCluster(in Input) desired.Plan {
 		return desired.Plan{}
 	}
 	status := in.status()
-	plan := desired.Plan{Verdict: stands(status), RequeueAfter: in.ProbeAfter, Status: &corev1beta1.ForeignCluster{Status: status}}
+	plan := desired.Plan{Verdict: stands(status), Status: &corev1beta1.ForeignCluster{Status: status}}
 	if root.Labels[api.LabelRemoteClusterID] != root.Spec.ClusterID {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)

@@ -64,7 +64,7 @@ type replicator struct {
 	Options
 	client client.Client
 	mgr    manager.Manager
-	home   *reflection.Cluster
+	home   *remote.Cluster
 
 	mu    sync.Mutex
 	peers map[types.NamespacedName]*peer // by Secret
@@ -79,16 +79,18 @@ type peer struct {
 
 // Register adds the replication to the manager.
 func (r *replicator) Register(mgr manager.Manager) error {
-	home, err := reflection.NewCluster(mgr.GetConfig(), mgr.GetScheme())
+	home, err := remote.NewCluster(mgr.GetConfig(), mgr.GetScheme(), remote.StaticMapper(mgr.GetScheme()))
 	if err != nil {
 		return err
 	}
 	r.client, r.mgr, r.home = mgr.GetClient(), mgr, home
+	changed := &ctl.Source{}
+	r.Links.Subscribe(func(secret types.NamespacedName, _ string) { changed.Wake(secret) })
 	b := builder.ControllerManagedBy(mgr).Named("replication").
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(remote.Labelled))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.secretsInside)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
-		WatchesRawSource(r.Links.Source()).
+		WatchesRawSource(changed).
 		WithOptions(ctl.Options())
 	for _, kind := range r.kinds("", "") {
 		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
@@ -189,10 +191,6 @@ func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 // start runs an engine; ctx is that of the controller's run and outlives the reconciliation.
 func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *peer) error {
 	logger := log.FromContext(ctx)
-	there, err := reflection.NewCluster(p.link.Config(), r.mgr.GetScheme())
-	if err != nil {
-		return err
-	}
 	kinds := r.kinds(p.link.ID, key.Namespace)
 	names := map[string]string{}
 	logger.Info(fmt.Sprintf("[%s] Starting reflection towards remote cluster", p.link.ID))
@@ -201,7 +199,7 @@ func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *pee
 		logger.Info(fmt.Sprintf("[%s] Starting reflection of %s", p.link.ID, names[kind.Name]))
 	}
 	engine, err := reflection.New(reflection.Config{
-		Peer: p.link.ID, Home: r.home, Remote: there, Kinds: kinds, Events: r.events,
+		Peer: p.link.ID, Home: r.home, Remote: p.link.Cluster, Kinds: kinds, Events: r.events,
 		Released: func(ctx context.Context) bool { return r.dead(ctx, p.link.ID) },
 		Synced: func(kind string) {
 			logger.Info(fmt.Sprintf("[%s] Reflection of %s correctly started", p.link.ID, names[kind]))
