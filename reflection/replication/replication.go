@@ -95,7 +95,16 @@ func (r *replicator) Register(mgr manager.Manager) error {
 	for _, kind := range r.kinds("", "") {
 		b = b.Watches(kind.Home, handler.EnqueueRequestsFromMapFunc(r.secretsIn))
 	}
-	return b.Complete(r)
+	return errors.Join(b.Complete(r), mgr.Add(manager.RunnableFunc(r.haltAll)))
+}
+
+// haltAll stops all engines when ctx ends. The manager waits for it before the links end, which engines use.
+func (r *replicator) haltAll(ctx context.Context) error {
+	<-ctx.Done()
+	for _, secret := range r.running(func(types.NamespacedName, *peer) bool { return true }) {
+		r.halt(secret.NamespacedName)
+	}
+	return nil
 }
 
 // secretsOf leads from a ForeignCluster, which may have been declared dead, to the Secrets that

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -414,6 +415,25 @@ func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// TestEnginesEndWithTheManager: when the manager has ended nothing of an engine goes on. It is not parallel, because it
+// looks for goroutines.
+func TestEnginesEndWithTheManager(t *testing.T) {
+	rome, milan, home, remote := consumerAndProvider(t)
+	stop := run(t, rome.Config, &lines{})
+	create(t, home, sliceTo("milan", "mypool"))
+	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
+	eventually(t, func() error {
+		return remote.Get(t.Context(), key(remoteTenant, "mypool"), &authv1beta1.ResourceSlice{})
+	})
+	stop()
+	stacks := make([]byte, 1<<22)
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "reflection.(*Engine)") || strings.Contains(stack, "reflection.(*worker)") || strings.Contains(stack, "remote.connection") {
+			t.Errorf("goes on:\n%s", stack)
+		}
+	}
 }
 
 // TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy, and its Secret
