@@ -24,18 +24,18 @@ import (
 )
 
 // follower keeps the parameters of a peering equal on both sides, where this cluster has a
-// control-plane identity at the other: endpoints, keys and CIDRs. For each kubeconfig Secret it
-// watches the tenant namespace there; what differs is patched, here and there.
+// control-plane identity at the other: endpoints, keys and CIDRs. For each kubeconfig Secret it watches the tenant
+// namespace at the provider, and patches what differs on either side.
 type follower struct {
 	clusterID string
 	links     *remote.Fleet
-	// heard are the versions at each provider that home followed last, by Secret. One worker uses it.
-	heard map[types.NamespacedName]map[string]string
+	// followed are the versions at each provider that were followed last, by Secret. Only one worker uses it.
+	followed map[types.NamespacedName]map[string]string
 	// changes wakes the Secrets whose link, or the copy of whose provider, has changed.
 	changes ctl.Source
 }
 
-// parameters are the kinds that hold them.
+// parameters returns the kinds of the parameters.
 func parameters() []client.Object {
 	return []client.Object{
 		&netv1beta1.GatewayServer{}, &netv1beta1.GatewayClient{}, &netv1beta1.Configuration{}, &netv1beta1.PublicKey{},
@@ -43,7 +43,7 @@ func parameters() []client.Object {
 }
 
 func (o Options) follower() *follower {
-	return &follower{clusterID: o.ClusterID, links: o.Links, heard: map[types.NamespacedName]map[string]string{}}
+	return &follower{clusterID: o.ClusterID, links: o.Links, followed: map[types.NamespacedName]map[string]string{}}
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get;list;watch
@@ -79,14 +79,14 @@ func (f *follower) peer(secret *corev1.Secret) (client.Client, error) {
 	return link.Client, nil
 }
 
-// gather reads both sides. News of the provider are followed at once: they may be the last that come by the
-// present way. Where there are none home was changed, and what the copy holds outlives the way to the provider:
-// somebody may have repaired it, so the provider itself is asked.
+// gather reads both sides. Changes at the provider are followed at once: the current connection may be about to go
+// away. Without one the local side was changed. The copy may be older than the connection to the provider, and somebody
+// may have repaired the provider's side, so the provider itself is asked.
 func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret) (in plan.FollowInput, err error) {
 	key := client.ObjectKeyFromObject(root)
 	link := f.links.Get(key)
 	if link == nil || link.Namespace == "" {
-		delete(f.heard, key)
+		delete(f.followed, key)
 		return in, nil
 	}
 	there, err := link.Copy("parameters", remote.CopySpec{
@@ -104,10 +104,10 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 		return in, err
 	}
 	versions := in.Peer.Versions()
-	switch heard := maps.Equal(versions, f.heard[key]); {
+	switch unchanged := maps.Equal(versions, f.followed[key]); {
 	case len(plan.Follow(in.Own, in.Peer)) == 0:
-		f.heard[key] = versions
-	case heard:
+		f.followed[key] = versions
+	case unchanged:
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		in.Peer, err = side(ctx, link, client.InNamespace(link.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
@@ -118,7 +118,7 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 	return in, nil
 }
 
-// askTime is how long a provider may take to say what is there: others wait meanwhile.
+// askTime bounds a list of the provider's objects, because other Secrets wait for the worker meanwhile.
 const askTime = 5 * time.Second
 
 // side reads one side of a peering.

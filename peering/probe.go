@@ -40,6 +40,7 @@ func (s *summary) probe(id string, secret *corev1.Secret) *plan.Probe {
 	return outcome(*health)
 }
 
+// outcome reports the health of a peer in the words of its ForeignCluster.
 func outcome(h remote.Health) *plan.Probe {
 	if err := problem(h); err != nil {
 		return &plan.Probe{Message: ctl.Steady(err) + "; check that the peer's API server is reachable from here"}

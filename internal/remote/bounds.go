@@ -41,11 +41,11 @@ type bounds struct {
 	time                      time.Duration
 }
 
-// ordinary are the bounds of a peer that has a process of its own. etcd takes objects of 1.5 MiB by default. 10,000 ShadowPods of a namespace
-// are about 90 MB, and as many Pods 100 MB.
+// ordinary are the bounds of a peer that has a process of its own. etcd takes objects of 1.5 MiB by default. 10,000
+// ShadowPods of a namespace are about 90 MB, and as many Pods 100 MB.
 var ordinary = bounds{list: 64 << 20, cache: 192 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
-// few are the bounds of a peer in a process that serves all peers and reads only what a peering consists of: at most 100
+// few are the bounds of a peer in a process that serves all peers and reads only the objects of peerings: at most 100
 // slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB, and 1 GiB with garbage:
 // TestAttackTenPeers.
 var few = bounds{list: 8 << 20, cache: 8 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
@@ -136,12 +136,13 @@ func (b *bounded) checkHistory(transport http.RoundTripper, watch *http.Request,
 // again, and resume it at the same resource version. By then the etcd may have been restored from a
 // backup: once the version is reached again, the watch would continue in another history unnoticed.
 func expired(req *http.Request, err error) *http.Response {
-	status := apierrors.NewResourceExpired(fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)).Status()
+	message := fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)
+	status := apierrors.NewResourceExpired(message).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, _ := json.Marshal(status) // cannot fail
 	return &http.Response{
-		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Request: req,
-		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)),
+		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Request: req, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)),
 	}
 }
 
@@ -159,7 +160,7 @@ func inPages(address *url.URL, query url.Values) *url.URL {
 	return &out
 }
 
-// content is that of the cache a request reads for.
+// content returns the content of the cache that a request belongs to.
 func (b *bounded) content(path string, query url.Values) *content {
 	key := strings.Join([]string{path, query.Get("labelSelector"), query.Get("fieldSelector")}, "\n")
 	b.mu.Lock()
@@ -225,7 +226,7 @@ func (r *response) send(transport http.RoundTripper, req *http.Request, watches 
 	return resp, nil
 }
 
-// begin takes the place of the body of resp.
+// begin replaces the body of resp by r, which bounds it.
 func (r *response) begin(resp *http.Response, watches bool) {
 	r.kind, r.bound = "response", r.other
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -233,7 +234,7 @@ func (r *response) begin(resp *http.Response, watches bool) {
 	case runtime.ContentTypeJSON, "":
 		r.meter.json = true
 	case runtime.ContentTypeProtobuf:
-	default: // is not decoded: YAML, which nobody asked for, takes many times its size
+	default: // is not decoded: YAML, which no client asks for, takes many times its size
 		resp.Header.Set("Content-Type", "text/plain")
 	}
 	switch {

@@ -63,7 +63,9 @@ func (l *Link) newCache(spec CopySpec) (cache.Cache, error) {
 		return nil, err
 	}
 	on := toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { spec.Changed() }, UpdateFunc: func(_, _ any) { spec.Changed() }, DeleteFunc: func(any) { spec.Changed() },
+		AddFunc:    func(any) { spec.Changed() },
+		UpdateFunc: func(_, _ any) { spec.Changed() },
+		DeleteFunc: func(any) { spec.Changed() },
 	}
 	for _, kind := range spec.Kinds {
 		informer, err := objects.GetInformer(l.ctx, kind, cache.BlockUntilSynced(false))

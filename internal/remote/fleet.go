@@ -166,7 +166,10 @@ func (f *Fleet) updated(l *Link, secret *corev1.Secret) (*Link, error) {
 	if err == nil {
 		var cluster *Cluster
 		if cluster, err = NewCluster(peer.Config(), f.mgr.GetScheme(), f.mapper); err == nil {
-			return &Link{Peer: peer, Cluster: cluster, ID: id, Namespace: namespace, ctx: ctx, cancel: cancel, copies: map[string]*Copy{}}, nil
+			return &Link{
+				Peer: peer, Cluster: cluster, ID: id, Namespace: namespace,
+				ctx: ctx, cancel: cancel, copies: map[string]*Copy{},
+			}, nil
 		}
 	}
 	cancel()

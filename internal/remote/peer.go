@@ -128,7 +128,7 @@ func (p *Peer) Config() *rest.Config {
 
 // Streams returns the current address and a transport with the current credentials for connections that are upgraded:
 // HTTP/1.1, because HTTP/2 cannot be upgraded. Running ones go on when credentials change. Responses are not bounded:
-// they must be copied and not kept.
+// callers copy them and do not keep them.
 func (p *Peer) Streams() (*url.URL, http.RoundTripper) {
 	now := p.current.Load()
 	return now.server.JoinPath("/"), now.streams

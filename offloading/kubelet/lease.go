@@ -124,7 +124,8 @@ func (l *lease) renew(ctx context.Context) error {
 	if l.current == nil {
 		found, err := l.leases.Get(ctx, l.node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			l.current, err = l.leases.Create(ctx, l.renewal(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.node}}, *owner), metav1.CreateOptions{})
+			fresh := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.node}}
+			l.current, err = l.leases.Create(ctx, l.renewal(fresh, *owner), metav1.CreateOptions{})
 			return l.keep(err)
 		}
 		if err != nil {
