@@ -141,8 +141,8 @@ func (s *script) applyTenantChange(c *cluster, tenant *authv1beta1.Tenant, t ten
 	return nil
 }
 
-// warnOfLeftovers names what a drained consumer still has here: pods within their grace period, and
-// the network.
+// warnOfLeftovers names what a drained consumer still has in this cluster: pods within their grace
+// period, and the network.
 func (s *script) warnOfLeftovers(c *cluster, tenant *authv1beta1.Tenant) error {
 	id := tenant.Spec.ClusterID
 	pods, err := c.all(s.ctx, &corev1.PodList{}, client.MatchingLabels{api.LabelOrigin: id})
@@ -171,7 +171,8 @@ func (s *script) warnOfNetwork(c *cluster, namespace, peer string) error {
 	return nil
 }
 
-// warnOfDrain names the volumes of the consumer here, which are deleted with its namespaces.
+// warnOfDrain names the volumes of the consumer in this cluster, which are deleted with its
+// namespaces.
 func (s *script) warnOfDrain(c *cluster, tenant *authv1beta1.Tenant) error {
 	copies, err := c.all(s.ctx, &corev1.PersistentVolumeClaimList{},
 		client.MatchingLabels{api.LabelOrigin: tenant.Spec.ClusterID})

@@ -88,7 +88,7 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
 		resources, ready := answer(copied, authv1beta1.ResourceSliceResources), answer(copied, "Ready")
 		signed := answer(copied, authv1beta1.ResourceSliceAuthentication).Status == authv1beta1.ResourceSliceAccepted
-		whole := ready.Status == "True" || ready.Message == resources.Message // remoteCluster is a reason for each step on the way
+		whole := ready.Status == "True" || ready.Message == resources.Message // there is a reason for each step on the way
 		return signed && whole && string(resources.Status) == wanted, err
 	})
 	pulled, err := translate.ResourceSliceStatus(slice, copied, view)

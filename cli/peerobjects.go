@@ -41,7 +41,7 @@ type peerObjects struct {
 	// user may not list Secrets.
 	kubeconfigs corev1.SecretList
 	// sharedKey is the Secret with the key that former versions used for all peers. It is empty if
-	// remoteCluster is none, or if the user may not read it.
+	// there is none, or if the user may not read it.
 	sharedKey corev1.Secret
 }
 

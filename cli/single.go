@@ -26,8 +26,8 @@ type single struct {
 	output    string
 	// ownTenant reports that the verb finds or creates the tenant namespace itself.
 	ownTenant bool
-	// anywhere reports that the object belongs into the namespace of the peer's network objects. If
-	// remoteCluster are none, it is the tenant namespace, else the namespace of the kubeconfig.
+	// anywhere reports that the object belongs in the namespace of the peer's network objects. If
+	// there are none, it is the tenant namespace, else the namespace of the kubeconfig.
 	anywhere bool
 	wait     bool
 	timeout  time.Duration

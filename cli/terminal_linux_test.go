@@ -41,7 +41,7 @@ func terminal(t *testing.T) (user, screen *os.File) {
 // TestTerminal: a terminal shows the object that a wait is for, and the problem that it reports.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
-	archive, err := txtar.ParseFile("testdata/cluster/what-is-in-use-stays.txtar")
+	archive, err := txtar.ParseFile("testdata/cluster/uninstall-refuses-while-in-use.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ type removal struct {
 	*cluster
 	// in is the namespace; if it is empty, there is nothing to delete.
 	in string
-	// labels select among the objects: copies that a consumer made here must stay.
+	// labels select among the objects: copies that a consumer created must stay.
 	labels client.MatchingLabels
 	list   client.ObjectList
 	wait   bool

@@ -139,8 +139,8 @@ func (c *cluster) inBand(ctx context.Context, provider string) (bool, error) {
 	}), err
 }
 
-// isBidirectional reports whether the provider is also a consumer of this cluster: there is a
-// Tenant for it here, or an Identity or a virtual node for this cluster there. It does not use the
+// isBidirectional reports whether the provider is also a consumer of this cluster: this cluster has
+// a Tenant for it, or it has an Identity or a virtual node for this cluster. It does not use the
 // ForeignCluster, whose role may be out of date.
 func isBidirectional(ctx context.Context, consumer, provider *cluster) (bool, error) {
 	hasObjects := func(c *cluster, peer string, list client.ObjectList) (bool, error) {

@@ -91,10 +91,10 @@ func (s *script) confirmUnpeer(consumer, provider *cluster) error {
 }
 
 // otherClaims returns the claims in the remote namespaces at a provider that are not known: others
-// created them there, or a policy kept them. It leaves out claims that are owned by a pod. A
+// created them, or a policy kept them. It leaves out claims that are owned by a pod. A
 // peering user may not list any.
 func (c *cluster) otherClaims(ctx context.Context, provider *cluster, known []string) ([]string, error) {
-	if c.tenant == "" || provider.tenant == "" { // remoteCluster is none, or the provider does not answer
+	if c.tenant == "" || provider.tenant == "" { // there is none, or the provider does not answer
 		return nil, nil
 	}
 	maps, err := c.all(ctx, &offv1beta1.NamespaceMapList{}, client.InNamespace(c.tenant),
