@@ -170,13 +170,18 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 		return err
 	}
 	done()
+	s.reportInstalled(rel)
+	return nil
+}
+
+// reportInstalled prints what the user must know after an installation.
+func (s *script) reportInstalled(rel *release.Release) {
 	for _, line := range ignoredValues(rel.Info.Notes) {
 		s.warn(noCluster, "%s", line)
 	}
 	s.info(noCluster, "All Set! You can now proceed establishing a peering (%s peer --help for more information)",
-		e.name)
+		s.env.name)
 	s.info(noCluster, "Make sure to use the same version of Liqo on all remote clusters")
-	return nil
 }
 
 // showPending shows which Deployments of the installation are not ready, until ctx ends.
