@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of attacks of docs/security.md anew")
+var update = flag.Bool("update", false, "write the table of attacks of docs/security.md and testdata/persists.txt")
 
 // attack is a test that tries something a peer may try.
 type attack struct{ what, outcome, name, file string }

@@ -1,7 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package law holds no code, only the test of which package may import which.
+// Package law holds no code, only tests of what holds for the whole repository: which package may import which, which
+// names must stay, and how long functions, files and lines may be.
 package law
 
 import (
