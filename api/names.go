@@ -92,7 +92,8 @@ var clusterID = regexp.MustCompile(ClusterIDPattern)
 // ValidateClusterID says what is wrong with a cluster ID, nil if nothing.
 func ValidateClusterID(id string) error {
 	if !clusterID.MatchString(id) {
-		return fmt.Errorf("cluster ID %q: use lower-case letters, digits and '-', starting and ending with a letter or digit", id)
+		return fmt.Errorf("cluster ID %q: use lower-case letters, digits and '-', starting and ending with a letter "+
+			"or digit", id)
 	}
 	if len(id) > maxClusterIDLength {
 		return fmt.Errorf("cluster ID %q: %d characters, use at most %d", id, len(id), maxClusterIDLength)

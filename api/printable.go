@@ -14,10 +14,10 @@ import (
 // an event with a longer note (NoteLengthLimit in pkg/apis/core/validation of Kubernetes).
 const MaxPrintable = 1024
 
-// Printable returns text as it is safe to show on a terminal, in a log and in an event: peers write parts of it. Control
-// characters, line breaks, invisible characters, marks that change the direction of writing and invalid UTF-8 are
-// escaped as in Go. Letters of any script, symbols and spaces stay. Of a long text the beginning and the end are kept:
-// messages end with what to do. Printable text is returned unchanged.
+// Printable returns text as it is safe to show on a terminal, in a log and in an event: peers write parts of it.
+// Control characters, line breaks, invisible characters, marks that change the direction of writing and invalid UTF-8
+// are escaped as in Go. Letters of any script, symbols and spaces stay. Of a long text the beginning and the end are
+// kept: messages end with what to do. Printable text is returned unchanged.
 func Printable(text string) string {
 	if strings.ContainsFunc(text, unprintable) || !utf8.ValidString(text) {
 		text = escaped(text)
@@ -52,5 +52,6 @@ func escaped(text string) string {
 // format characters (Cc, Cf), line separators, private and unassigned runes; marks and fillers without a shape are
 // graphic, but ignorable.
 func unprintable(r rune) bool {
-	return !unicode.IsGraphic(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return !unicode.IsGraphic(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector)
 }

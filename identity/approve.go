@@ -21,7 +21,8 @@ import (
 func approve() ctl.Registrar {
 	return ctl.Controller[*certificatesv1.CertificateSigningRequest, plan.ApproveInput]{
 		Name: "approve", Quiet: true, Only: plan.Undecided,
-		Gather: func(ctx context.Context, r ctl.Reader, root *certificatesv1.CertificateSigningRequest) (plan.ApproveInput, error) {
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *certificatesv1.CertificateSigningRequest) (plan.ApproveInput, error) {
 			self, err := r.Self(ctx)
 			return plan.ApproveInput{Root: root, Self: self}, err
 		},

@@ -42,7 +42,8 @@ func (o Options) identities() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 
-func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1beta1.Identity) (plan.IdentityInput, error) {
+func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader,
+	root *authv1beta1.Identity) (plan.IdentityInput, error) {
 	in := plan.IdentityInput{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
 	var err error
 	if in.Keys, err = o.keys(ctx, r, root.Namespace); err != nil {
@@ -54,7 +55,8 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader, root *authv1b
 	if in.Renew, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &authv1beta1.Renew{}); err != nil {
 		return in, err
 	}
-	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(root.Spec.ClusterID)); err != nil {
+	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace,
+		api.ControlPlaneIdentityName(root.Spec.ClusterID)); err != nil {
 		return in, err
 	}
 	if in.Kubeconfig, err = kubeconfigOf(ctx, r, root.Namespace, root.Name); err != nil {
@@ -84,7 +86,8 @@ func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity stri
 
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.
 func identitiesOfPeer(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	return roots(ctx, r, &authv1beta1.IdentityList{}, client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
+	return roots(ctx, r, &authv1beta1.IdentityList{},
+		client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
 }
 
 // ofControlPlane maps the control plane's Identity and kubeconfig to the Identities of slices beside it: they

@@ -107,8 +107,8 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 	return key, err
 }
 
-// peerKeys creates a key pair for each tenant namespace. A peering user can read the kubeconfigs in the tenant namespace
-// of its cluster, so no other peer may trust the key in them.
+// peerKeys creates a key pair for each tenant namespace. A peering user can read the kubeconfigs in the tenant
+// namespace of its cluster, so no other peer may trust the key in them.
 func (o Options) peerKeys() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
 		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},

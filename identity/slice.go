@@ -60,7 +60,8 @@ func (o Options) slices() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 
-func (o Options) gatherSlice(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (plan.SliceInput, error) {
+func (o Options) gatherSlice(ctx context.Context, r ctl.Reader,
+	root *authv1beta1.ResourceSlice) (plan.SliceInput, error) {
 	if plan.Replicated(root) {
 		granted, err := o.gatherGranted(ctx, r, root)
 		return plan.SliceInput{Granted: granted}, err
@@ -70,7 +71,8 @@ func (o Options) gatherSlice(ctx context.Context, r ctl.Reader, root *authv1beta
 }
 
 // gatherGranted reads what the provider decides on.
-func (o Options) gatherGranted(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.GrantedSlice, error) {
+func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
+	root *authv1beta1.ResourceSlice) (*plan.GrantedSlice, error) {
 	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Lifetime: o.CertificateLifetime, Now: time.Now()}
 	var err error
 	if in.Tenant, err = tenantOf(ctx, r, root); err != nil {
@@ -156,7 +158,8 @@ func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
 }
 
 // gatherAsked reads what the consumer decides on.
-func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
+func (o Options) gatherAsked(ctx context.Context, r ctl.Reader,
+	root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
 	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
 	var err error
 	if in.NamespacePeer, err = namespacePeer(ctx, r, root); err != nil {
@@ -165,7 +168,8 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta
 	if in.Keys, err = o.keys(ctx, r, root.Namespace); err != nil {
 		return nil, err
 	}
-	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace, api.ControlPlaneIdentityName(in.NamespacePeer)); err != nil {
+	if in.ControlPlane, err = identityNamed(ctx, r, root.Namespace,
+		api.ControlPlaneIdentityName(in.NamespacePeer)); err != nil {
 		return nil, err
 	}
 	if in.ControlPlaneSecrets, err = controlPlaneSecrets(ctx, r, root.Namespace); err != nil {
@@ -192,7 +196,8 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader, root *authv1beta
 
 // ownVirtualNode is the VirtualNode made of a slice. Once the slice is being deleted the API
 // server is asked: the cache may not have seen it yet.
-func ownVirtualNode(ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice) (*offv1beta1.VirtualNode, error) {
+func ownVirtualNode(ctx context.Context, r ctl.Reader,
+	root *authv1beta1.ResourceSlice) (*offv1beta1.VirtualNode, error) {
 	var reader client.Reader = r
 	if root.DeletionTimestamp != nil {
 		reader = r.Live

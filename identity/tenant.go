@@ -92,7 +92,8 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 		return in, err
 	}
 	var nonces corev1.SecretList
-	if err := r.List(ctx, &nonces, client.InNamespace(root.Namespace), client.MatchingLabels{api.LabelNonce: "true"}); err != nil {
+	if err := r.List(ctx, &nonces, client.InNamespace(root.Namespace),
+		client.MatchingLabels{api.LabelNonce: "true"}); err != nil {
 		return in, fmt.Errorf("list nonces: %w", err)
 	}
 	in.Nonces = slices.DeleteFunc(nonces.Items, func(s corev1.Secret) bool { return len(s.Data[api.NonceField]) == 0 })
@@ -135,7 +136,8 @@ func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) err
 }
 
 // copies reads what the consumer replicated into a namespace.
-func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.ResourceSlice, []offv1beta1.NamespaceMap, error) {
+func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.ResourceSlice,
+	[]offv1beta1.NamespaceMap, error) {
 	var slices authv1beta1.ResourceSliceList
 	if err := r.List(ctx, &slices, client.InNamespace(namespace)); err != nil {
 		return nil, nil, fmt.Errorf("list resource slices: %w", err)

@@ -119,7 +119,8 @@ func tenantsWhere(ctx context.Context, r client.Reader, match func(*authv1beta1.
 }
 
 // roots lists the roots that match.
-func roots(ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+func roots(ctx context.Context, r client.Reader, prototype client.ObjectList,
+	opts ...client.ListOption) []reconcile.Request {
 	list := prototype.DeepCopyObject().(client.ObjectList)
 	if err := r.List(ctx, list, opts...); err != nil {
 		log.FromContext(ctx).Error(err, "list roots")

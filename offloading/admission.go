@@ -37,7 +37,8 @@ type admissionServer struct {
 // Register adds the server to mgr.
 func (s admissionServer) Register(mgr manager.Manager) error {
 	certificate := servingCertificate{
-		reader: mgr.GetClient(), key: types.NamespacedName{Namespace: s.options.Kubelet.LiqoNamespace, Name: s.options.WebhookSecret},
+		reader: mgr.GetClient(), key: types.NamespacedName{Namespace: s.options.Kubelet.LiqoNamespace,
+			Name: s.options.WebhookSecret},
 	}
 	server := webhook.NewServer(webhook.Options{
 		Port:    s.options.WebhookPort,
@@ -79,7 +80,8 @@ func (c servingCertificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 
 // mutatePod leads a new pod of an extended namespace to where it may run, and keeps the toleration of one that is
 // changed.
-func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
+func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder,
+	req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decoder.Decode(req, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -96,7 +98,8 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	if offloading == nil {
-		return admission.Denied(fmt.Sprintf("namespace %s is labelled %s but has no NamespaceOffloading %q; create it or remove the label",
+		return admission.Denied(fmt.Sprintf("namespace %s is labelled %s but has no NamespaceOffloading %q; create "+
+			"it or remove the label",
 			req.Namespace, api.LabelSchedulingEnabled, api.NamespaceOffloadingName))
 	}
 	pod.Namespace = req.Namespace // which the pod itself may leave out
@@ -110,7 +113,8 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 // mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new
 // one is checked in the same call: a second one would cost as much again, and what others may
 // still change in it is checked again when its pod is made. An answer changes nothing here, whoever asks.
-func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder, req admission.Request) admission.Response {
+func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder,
+	req admission.Request) admission.Response {
 	var pod offloadingv1beta1.ShadowPod
 	if err := decoder.Decode(req, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -139,7 +143,8 @@ func labelsOf(obj client.Object) client.Object {
 }
 
 // checkShadowPod checks a new ShadowPod's origin, what it asks for and the quota of its creator; nil is no objection.
-func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, pod *offloadingv1beta1.ShadowPod) *admission.Response {
+func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
+	pod *offloadingv1beta1.ShadowPod) *admission.Response {
 	origin, err := originOf(ctx, r, pod.Namespace)
 	if err != nil {
 		return new(admission.Errored(http.StatusInternalServerError, err))
@@ -153,7 +158,8 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader, po
 	}
 	switch {
 	case err != nil:
-		return new(admission.Errored(http.StatusInternalServerError, errors.Join(errors.New("initialization in progress"), err)))
+		return new(admission.Errored(http.StatusInternalServerError,
+			errors.Join(errors.New("initialization in progress"), err)))
 	case reason != "":
 		return new(admission.Denied(reason))
 	}

@@ -36,7 +36,8 @@ func admissionCertificate(o Options) ctl.Registrar {
 	atStart := &ctl.Source{}
 	atStart.Wake(key)
 	ofName := func(kind client.Object, name string) ctl.Watch {
-		return ctl.Watch{Kind: kind, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+		return ctl.Watch{Kind: kind, Map: func(_ context.Context, _ client.Reader,
+			obj client.Object) []reconcile.Request {
 			if obj.GetName() != name || obj.GetNamespace() != "" && obj.GetNamespace() != key.Namespace {
 				return nil
 			}
@@ -54,7 +55,8 @@ func admissionCertificate(o Options) ctl.Registrar {
 	}
 }
 
-func gatherAdmissionCertificate(ctx context.Context, r ctl.Reader, root *corev1.Secret) (plan.AdmissionCertificateInput, error) {
+func gatherAdmissionCertificate(ctx context.Context, r ctl.Reader,
+	root *corev1.Secret) (plan.AdmissionCertificateInput, error) {
 	in := plan.AdmissionCertificateInput{Root: root, Now: time.Now()}
 	var err error
 	if in.Due() {
@@ -65,7 +67,8 @@ func gatherAdmissionCertificate(ctx context.Context, r ctl.Reader, root *corev1.
 		in.Pair, err = newPair(hosts, in.Now)
 		return in, err
 	}
-	in.Webhooks, err = ctl.Optional(ctx, r, types.NamespacedName{Name: api.WebhookName}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	in.Webhooks, err = ctl.Optional(ctx, r, types.NamespacedName{Name: api.WebhookName},
+		&admissionregistrationv1.MutatingWebhookConfiguration{})
 	return in, err
 }
 

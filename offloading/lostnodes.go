@@ -30,7 +30,8 @@ func lostProviders() ctl.Registrar {
 			var pods metav1.PartialObjectMetadataList
 			pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 			// The cache holds no such labels of users' pods; virtual nodes become ready, and cease to be, rarely.
-			if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": root.Name}, client.HasLabels{api.LabelShadowPod}); err != nil {
+			if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": root.Name},
+				client.HasLabels{api.LabelShadowPod}); err != nil {
 				return in, fmt.Errorf("list pods of node %s: %w", root.Name, err)
 			}
 			for i := range pods.Items {
@@ -52,10 +53,11 @@ func isVirtualNode(node *corev1.Node) bool {
 func lostPods() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.LostPodInput]{
 		Name: "lost-pods", Quiet: true, Only: plan.Ending, Deleting: true,
-		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges), Map: ctl.Where(&corev1.PodList{},
-			func(node client.Object, root *corev1.Pod) bool {
-				return root.Spec.NodeName == node.GetName() && plan.Ending(root)
-			})}},
+		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges),
+			Map: ctl.Where(&corev1.PodList{},
+				func(node client.Object, root *corev1.Pod) bool {
+					return root.Spec.NodeName == node.GetName() && plan.Ending(root)
+				})}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.LostPodInput, error) {
 			node, err := ctl.Optional(ctx, r, types.NamespacedName{Name: root.Spec.NodeName}, &corev1.Node{})
 			return plan.LostPodInput{Root: root, Node: node}, err

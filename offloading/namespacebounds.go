@@ -60,7 +60,8 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 			in := plan.SecretCountInput{Root: root, Most: s.bounds.Secrets}
 			var secrets metav1.PartialObjectMetadataList
 			secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-			if err := names.GetCache().List(ctx, &secrets, client.InNamespace(root.Name), client.UnsafeDisableDeepCopy); err != nil {
+			if err := names.GetCache().List(ctx, &secrets, client.InNamespace(root.Name),
+				client.UnsafeDisableDeepCopy); err != nil {
 				return in, fmt.Errorf("count secrets in %s: %w", root.Name, err)
 			}
 			in.Secrets = len(secrets.Items)

@@ -43,8 +43,10 @@ func schedulingLabel() ctl.Registrar {
 }
 
 // offloadingOf is the request to extend a namespace, nil when there is none.
-func offloadingOf(ctx context.Context, r client.Reader, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
-	return ctl.Optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName}, &offloadingv1beta1.NamespaceOffloading{})
+func offloadingOf(ctx context.Context, r client.Reader,
+	namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
+	return ctl.Optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName},
+		&offloadingv1beta1.NamespaceOffloading{})
 }
 
 func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
@@ -68,7 +70,8 @@ func namespaceMap(o Options) ctl.Registrar {
 	}
 }
 
-func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespace, clusterID string) (plan.NamespaceMapInput, error) {
+func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespace,
+	clusterID string) (plan.NamespaceMapInput, error) {
 	in := plan.NamespaceMapInput{ClusterID: clusterID, Namespace: *root}
 	if root.Labels[api.LabelTenantNamespace] != api.True {
 		return in, nil
@@ -111,7 +114,8 @@ func holdsVolumes(ctx context.Context, live client.Reader, namespace, provider s
 }
 
 // virtualNodes are the virtual nodes and, by name, the Nodes they have.
-func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption) ([]offloadingv1beta1.VirtualNode, map[string]corev1.Node, error) {
+func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption) ([]offloadingv1beta1.VirtualNode,
+	map[string]corev1.Node, error) {
 	var vns offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &vns, in...); err != nil {
 		return nil, nil, fmt.Errorf("list virtual nodes: %w", err)
@@ -159,8 +163,10 @@ func namespaceOffloading(o Options) ctl.Registrar {
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: roots},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(roots)},
 		},
-		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
-			in := plan.NamespaceOffloadingInput{ClusterID: o.Kubelet.ClusterID, Root: root, RuntimeClass: o.Kubelet.RuntimeClass, Now: time.Now()}
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
+			in := plan.NamespaceOffloadingInput{ClusterID: o.Kubelet.ClusterID, Root: root,
+				RuntimeClass: o.Kubelet.RuntimeClass, Now: time.Now()}
 			var maps offloadingv1beta1.NamespaceMapList
 			if err := r.List(ctx, &maps, client.MatchingLabels{api.LabelReplication: api.True}); err != nil {
 				return in, fmt.Errorf("list namespace maps: %w", err)

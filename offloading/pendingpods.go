@@ -83,13 +83,14 @@ func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 func (p pendingPods) unplaced(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.UnplacedInput]{
 		Name: "unplaced-pods", Quiet: true, Only: isVirtualNode,
-		Watches: []ctl.Watch{{Kind: &corev1.Pod{}, Cache: pending, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
-			pod := obj.(*corev1.Pod)
-			if plan.NoRoom(pod) == "" {
-				return nil
-			}
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
-		}}},
+		Watches: []ctl.Watch{{Kind: &corev1.Pod{}, Cache: pending,
+			Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+				pod := obj.(*corev1.Pod)
+				if plan.NoRoom(pod) == "" {
+					return nil
+				}
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
+			}}},
 		Gather: func(ctx context.Context, _ ctl.Reader, root *corev1.Node) (plan.UnplacedInput, error) {
 			var pods corev1.PodList
 			if err := pending.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {

@@ -38,9 +38,11 @@ func remoteNamespaces(o Options) ctl.Registrar {
 			{Kind: &corev1.Namespace{}, Map: mapsWishing},
 			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(&offloadingv1beta1.NamespaceMapList{}), Relevant: ctl.Comings},
 		},
-		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
 			in := plan.RemoteNamespacesInput{
-				Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, StorageNamespace: o.StorageNamespace, Names: o.Namespaces,
+				Root: root, LiqoNamespace: o.Kubelet.LiqoNamespace, StorageNamespace: o.StorageNamespace,
+				Names:       o.Namespaces,
 				PodSecurity: o.PodSecurity, Bounds: o.NamespaceBounds, Namespaces: map[string]corev1.Namespace{},
 			}
 			var list corev1.NamespaceList

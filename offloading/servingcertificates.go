@@ -44,14 +44,16 @@ func looksOurs(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
 }
 
-func gatherServingCertificate(ctx context.Context, r ctl.Reader, root *certificatesv1.CertificateSigningRequest) (plan.ServingCertificateInput, error) {
+func gatherServingCertificate(ctx context.Context, r ctl.Reader,
+	root *certificatesv1.CertificateSigningRequest) (plan.ServingCertificateInput, error) {
 	in := plan.ServingCertificateInput{Root: root, Now: time.Now()}
 	var vns offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &vns); err != nil {
 		return in, fmt.Errorf("list virtual nodes: %w", err)
 	}
 	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.MatchingLabels{api.LabelOffloadingComponent: api.VirtualKubeletComponent}); err != nil {
+	if err := r.List(ctx, &pods,
+		client.MatchingLabels{api.LabelOffloadingComponent: api.VirtualKubeletComponent}); err != nil {
 		return in, fmt.Errorf("list pods of virtual kubelets: %w", err)
 	}
 	in.VirtualNodes, in.KubeletPods = vns.Items, pods.Items

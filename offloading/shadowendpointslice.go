@@ -49,7 +49,8 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			},
 		},
 		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
-		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
 			return gatherShadowEndpointSlice(ctx, r, root, o)
 		},
 		Plan: plan.ShadowEndpointSlice,

@@ -27,7 +27,8 @@ func takenBack(now func() time.Time) ctl.Controller[*corev1.Namespace, plan.Take
 		Only: func(root *corev1.Namespace) bool { return root.DeletionTimestamp != nil && plan.MadeForConsumer(root) },
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (plan.TakenBackInput, error) {
 			var pods corev1.PodList
-			if err := r.List(ctx, &pods, client.InNamespace(root.Name), client.MatchingLabels{api.LabelManagedBy: api.ManagedByShadowPod}); err != nil {
+			if err := r.List(ctx, &pods, client.InNamespace(root.Name),
+				client.MatchingLabels{api.LabelManagedBy: api.ManagedByShadowPod}); err != nil {
 				return plan.TakenBackInput{}, fmt.Errorf("list pods in %s: %w", root.Name, err)
 			}
 			return plan.TakenBackInput{Root: root, Pods: pods.Items, Now: now()}, nil

@@ -40,15 +40,17 @@ func virtualNode(o Options) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.VirtualNode, plan.VirtualNodeInput]{
 		Name:      "virtualnode",
 		Finalizer: api.FinalizerVirtualNode,
-		Owns:      []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.RoleBinding{}},
-		Creates:   []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one, too
+		Owns: []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{},
+			&rbacv1.RoleBinding{}},
+		Creates: []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one, too
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
 			{Kind: &corev1.Node{}, Map: virtualNodesNamed},
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: virtualNodesNamed},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(all)},
 		},
-		Gather: func(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
 			return gatherVirtualNode(ctx, r, root, o)
 		},
 		Plan: plan.VirtualNode,
@@ -70,7 +72,8 @@ func virtualNodesNamed(ctx context.Context, r client.Reader, obj client.Object) 
 	return requests
 }
 
-func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode, o Options) (plan.VirtualNodeInput, error) {
+func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode,
+	o Options) (plan.VirtualNodeInput, error) {
 	in := plan.VirtualNodeInput{Root: root, Kubelet: o.Kubelet, Now: time.Now()}
 	var err error
 	if in.Node, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Name}, &corev1.Node{}); err != nil {
@@ -152,7 +155,8 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": in.Root.Name}); err != nil {
 		return in, fmt.Errorf("list pods of node %s: %w", in.Root.Name, err)
 	}
-	if err := r.Live.List(ctx, &kubelets, client.InNamespace(in.Root.Namespace), client.MatchingLabels{api.LabelVirtualNode: in.Root.Name}); err != nil {
+	if err := r.Live.List(ctx, &kubelets, client.InNamespace(in.Root.Namespace),
+		client.MatchingLabels{api.LabelVirtualNode: in.Root.Name}); err != nil {
 		return in, fmt.Errorf("list pods of virtual kubelet %s: %w", in.Root.Name, err)
 	}
 	var leases coordinationv1.LeaseList

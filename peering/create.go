@@ -53,7 +53,8 @@ func (o Options) creation() ctl.Controller[*corev1beta1.ForeignCluster, plan.Cre
 // appears finds relevant what is there to stay.
 func appears(_, after client.Object) bool {
 	_, node := after.(*corev1.Node)
-	return after != nil && after.GetDeletionTimestamp() == nil && (!node || after.GetLabels()[api.LabelType] == api.TypeVirtualNode)
+	return after != nil && after.GetDeletionTimestamp() == nil &&
+		(!node || after.GetLabels()[api.LabelType] == api.TypeVirtualNode)
 }
 
 func labelledPeer(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {

@@ -24,7 +24,8 @@ const (
 
 	// answerRate is how many states of one object that is not a pod a provider has home write in a second, and
 	// answerBurst how many at once. One larger than answerSize, in bytes, counts as several. Managed fields may name
-	// each key again, so that one object takes at most 2.5 MiB of home's etcd in a minute: 80 states of twice answerSize.
+	// each key again, so that one object takes at most 2.5 MiB of home's etcd in a minute: 80 states of twice
+	// answerSize.
 	answerRate, answerBurst, answerSize = 1, 20, 16 << 10
 	// peerRate and peerBurst are the same for all objects of an engine that are not pods. A peer has two such engines:
 	// that of the replication, and that of claims in one of its virtual kubelets. Together they write 100 a second.
@@ -71,7 +72,8 @@ func peerBudget() *budget {
 
 // answerBudget is the budget of a kind other than pods, in answers.
 func answerBudget(all *budget) *budget {
-	return &budget{rate: answerRate, burst: answerBurst, cost: answers, all: all, left: map[types.NamespacedName]savings{}}
+	return &budget{rate: answerRate, burst: answerBurst, cost: answers, all: all,
+		left: map[types.NamespacedName]savings{}}
 }
 
 // answers is how many answers an object counts as: one for each answerSize, at least one.

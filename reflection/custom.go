@@ -30,7 +30,8 @@ func ParseCustomResource(resource, how string) (CustomResource, error) {
 	gvr, _ := schema.ParseResourceArg(resource)
 	parts := strings.Split(how, ":")
 	if gvr == nil || len(parts) < 2 || parts[0] == "" {
-		return CustomResource{}, fmt.Errorf("read %s=%s: want <plural>.<version>.<group>=<kind>:<workers>[:<type>]", resource, how)
+		return CustomResource{}, fmt.Errorf("read %s=%s: want <plural>.<version>.<group>=<kind>:<workers>[:<type>]",
+			resource, how)
 	}
 	workers, err := strconv.Atoi(parts[1])
 	if err != nil {

@@ -52,7 +52,8 @@ type Kind struct {
 	// Gather reads what Push needs besides the two objects and puts it into the View; after
 	// is when to look again, 0 = no need; the error errNotOurs says that there is nothing to do
 	// with the object. nil = nothing.
-	Gather func(ctx context.Context, r client.Reader, o Objects, v translate.View) (view translate.View, after time.Duration, err error)
+	Gather func(ctx context.Context, r client.Reader, o Objects, v translate.View) (view translate.View,
+		after time.Duration, err error)
 	// Push gives the remote object as it should be, nil for none, starting from o.Remote. An
 	// error is for the user and does not go away by trying again; with an object it tells what
 	// the object lacks, without one what is there stays as it is.

@@ -14,11 +14,13 @@ import (
 type metrics struct{ items, errors *prometheus.CounterVec }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	items, err := counter(registry, "liqo_virtual_kubelet_reflection_item_counter", "Objects looked at by the reflection.")
+	items, err := counter(registry, "liqo_virtual_kubelet_reflection_item_counter",
+		"Objects looked at by the reflection.")
 	if err != nil {
 		return nil, err
 	}
-	failures, err := counter(registry, "liqo_virtual_kubelet_reflection_error_counter", "Objects whose reflection failed.")
+	failures, err := counter(registry, "liqo_virtual_kubelet_reflection_error_counter",
+		"Objects whose reflection failed.")
 	if err != nil {
 		return nil, err
 	}

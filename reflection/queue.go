@@ -24,6 +24,7 @@ const (
 
 // newQueue makes a queue that is fair between namespaces and has no rate limit but back-off.
 func newQueue() queue {
-	return ctl.FairQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
+	return ctl.FairQueue("",
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
 		func(key types.NamespacedName) string { return key.Namespace })
 }

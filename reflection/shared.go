@@ -123,7 +123,8 @@ func (s *shared) reflect(ctx context.Context) error {
 func (s *shared) compete(ctx context.Context) error {
 	s.names.clear()
 	lease := elect.Lease{
-		Client: s.leases, Namespace: s.TenantNamespace, Name: api.VirtualKubeletLeaderLease, Holder: s.Node, Times: s.Lease,
+		Client: s.leases, Namespace: s.TenantNamespace, Name: api.VirtualKubeletLeaderLease, Holder: s.Node,
+		Times: s.Lease,
 	}
 	return lease.Serve(ctx, s.reflect)
 }

@@ -21,8 +21,10 @@ import (
 
 // gatherTokens requests the tokens of a pod at home when the remote Secret lacks them or they
 // have lived 80 % of their life. They are bound to the pod: when it goes they are void.
-func gatherTokens(home client.Client) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
-	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+func gatherTokens(home client.Client) func(context.Context, client.Reader, Objects, translate.View) (translate.View,
+	time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View,
+		time.Duration, error) {
 		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
 		sources := translate.TokenSources(pod, v)
 		if len(sources) == 0 {
@@ -44,10 +46,12 @@ func gatherTokens(home client.Client) func(context.Context, client.Reader, Objec
 	}
 }
 
-func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod, source translate.TokenSource) (translate.Token, error) {
+func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod,
+	source translate.TokenSource) (translate.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace,
+		Name: pod.Spec.ServiceAccountName}}
 	request := &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{
 		ExpirationSeconds: new(source.Seconds),
 		BoundObjectRef:    &authnv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -56,8 +60,10 @@ func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod, sour
 		request.Spec.Audiences = []string{source.Audience}
 	}
 	if err := home.SubResource("token").Create(ctx, account, request); err != nil {
-		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace, account.Name, err)
+		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace,
+			account.Name, err)
 	}
 	// The answer says in place of the seconds asked for those that home grants.
-	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time, Seconds: *request.Spec.ExpirationSeconds}, nil
+	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time,
+		Seconds: *request.Spec.ExpirationSeconds}, nil
 }

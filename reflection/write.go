@@ -71,7 +71,8 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	w.ledger.Written(s, "", made.GetResourceVersion())
 	w.shown(key, "")
 	if !w.Quiet {
-		w.tell(ctx, home, key, reasonSuccessful, fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
+		w.tell(ctx, home, key, reasonSuccessful,
+			fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
 	}
 	return nil
 }
@@ -163,7 +164,8 @@ func (w *worker) sendPatch(ctx context.Context, key types.NamespacedName, remote
 	s := slot{atRemote, key}
 	w.ledger.Begin(s, struct{}{})
 	patched := w.named(w.Remote, remote)
-	err := w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManagerReflection))
+	err := w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data),
+		client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
 		w.ledger.End(s)
 		return err
@@ -192,7 +194,8 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	s := slot{atHome, key}
 	w.ledger.Begin(s, struct{}{})
 	patched := w.named(w.Home, home)
-	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data), client.FieldOwner(api.FieldManagerReflection))
+	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data),
+		client.FieldOwner(api.FieldManagerReflection))
 	if err != nil {
 		w.ledger.End(s)
 		if apierrors.IsNotFound(err) {
@@ -234,7 +237,8 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 
 // delete deletes the object of that UID only. Options say more. A conflict is an error and is retried: a replaced
 // object sends an event, but a webhook that refuses with 409 does not.
-func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption) error {
+func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object,
+	options ...client.DeleteOption) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	w.ledger.Begin(s, struct{}{})
@@ -264,7 +268,8 @@ func (w *worker) limit(ctx context.Context, o Objects) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err := w.engine.Remote.Delete(ctx, o.Report, client.GracePeriodSeconds(*seconds), client.Preconditions{UID: new(o.Report.GetUID())})
+	err := w.engine.Remote.Delete(ctx, o.Report, client.GracePeriodSeconds(*seconds),
+		client.Preconditions{UID: new(o.Report.GetUID())})
 	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil // not granted, or it is gone already
 	}
@@ -338,7 +343,8 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 
 // failure is the message of an event about what fails. The peer's API server may say as much as it likes.
 func (w *worker) failure(err error) string {
-	return translate.Cut(fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err), translate.LongestEvent)
+	return translate.Cut(fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err),
+		translate.LongestEvent)
 }
 
 // tell shows an event on the home object and a log line, once until something else happens.

@@ -20,11 +20,14 @@ import (
 
 // abandoned lets claims go whose provider is not used any more: no virtual kubelet is left to do it.
 func abandoned() ctl.Registrar {
-	all := ctl.Where(&corev1.PersistentVolumeClaimList{}, func(_ client.Object, root *corev1.PersistentVolumeClaim) bool { return plan.Held(root) })
+	all := ctl.Where(&corev1.PersistentVolumeClaimList{},
+		func(_ client.Object, root *corev1.PersistentVolumeClaim) bool { return plan.Held(root) })
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.AbandonedInput]{
 		Name: "abandoned-claims", Quiet: true, Only: plan.Held, Deleting: true,
-		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.NamespaceMap{}, Map: all}, {Kind: &offloadingv1beta1.VirtualNode{}, Map: all}},
-		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.AbandonedInput, error) {
+		Watches: []ctl.Watch{{Kind: &offloadingv1beta1.NamespaceMap{}, Map: all},
+			{Kind: &offloadingv1beta1.VirtualNode{}, Map: all}},
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *corev1.PersistentVolumeClaim) (plan.AbandonedInput, error) {
 			in, err := gatherAbandoned(ctx, r, root)
 			if err != nil || len(in.Abandoned()) == 0 {
 				return in, err
@@ -36,7 +39,8 @@ func abandoned() ctl.Registrar {
 	}
 }
 
-func gatherAbandoned(ctx context.Context, r client.Reader, root *corev1.PersistentVolumeClaim) (plan.AbandonedInput, error) {
+func gatherAbandoned(ctx context.Context, r client.Reader,
+	root *corev1.PersistentVolumeClaim) (plan.AbandonedInput, error) {
 	in := plan.AbandonedInput{Root: root}
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := r.List(ctx, &maps); err != nil {

@@ -38,7 +38,8 @@ func claim(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.ClaimIn
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim, o Options) (plan.ClaimInput, error) {
+func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim,
+	o Options) (plan.ClaimInput, error) {
 	in := plan.ClaimInput{Root: root, RealClass: o.RealClass, Namespace: o.Namespace}
 	var classes storagev1.StorageClassList
 	if err := r.List(ctx, &classes); err != nil {
@@ -51,14 +52,17 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 		}
 	}
 	var err error
-	if in.Node, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Annotations[plan.AnnotationSelectedNode]}, &corev1.Node{}); err != nil {
+	if in.Node, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Annotations[plan.AnnotationSelectedNode]},
+		&corev1.Node{}); err != nil {
 		return in, err
 	}
-	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)}, &corev1.PersistentVolumeClaim{})
+	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)},
+		&corev1.PersistentVolumeClaim{})
 	if err != nil || in.Backing == nil || in.Backing.Status.Phase != corev1.ClaimBound {
 		return in, err
 	}
-	in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
+	in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName},
+		&corev1.PersistentVolume{})
 	return in, err
 }
 
@@ -69,8 +73,9 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 		Only: func(root *corev1.PersistentVolumeClaim) bool {
 			return root.Namespace == o.Namespace && plan.BackedBy(root).Name != ""
 		},
-		Quiet:   true,
-		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing}, {Kind: &corev1.PersistentVolume{}, Map: o.behind}},
+		Quiet: true,
+		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing},
+			{Kind: &corev1.PersistentVolume{}, Map: o.behind}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
 			claim, err := ctl.Optional(ctx, r.Live, plan.BackedBy(root), &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
@@ -79,7 +84,8 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 			if err != nil {
 				return plan.UnusedInput{}, err
 			}
-			volume, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: plan.VolumeName(types.UID(root.Name))}, &corev1.PersistentVolume{})
+			volume, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: plan.VolumeName(types.UID(root.Name))},
+				&corev1.PersistentVolume{})
 			return plan.UnusedInput{Root: root, Claim: claim, Volume: volume}, err
 		},
 		Plan: plan.Unused,
@@ -88,7 +94,8 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 
 // backing leads from a claim to the one that backs it.
 func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(obj.GetUID())}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace,
+		Name: string(obj.GetUID())}}}
 }
 
 // behind leads from a volume that a claim is shown to the claim behind it.

@@ -31,34 +31,44 @@ func growing(o Options) ctl.Registrar {
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.GrowInput]{
 		Name: "growing-volume", Quiet: true, Only: plan.Grows, Deleting: true,
 		Watches: []ctl.Watch{
-			{Kind: &storagev1.StorageClass{}, Map: ctl.Where(claims, func(_ client.Object, root *corev1.PersistentVolumeClaim) bool { return plan.Grows(root) })},
-			{Kind: &corev1.PersistentVolumeClaim{}, Map: func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
-				if changed.GetNamespace() != o.Namespace {
-					return nil
-				}
-				return backed(ctx, r, changed)
-			}},
+			{Kind: &storagev1.StorageClass{},
+				Map: ctl.Where(claims, func(_ client.Object,
+					root *corev1.PersistentVolumeClaim) bool {
+					return plan.Grows(root)
+				})},
+			{Kind: &corev1.PersistentVolumeClaim{},
+				Map: func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
+					if changed.GetNamespace() != o.Namespace {
+						return nil
+					}
+					return backed(ctx, r, changed)
+				}},
 		},
 		Gather: o.gatherGrowing,
 		Plan:   plan.Grow,
 	}
 }
 
-func (o Options) gatherGrowing(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.GrowInput, error) {
+func (o Options) gatherGrowing(ctx context.Context, r ctl.Reader,
+	root *corev1.PersistentVolumeClaim) (plan.GrowInput, error) {
 	in := plan.GrowInput{Root: root}
 	var err error
-	if in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
+	if in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: root.Spec.VolumeName},
+		&corev1.PersistentVolume{}); err != nil {
 		return in, err
 	}
-	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)}, &corev1.PersistentVolumeClaim{})
+	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)},
+		&corev1.PersistentVolumeClaim{})
 	if err != nil || in.Backing == nil {
 		return in, err
 	}
 	if name := in.Backing.Spec.StorageClassName; name != nil {
-		if in.Class, err = ctl.Optional(ctx, r, types.NamespacedName{Name: *name}, &storagev1.StorageClass{}); err != nil {
+		if in.Class, err = ctl.Optional(ctx, r, types.NamespacedName{Name: *name},
+			&storagev1.StorageClass{}); err != nil {
 			return in, err
 		}
 	}
-	in.Behind, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName}, &corev1.PersistentVolume{})
+	in.Behind, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName},
+		&corev1.PersistentVolume{})
 	return in, err
 }

@@ -7,8 +7,8 @@
 // On a real node a claim of a real class backs it, in a namespace of its own; on a virtual node its
 // volume here is a placeholder, and the claim itself is made at the provider by reflection. Later
 // pods follow by the node affinity of the volume: data has gravity. It is moved on demand only, by
-// liqoctl and package mover, and what happens at a provider is not done here. As every provisioner it trusts Kubernetes' protocol:
-// the annotations of claims, and the phase and policy of volumes.
+// liqoctl and package mover, and what happens at a provider is not done here. As every provisioner it trusts
+// Kubernetes' protocol: the annotations of claims, and the phase and policy of volumes.
 //
 // Start reading at Controllers, then plan.Claim.
 package storage

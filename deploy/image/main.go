@@ -131,7 +131,8 @@ func addDirs(tw *tar.Writer, dirs map[string]bool, dir string) error {
 		return err
 	}
 	dirs[dir] = true
-	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir[1:] + "/", Mode: 0o755,
+		ModTime: time.Unix(0, 0)})
 }
 
 func addFile(tw *tar.Writer, target, file string) error {
@@ -139,7 +140,8 @@ func addFile(tw *tar.Writer, target, file string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: target[1:], Mode: 0o755, Size: int64(len(content)), ModTime: time.Unix(0, 0)}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: target[1:], Mode: 0o755, Size: int64(len(content)),
+		ModTime: time.Unix(0, 0)}
 	if err := tw.WriteHeader(header); err != nil {
 		return fmt.Errorf("add %s: %w", target, err)
 	}

@@ -39,7 +39,8 @@ type AskedSlice struct {
 	ControlPlane *authv1beta1.Identity
 	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider.
 	ControlPlaneSecrets []corev1.Secret
-	// Identity, Kubeconfig (the Identity's Secret) and VirtualNode were created from the provider's answer; nil until then.
+	// Identity, Kubeconfig (the Identity's Secret) and VirtualNode were created from the provider's answer; nil until
+	// then.
 	Identity    *authv1beta1.Identity
 	Kubeconfig  *corev1.Secret
 	VirtualNode *offv1beta1.VirtualNode
@@ -87,9 +88,11 @@ func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
 // outdated reports of a plan that the provider has not answered the slice's present request. What it granted
 // for an earlier one stays in use meanwhile, so that no pod is disturbed.
 func (in AskedSlice) outdated(plan desired.Plan) desired.Plan {
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
+		authv1beta1.ResourceSliceResources} {
 		if c := answer(in.Root, t); Outdated(in.Root, c) {
-			return reporting(plan, desired.Wait(ReasonProviderPending, "the provider has not answered the changed request about %s; its answer to the former one stays: %s",
+			return reporting(plan, desired.Wait(ReasonProviderPending,
+				"the provider has not answered the changed request about %s; its answer to the former one stays: %s",
 				t, c.Message).Verdict)
 		}
 	}
@@ -135,7 +138,9 @@ func (in AskedSlice) unique() desired.Verdict {
 	for i := range in.Slices {
 		other := &in.Slices[i]
 		if other.UID != in.Root.UID && other.Name == in.Root.Name && !Replicated(other) && older(other, in.Root) {
-			return desired.Block(ReasonInvalid, "a resourceslice with the same name already exists in the cluster, in namespace %s; delete this one and choose another name",
+			return desired.Block(ReasonInvalid,
+				"a resourceslice with the same name already exists in the cluster, in namespace %s; delete this one "+
+					"and choose another name",
 				other.Namespace).Verdict
 		}
 	}
@@ -148,9 +153,11 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	peer := cmp.Or(in.Root.Spec.ProviderClusterID, in.Root.Labels[api.LabelRemoteClusterID], in.NamespacePeer)
 	switch {
 	case in.NamespacePeer == "":
-		return nil, desired.Block(ReasonWrongNamespace, "this is not a tenant namespace; create the ResourceSlice in that of its provider").Verdict
+		return nil, desired.Block(ReasonWrongNamespace,
+			"this is not a tenant namespace; create the ResourceSlice in that of its provider").Verdict
 	case peer != in.NamespacePeer:
-		return nil, desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
+		return nil, desired.Block(ReasonWrongNamespace,
+			"this tenant namespace belongs to %q, not %q; create the ResourceSlice in that of its provider",
 			in.NamespacePeer, peer).Verdict
 	case len(in.Keys.Own) == 0:
 		return nil, withoutKey().Verdict
@@ -169,9 +176,9 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	return filled, desired.Verdict{}
 }
 
-// key returns the private key for the slice's request. It is the control plane's key, because a provider may compare the
-// two: the shared key until the control plane authenticates with the peer's own. If the control plane's credentials do
-// not show which key it uses, the slice keeps its current key.
+// key returns the private key for the slice's request. It is the control plane's key, because a provider may compare
+// the two: the shared key until the control plane authenticates with the peer's own. If the control plane's credentials
+// do not show which key it uses, the slice keeps its current key.
 func (in AskedSlice) key() (crypto.Signer, error) {
 	own, err := ParsePrivateKey(in.Keys.Own)
 	if err != nil {
@@ -200,22 +207,28 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 // use turns the answer into objects; without an acceptance it adds and removes nothing.
 func (in AskedSlice) use() desired.Plan {
 	root := in.Root
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
+		authv1beta1.ResourceSliceResources} {
 		switch c := answer(root, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 		case authv1beta1.ResourceSliceDenied:
-			return desired.Wait(ReasonProviderDenied, "the provider denied %s (%s: %s); ask its administrator", t, c.Reason, c.Message)
+			return desired.Wait(ReasonProviderDenied, "the provider denied %s (%s: %s); ask its administrator", t,
+				c.Reason, c.Message)
 		default:
 			return in.pending(t)
 		}
 	}
 	if root.Status.AuthParams == nil || in.RemoteNamespace == "" {
-		return desired.Wait(ReasonProviderPending, "no control-plane identity for %s in this namespace; run 'liqoctl authenticate'", root.Spec.ProviderClusterID)
+		return desired.Wait(ReasonProviderPending,
+			"no control-plane identity for %s in this namespace; run 'liqoctl authenticate'",
+			root.Spec.ProviderClusterID)
 	}
 	plan := desired.Plan{Objects: []desired.Object{in.identity()}}
 	if in.wantsNode() {
 		if in.Identity == nil || in.Identity.Status.KubeconfigSecretRef == nil {
-			plan.Verdict = desired.Wait(ReasonProviderPending, "Identity %s has no kubeconfig yet; look at its conditions", api.ResourceSliceIdentityName(root.Name)).Verdict
+			plan.Verdict = desired.Wait(ReasonProviderPending,
+				"Identity %s has no kubeconfig yet; look at its conditions",
+				api.ResourceSliceIdentityName(root.Name)).Verdict
 			return plan
 		}
 		plan.Objects = append(plan.Objects, in.virtualNode())
@@ -242,9 +255,13 @@ func (in AskedSlice) nodeReady() desired.Verdict {
 
 // pending waits for the second answer, but makes the identity as soon as the first one is there.
 func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) desired.Plan {
-	plan := desired.Wait(ReasonProviderPending, "the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this cluster is drained there", t)
+	plan := desired.Wait(ReasonProviderPending,
+		"the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this "+
+			"cluster is drained there", t)
 	if t == authv1beta1.ResourceSliceResources && !defaultClass(in.Root) {
-		plan = desired.Wait(ReasonProviderPending, "nobody at the provider has answered about class %q; ask its administrator for one that is served", in.Root.Spec.Class)
+		plan = desired.Wait(ReasonProviderPending,
+			"nobody at the provider has answered about class %q; ask its administrator for one that is served",
+			in.Root.Spec.Class)
 	}
 	if t == authv1beta1.ResourceSliceResources && in.Root.Status.AuthParams != nil && in.RemoteNamespace != "" {
 		plan.Objects = []desired.Object{in.identity()}
@@ -279,7 +296,8 @@ func (in AskedSlice) labels() map[string]string {
 func (in AskedSlice) identity() *authv1beta1.Identity {
 	root := in.Root
 	return &authv1beta1.Identity{
-		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: api.ResourceSliceIdentityName(root.Name), Labels: in.labels()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: api.ResourceSliceIdentityName(root.Name),
+			Labels: in.labels()},
 		Spec: authv1beta1.IdentitySpec{
 			ClusterID: root.Spec.ProviderClusterID, Type: authv1beta1.IdentityResourceSlice,
 			AuthParams: root.Status.AuthParams.DeepCopy(), Namespace: in.RemoteNamespace,
@@ -291,8 +309,9 @@ func (in AskedSlice) identity() *authv1beta1.Identity {
 func (in AskedSlice) virtualNode() *offv1beta1.VirtualNode {
 	root, granted := in.Root, in.Root.Status
 	spec := offv1beta1.VirtualNodeSpec{
-		ClusterID:           root.Spec.ProviderClusterID,
-		KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name))},
+		ClusterID: root.Spec.ProviderClusterID,
+		KubeconfigSecretRef: &corev1.LocalObjectReference{
+			Name: api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name))},
 		ResourceQuota:       corev1.ResourceQuotaSpec{Hard: granted.Resources.DeepCopy()},
 		Labels:              harmless(granted.NodeLabels),
 		StorageClasses:      granted.StorageClasses,

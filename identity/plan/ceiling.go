@@ -33,7 +33,8 @@ type Ceilings struct {
 // Changes reports whether the slice is to be granted other amounts than it has. Only then other slices and
 // the nodes matter.
 func (in GrantedSlice) Changes() bool {
-	return in.Root.DeletionTimestamp == nil && defaultClass(in.Root) && !equality.Semantic.DeepEqual(in.amounts(), in.granted())
+	return in.Root.DeletionTimestamp == nil && defaultClass(in.Root) &&
+		!equality.Semantic.DeepEqual(in.amounts(), in.granted())
 }
 
 // granted returns the amounts the slice has, nil while it is not accepted.
@@ -56,7 +57,8 @@ func (in GrantedSlice) Exceeded() string {
 		{"slice", "", in.Offer.Ceilings.Slice, func(authv1beta1.ResourceSlice) bool { return false }},
 		{"consumer", "beside the consumer's other slices ", in.Offer.Ceilings.Consumer,
 			func(s authv1beta1.ResourceSlice) bool { return s.Namespace == in.Root.Namespace }},
-		{"total", "beside the slices of all consumers ", in.Offer.Ceilings.Total, func(authv1beta1.ResourceSlice) bool { return true }},
+		{"total", "beside the slices of all consumers ", in.Offer.Ceilings.Total,
+			func(authv1beta1.ResourceSlice) bool { return true }},
 	} {
 		used := in.others(level.counts)
 		for _, name := range slices.Sorted(maps.Keys(level.ceiling)) {
@@ -70,7 +72,8 @@ func (in GrantedSlice) Exceeded() string {
 			} else if amount.Add(used[name]); amount.Cmp(ceiling) <= 0 {
 				continue
 			}
-			return fmt.Sprintf("the slice asks for %s of %s, %sabove the ceiling of %s in the provider's chart value offloading.ceilings.%s; ask for less, or have the provider raise it",
+			return fmt.Sprintf("the slice asks for %s of %s, %sabove the ceiling of %s in the provider's chart value "+
+				"offloading.ceilings.%s; ask for less, or have the provider raise it",
 				asked, name, level.beside, ceiling.String(), level.name)
 		}
 	}
@@ -129,12 +132,14 @@ func (in GrantedSlice) aboveCapacity() []desired.Event {
 	amounts := in.amounts()
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if amount, has := amounts[name], capacity[name]; amount.Cmp(has) > 0 {
-			above = append(above, fmt.Sprintf("%s of %s, of which the nodes have %s", amount.String(), name, has.String()))
+			above = append(above, fmt.Sprintf("%s of %s, of which the nodes have %s", amount.String(), name,
+				has.String()))
 		}
 	}
 	if len(above) == 0 {
 		return nil
 	}
-	return []desired.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " + strings.Join(above, "; ") +
+	return []desired.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " +
+		strings.Join(above, "; ") +
 		"; set the chart's value offloading.ceilings to bound what is granted"}}
 }

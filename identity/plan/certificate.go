@@ -70,7 +70,8 @@ func trusted(chain, clientCAs []byte) bool {
 	}
 	presented, err := certificates(chain)
 	return err != nil || slices.ContainsFunc(presented, func(c *x509.Certificate) bool {
-		return slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return c.CheckSignatureFrom(root) == nil })
+		return slices.ContainsFunc(roots,
+			func(root *x509.Certificate) bool { return c.CheckSignatureFrom(root) == nil })
 	})
 }
 
@@ -187,8 +188,10 @@ func (i Issue) plan() issued {
 	if i.signed() && (out.certificate == nil || trusted(i.Signing.Status.Certificate, i.ClientCAs)) {
 		signed := HeldFor(i.Signing.Status.Certificate, i.Request)
 		out.certificate, out.lacks = i.Signing.Status.Certificate, desired.Verdict{}
-		out.events = []desired.Event{{Reason: "CertificateIssued", Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
-			i.Peer, signed.Subject.CommonName, signed.Subject.Organization, signed.NotAfter.UTC().Format(time.RFC3339))}}
+		out.events = []desired.Event{{Reason: "CertificateIssued",
+			Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
+				i.Peer, signed.Subject.CommonName, signed.Subject.Organization,
+				signed.NotAfter.UTC().Format(time.RFC3339))}}
 	}
 	if out.certificate == nil {
 		out.pending = signingState(i.Signing)
@@ -209,14 +212,19 @@ func (i Issue) due(held *x509.Certificate) desired.Verdict {
 	state := signingState(i.Signing)
 	switch {
 	case i.signed():
-		return desired.Wait(ReasonCertificateUntrusted, "the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
-			"let both use the same, then delete the CertificateSigningRequest labelled %s=true to ask again", ClientCAsNamespace, ClientCAsConfigMap,
+		return desired.Wait(ReasonCertificateUntrusted,
+			"the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
+				"let both use the same, then delete the CertificateSigningRequest labelled %s=true to ask again",
+			ClientCAsNamespace, ClientCAsConfigMap,
 			api.LabelRemoteTenantCSR).Verdict
 	case !trusted(i.Held, i.ClientCAs):
-		return desired.Wait(ReasonCertificateUntrusted, "the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+
-			"and a new one is asked for: %s. A consumer that is refused runs 'liqoctl authenticate' then", ClientCAsNamespace, ClientCAsConfigMap, state.Message).Verdict
+		return desired.Wait(ReasonCertificateUntrusted,
+			"the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+
+				"and a new one is asked for: %s. A consumer that is refused runs 'liqoctl authenticate' then",
+			ClientCAsNamespace, ClientCAsConfigMap, state.Message).Verdict
 	case state.Reason == ReasonRemoteCertificateFailed || !i.Now.Before(LateAt(held)):
-		return desired.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
+		return desired.Wait(ReasonCertificateNotRenewed,
+			"the certificate is valid until %s and has not been renewed: %s", validUntil(held), state.Message).Verdict
 	}
 	return desired.Verdict{}
 }
@@ -258,10 +266,12 @@ func signingState(r *certificatesv1.CertificateSigningRequest) desired.Verdict {
 			switch c.Type {
 			case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 				return desired.Wait(ReasonRemoteCertificateFailed, "the certificate was refused (%s: %s); "+
-					"delete the CertificateSigningRequest labelled %s=true to ask again", c.Reason, c.Message, api.LabelRemoteTenantCSR).Verdict
+					"delete the CertificateSigningRequest labelled %s=true to ask again", c.Reason, c.Message,
+					api.LabelRemoteTenantCSR).Verdict
 			}
 		}
 	}
-	return desired.Wait(ReasonCertificatePending, "waiting for signer %s; check that the cluster's certificate signing controller runs",
+	return desired.Wait(ReasonCertificatePending,
+		"waiting for signer %s; check that the cluster's certificate signing controller runs",
 		certificatesv1.KubeAPIServerClientSignerName).Verdict
 }

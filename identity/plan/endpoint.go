@@ -81,7 +81,8 @@ func (in IdentityInput) approves(named endpoint) bool {
 			continue
 		}
 		own := identity.Spec.Type == authv1beta1.IdentityControlPlane && identity.Spec.AuthParams != nil
-		if own && named.sameHosts(endpointOf(identity.Spec.AuthParams)) || identity.Annotations[api.AnnotationApprovedAPIServer] == named.String() {
+		if own && named.sameHosts(endpointOf(identity.Spec.AuthParams)) ||
+			identity.Annotations[api.AnnotationApprovedAPIServer] == named.String() {
 			return true
 		}
 	}
@@ -118,8 +119,13 @@ func (in IdentityInput) unapproved(given *authv1beta1.AuthParams) desired.Verdic
 		name = in.ControlPlane.Name
 	}
 	if !printable.MatchString(named) {
-		return desired.Wait(ReasonAddressNotApproved, "the provider names %.100q as the address of its API server, which is none; ask its administrator", named).Verdict
+		return desired.Wait(ReasonAddressNotApproved,
+			"the provider names %.100q as the address of its API server, which is none; ask its administrator",
+			named).Verdict
 	}
-	return desired.Wait(ReasonAddressNotApproved, "the provider names another API server, %s, which is not called before it is approved here; run 'liqoctl authenticate' again "+
-		"or 'kubectl annotate identity -n %s %s --overwrite %s=\"%s\"'", named, in.Root.Namespace, name, api.AnnotationApprovedAPIServer, named).Verdict
+	return desired.Wait(ReasonAddressNotApproved,
+		"the provider names another API server, %s, which is not called before it is approved here; run 'liqoctl "+
+			"authenticate' again "+
+			"or 'kubectl annotate identity -n %s %s --overwrite %s=\"%s\"'", named, in.Root.Namespace, name,
+		api.AnnotationApprovedAPIServer, named).Verdict
 }

@@ -92,18 +92,21 @@ func (in GrantedSlice) plan() desired.Plan {
 		return desired.Plan{}
 	}
 	if in.Tenant == nil || in.Tenant.Status.TenantNamespace == "" {
-		return desired.Wait(ReasonTenantNotFound, "no admitted Tenant in this namespace; create one or look at its conditions")
+		return desired.Wait(ReasonTenantNotFound,
+			"no admitted Tenant in this namespace; create one or look at its conditions")
 	}
 	plan, err := in.authenticate()
 	if in.many() {
-		err = fmt.Errorf("this cluster serves %d slices of a consumer, and there are as many older ones; ask for more in one of them", slicesPerTenant)
+		err = fmt.Errorf("this cluster serves %d slices of a consumer, and there are as many older ones; ask for "+
+			"more in one of them", slicesPerTenant)
 		plan = in.denied(reasonTooMany, err.Error())
 	}
 	in.provide(&plan, err)
 	if filled := in.markCordon(); filled != nil {
 		plan.Fill = filled
 	}
-	if lacks := in.lacks(plan.Status.(*authv1beta1.ResourceSlice)); plan.State == desired.Ready && lacks.State != desired.Ready {
+	if lacks := in.lacks(plan.Status.(*authv1beta1.ResourceSlice)); plan.State == desired.Ready &&
+		lacks.State != desired.Ready {
 		plan.Degraded = lacks
 	}
 	return plan
@@ -115,18 +118,24 @@ func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdic
 	answered = answered.DeepCopy()
 	answered.Spec, answered.Generation = in.Root.Spec, in.Root.Generation
 	if !defaultClass(in.Root) {
-		answered.Status.Conditions = append(answered.Status.Conditions, answer(in.Root, authv1beta1.ResourceSliceResources))
+		answered.Status.Conditions = append(answered.Status.Conditions,
+			answer(in.Root, authv1beta1.ResourceSliceResources))
 	}
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
+		authv1beta1.ResourceSliceResources} {
 		switch c := answer(answered, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 			if Outdated(answered, c) {
-				return desired.Wait(ReasonProviderPending, "the changed request about %s has no answer; that to the former one stays: %s", t, c.Message).Verdict
+				return desired.Wait(ReasonProviderPending,
+					"the changed request about %s has no answer; that to the former one stays: %s", t,
+					c.Message).Verdict
 			}
 		case authv1beta1.ResourceSliceDenied:
 			return desired.Wait(cmp.Or(c.Reason, sliceResourcesDenied), "%s", c.Message).Verdict
 		default:
-			return desired.Wait(ReasonProviderPending, "nobody here has answered about class %q; run the controller that serves it", in.Root.Spec.Class).Verdict
+			return desired.Wait(ReasonProviderPending,
+				"nobody here has answered about class %q; run the controller that serves it",
+				in.Root.Spec.Class).Verdict
 		}
 	}
 	return desired.Verdict{}
@@ -151,7 +160,8 @@ func (in GrantedSlice) many() bool {
 func (in GrantedSlice) authenticate() (desired.Plan, error) {
 	root := in.Root
 	if len(root.Spec.CSR) == 0 {
-		return in.status(desired.Wait(ReasonInvalidCSR, "spec.csr is empty; the consumer's controller fills it in")), nil
+		return in.status(desired.Wait(ReasonInvalidCSR,
+			"spec.csr is empty; the consumer's controller fills it in")), nil
 	}
 	if err := in.check(); err != nil {
 		return in.denied(ReasonInvalidCSR, err.Error()), err
@@ -162,7 +172,9 @@ func (in GrantedSlice) authenticate() (desired.Plan, error) {
 		return plan, err
 	}
 	if in.APIServer.Address == "" {
-		return in.status(desired.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")), nil
+		return in.status(desired.Wait(ReasonAuthParamsFailed,
+			"no control-plane node with an internal address; set the value apiServer.address "+
+				"(--api-server-address-override)")), nil
 	}
 	return in.issue(), nil
 }
@@ -185,7 +197,8 @@ func (in GrantedSlice) check() error {
 func (in GrantedSlice) unique() error {
 	user := api.ResourceSliceUserName(in.Root.Name, in.Tenant.Spec.ClusterID)
 	if other := in.Users.Holder(user); other != "" && NeedsUser(in.Root) {
-		return fmt.Errorf("%s has the user name %q of this slice already; create the slice under another name", other, user)
+		return fmt.Errorf("%s has the user name %q of this slice already; create the slice under another name",
+			other, user)
 	}
 	return nil
 }
@@ -200,7 +213,8 @@ func (in GrantedSlice) issue() desired.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events, RequeueAfter: got.after}
+	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events,
+		RequeueAfter: got.after}
 	if len(got.certificate) == 0 {
 		return in.status(plan)
 	}
@@ -276,8 +290,9 @@ func (in GrantedSlice) granting(quota desired.Object, amounts corev1.ResourceLis
 		amount := amounts[name]
 		list = append(list, string(name)+"="+amount.String())
 	}
-	return desired.Event{Object: quota, Reason: "ResourcesGranted", Message: fmt.Sprintf("cluster %q may run pods as user %q until this ResourceSlice is deleted, with %s",
-		consumer, api.ResourceSliceUserName(in.Root.Name, consumer), strings.Join(list, ", "))}
+	return desired.Event{Object: quota, Reason: "ResourcesGranted",
+		Message: fmt.Sprintf("cluster %q may run pods as user %q until this ResourceSlice is deleted, with %s",
+			consumer, api.ResourceSliceUserName(in.Root.Name, consumer), strings.Join(list, ", "))}
 }
 
 // grant fills in what this cluster offers, amounts as asked.
@@ -314,11 +329,13 @@ func (in GrantedSlice) refusal(invalid error) (reason, message string) {
 	case in.cordoned():
 		return sliceResourcesDenied, in.cordonText()
 	case !in.Offer.DefaultClass:
-		return sliceDefaultClassDisabled, "this cluster does not serve the default class; set spec.class to one it serves"
+		return sliceDefaultClassDisabled, "this cluster does not serve the default class; set spec.class to one it " +
+			"serves"
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Root.Spec.Resources)) {
 		if amount := in.Root.Spec.Resources[name]; amount.Sign() < 0 {
-			return sliceResourcesDenied, fmt.Sprintf("the slice asks for %s of %s, less than nothing; set spec.resources to what it needs", amount.String(), name)
+			return sliceResourcesDenied, fmt.Sprintf("the slice asks for %s of %s, less than nothing; set "+
+				"spec.resources to what it needs", amount.String(), name)
 		}
 	}
 	if exceeded := in.Exceeded(); exceeded != "" {
@@ -352,7 +369,10 @@ func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
 		}
 		types = append(types, authv1beta1.StorageType{StorageClassName: class.Name, Default: byDefault})
 	}
-	slices.SortFunc(types, func(a, b authv1beta1.StorageType) int { return cmp.Compare(a.StorageClassName, b.StorageClassName) })
+	slices.SortFunc(types, func(a, b authv1beta1.StorageType) int {
+		return cmp.Compare(a.StorageClassName,
+			b.StorageClassName)
+	})
 	return types
 }
 
@@ -382,7 +402,8 @@ func (in GrantedSlice) cordoned() bool {
 
 func (in GrantedSlice) cordonText() string {
 	if in.tenantCordoned() {
-		return "the tenant is " + strings.ToLower(string(in.Tenant.Spec.TenantCondition)) + "; ask the provider to run 'liqoctl activate tenant'"
+		return "the tenant is " + strings.ToLower(string(in.Tenant.Spec.TenantCondition)) +
+			"; ask the provider to run 'liqoctl activate tenant'"
 	}
 	return "the resource slice is cordoned; ask the provider to run 'liqoctl uncordon resourceslice'"
 }
@@ -404,8 +425,10 @@ func (in GrantedSlice) markCordon() desired.Object {
 
 // condition is an answer to the present request; its time changes only with its status. The schema of other
 // consumers has no generation in it.
-func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType, status authv1beta1.ResourceSliceConditionStatus, reason, message string) authv1beta1.ResourceSliceCondition {
-	c := authv1beta1.ResourceSliceCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(in.Now)}
+func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType,
+	status authv1beta1.ResourceSliceConditionStatus, reason, message string) authv1beta1.ResourceSliceCondition {
+	c := authv1beta1.ResourceSliceCondition{Type: t, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(in.Now)}
 	if old := answer(in.Root, t); old.Status == status {
 		c.LastTransitionTime = old.LastTransitionTime
 	}

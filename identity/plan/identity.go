@@ -61,17 +61,24 @@ func Identity(in IdentityInput) desired.Plan {
 	case root.Spec.ClusterID == "":
 		return desired.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the provider")
 	case in.NamespacePeer != "" && in.NamespacePeer != root.Spec.ClusterID:
-		return desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q, and what is in it is read by peering users of its peer; "+
-			"create the Identity in the tenant namespace of its provider", in.NamespacePeer, root.Spec.ClusterID)
+		return desired.Block(ReasonWrongNamespace,
+			"this tenant namespace belongs to %q, not %q, and what is in it is read by peering users of its peer; "+
+				"create the Identity in the tenant namespace of its provider", in.NamespacePeer, root.Spec.ClusterID)
 	case params == nil:
-		return desired.Wait(ReasonAuthParamsFailed, "spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
+		return desired.Wait(ReasonAuthParamsFailed,
+			"spec.authParams is empty; run 'liqoctl generate identity' on the provider when its Tenant is ready")
 	case params.AWSConfig != nil:
-		return desired.Block(ReasonAuthParamsFailed, "AWS credentials are not supported; use a provider that signs certificates")
+		return desired.Block(ReasonAuthParamsFailed,
+			"AWS credentials are not supported; use a provider that signs certificates")
 	case own == nil && root.Spec.Type == authv1beta1.IdentityResourceSlice:
-		return desired.Wait(ReasonAuthParamsFailed, "the certificate is not for this cluster's key for this peer; if the ResourceSlice does not ask the provider for another one, delete it and make it again")
+		return desired.Wait(ReasonAuthParamsFailed,
+			"the certificate is not for this cluster's key for this peer; if the ResourceSlice does not ask the "+
+				"provider for another one, delete it and make it again")
 	case own == nil:
-		return desired.Block(ReasonAuthParamsFailed, "spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl authenticate' again, "+
-			"or generate a Tenant here and an Identity from it on the provider")
+		return desired.Block(ReasonAuthParamsFailed,
+			"spec.authParams.signedCRT is not a certificate for this cluster's key for this peer; run 'liqoctl "+
+				"authenticate' again, "+
+				"or generate a Tenant here and an Identity from it on the provider")
 	}
 	leading, unapproved := in.leading(params)
 	if leading == nil {
@@ -81,14 +88,17 @@ func Identity(in IdentityInput) desired.Plan {
 	if err != nil {
 		return desired.Block(ReasonAuthParamsFailed, "%v; correct spec.authParams", err)
 	}
-	plan := desired.Plan{Degraded: unapproved, Objects: []desired.Object{in.secret(config)}, Status: &authv1beta1.Identity{
-		Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(root.Name)}},
-	}}
+	plan := desired.Plan{Degraded: unapproved, Objects: []desired.Object{in.secret(config)},
+		Status: &authv1beta1.Identity{
+			Status: authv1beta1.IdentityStatus{
+				KubeconfigSecretRef: &corev1.LocalObjectReference{Name: api.KubeconfigSecretName(root.Name)}},
+		}}
 	if root.Spec.Type == authv1beta1.IdentityControlPlane {
 		plan.Fill, plan.Degraded = in.renewed(key, own)
 		plan = in.withRenew(plan, key)
 	}
-	if plan.RequeueAfter = untilLate(own, in.Now); plan.RequeueAfter == 0 && plan.Fill == nil && plan.Degraded.State == desired.Ready {
+	if plan.RequeueAfter = untilLate(own, in.Now); plan.RequeueAfter == 0 && plan.Fill == nil &&
+		plan.Degraded.State == desired.Ready {
 		plan.Degraded = notRenewed(own)
 	}
 	return plan
@@ -96,8 +106,10 @@ func Identity(in IdentityInput) desired.Plan {
 
 // notRenewed says at the consumer that the provider keeps a certificate in use too long.
 func notRenewed(c *x509.Certificate) desired.Verdict {
-	return desired.Wait(ReasonCertificateNotRenewed, "the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say why. "+
-		"If it refuses this cluster already, run 'liqoctl authenticate' again", validUntil(c)).Verdict
+	return desired.Wait(ReasonCertificateNotRenewed,
+		"the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say "+
+			"why. "+
+			"If it refuses this cluster already, run 'liqoctl authenticate' again", validUntil(c)).Verdict
 }
 
 // certificateFor is the certificate in p when it was issued for the key, else nil.
@@ -114,7 +126,8 @@ func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certific
 
 // withoutKey waits for the key pair of a tenant namespace.
 func withoutKey() desired.Plan {
-	return desired.Wait(ReasonKeysNotFound, "the key pair for this peer is not there yet; check that the namespace is a tenant namespace and the controller runs in the Liqo namespace")
+	return desired.Wait(ReasonKeysNotFound, "the key pair for this peer is not there yet; check that the namespace "+
+		"is a tenant namespace and the controller runs in the Liqo namespace")
 }
 
 func (in IdentityInput) kubeconfig(p *authv1beta1.AuthParams, key []byte) ([]byte, error) {
@@ -175,7 +188,8 @@ func (in IdentityInput) withRenew(plan desired.Plan, key crypto.Signer) desired.
 	}
 	root := in.Root
 	plan.Objects = append(plan.Objects, &authv1beta1.Renew{
-		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: root.Name, Labels: replicationLabels(root.Spec.ClusterID)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: root.Name,
+			Labels: replicationLabels(root.Spec.ClusterID)},
 		Spec: authv1beta1.RenewSpec{
 			ConsumerClusterID: in.ClusterID, PublicKey: public, CSR: request, IdentityType: string(root.Spec.Type),
 		},

@@ -44,9 +44,9 @@ type Keys struct {
 	Shared []byte
 }
 
-// inUse returns the key to use with a certificate: Shared if the certificate is for Shared and one of the kubeconfigs in
-// the tenant namespace already holds it, else Own. The certificate alone must not decide, because the provider issues it
-// and could choose Shared.
+// inUse returns the key to use with a certificate: Shared if the certificate is for Shared and one of the kubeconfigs
+// in the tenant namespace already holds it, else Own. The certificate alone must not decide, because the provider
+// issues it and could choose Shared.
 func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) []byte {
 	if k.usesShared(p, kubeconfigs) {
 		return k.Shared
@@ -102,7 +102,8 @@ func IssuedFor(p *authv1beta1.AuthParams, public []byte) bool {
 
 // unreadable blocks because Own cannot be parsed, and tells the user how to replace it.
 func unreadable(err error, tenantNamespace string) desired.Plan {
-	return desired.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' again", err,
+	return desired.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' "+
+		"again", err,
 		api.PeerKeysSecretName(tenantNamespace))
 }
 

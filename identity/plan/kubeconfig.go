@@ -48,8 +48,10 @@ func (k Kubeconfig) Encode() ([]byte, error) {
 	data, err := yaml.Marshal(object{
 		"apiVersion": "v1", "kind": "Config", "preferences": object{}, "current-context": api.KubeconfigContext,
 		"clusters": []object{{"name": k.Cluster, "cluster": cluster}},
-		"users":    []object{{"name": k.User, "user": object{"client-certificate-data": k.Certificate, "client-key-data": k.Key}}},
-		"contexts": []object{{"name": api.KubeconfigContext, "context": object{"cluster": k.Cluster, "user": k.User, "namespace": k.Namespace}}},
+		"users": []object{{"name": k.User,
+			"user": object{"client-certificate-data": k.Certificate, "client-key-data": k.Key}}},
+		"contexts": []object{{"name": api.KubeconfigContext,
+			"context": object{"cluster": k.Cluster, "user": k.User, "namespace": k.Namespace}}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode kubeconfig: %w", err)

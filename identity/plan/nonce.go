@@ -59,7 +59,8 @@ func (in NonceInput) spent() bool {
 // where others choose what is to be signed, as in TLS.
 func signedNonce(in NonceInput) desired.Plan {
 	if !IsNonce(in.Root.Data[api.NonceField]) {
-		return desired.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this Secret and sign what 'liqoctl get nonce' prints at the provider",
+		return desired.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this "+
+			"Secret and sign what 'liqoctl get nonce' prints at the provider",
 			api.NonceField, NonceSize)
 	}
 	if len(in.Keys.Own) == 0 {

@@ -21,7 +21,8 @@ type RenewInput struct {
 // the right to take it back.
 func Renew(in RenewInput) desired.Plan {
 	root := in.Root
-	if root.DeletionTimestamp != nil || !Replicated(root) || root.Spec.IdentityType != string(authv1beta1.IdentityControlPlane) {
+	if root.DeletionTimestamp != nil || !Replicated(root) ||
+		root.Spec.IdentityType != string(authv1beta1.IdentityControlPlane) {
 		return desired.Plan{}
 	}
 	if len(in.Tenants) == 0 {
@@ -29,10 +30,13 @@ func Renew(in RenewInput) desired.Plan {
 	}
 	tenant := Admitted(in.Tenants)
 	if tenant == nil || tenant.Status.AuthParams == nil {
-		return desired.Wait(ReasonTenantNotFound, "no Tenant with credentials in this namespace; create one with 'liqoctl generate tenant' on the consumer")
+		return desired.Wait(ReasonTenantNotFound,
+			"no Tenant with credentials in this namespace; create one with 'liqoctl generate tenant' on the consumer")
 	}
 	if tenant.Spec.ClusterID != root.Spec.ConsumerClusterID {
-		return desired.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the consumer", tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
+		return desired.Block(ReasonInvalid, "this namespace belongs to %q, not %q; recreate the Identity on the "+
+			"consumer", tenant.Spec.ClusterID, root.Spec.ConsumerClusterID)
 	}
-	return desired.Plan{Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: tenant.Status.AuthParams.DeepCopy()}}}
+	return desired.Plan{
+		Status: &authv1beta1.Renew{Status: authv1beta1.RenewStatus{AuthParams: tenant.Status.AuthParams.DeepCopy()}}}
 }

@@ -94,12 +94,14 @@ func (in TenantInput) counted(plan desired.Plan) desired.Plan {
 func (in TenantInput) admitted() desired.Plan {
 	root := in.Root
 	if label := root.Labels[api.LabelRemoteClusterID]; label != "" && label != root.Spec.ClusterID {
-		return desired.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal", api.LabelRemoteClusterID, label, root.Spec.ClusterID)
+		return desired.Block(ReasonInvalid, "label %s is %q but spec.clusterID is %q; make them equal",
+			api.LabelRemoteClusterID, label, root.Spec.ClusterID)
 	}
 	if root.Labels[api.LabelRemoteClusterID] == "" {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
-		return desired.Plan{Verdict: desired.Wait(ReasonMissingClusterID, "the label %s is being filled in", api.LabelRemoteClusterID).Verdict, Fill: filled}
+		return desired.Plan{Verdict: desired.Wait(ReasonMissingClusterID, "the label %s is being filled in",
+			api.LabelRemoteClusterID).Verdict, Fill: filled}
 	}
 	if root.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake {
 		return in.tolerated()
@@ -112,18 +114,22 @@ func (in TenantInput) place() desired.Verdict {
 	id, namespace := in.Root.Spec.ClusterID, in.Namespace
 	switch {
 	case id == "":
-		return desired.Block(ReasonMissingClusterID, "spec.clusterID is empty; set it to the ID of the consumer").Verdict
+		return desired.Block(ReasonMissingClusterID,
+			"spec.clusterID is empty; set it to the ID of the consumer").Verdict
 	case namespace == nil || namespace.Labels[api.LabelTenantNamespace] != "true":
-		return desired.Block(ReasonWrongNamespace, "this is not a tenant namespace; label it %s=true and %s=%s or move the Tenant",
+		return desired.Block(ReasonWrongNamespace,
+			"this is not a tenant namespace; label it %s=true and %s=%s or move the Tenant",
 			api.LabelTenantNamespace, api.LabelRemoteClusterID, id).Verdict
 	case namespace.Labels[api.LabelRemoteClusterID] != id:
-		return desired.Block(ReasonWrongNamespace, "this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
+		return desired.Block(ReasonWrongNamespace,
+			"this tenant namespace belongs to %q, not %q; move the Tenant to the namespace of its peer",
 			namespace.Labels[api.LabelRemoteClusterID], id).Verdict
 	}
 	for i := range in.Tenants {
 		if other := &in.Tenants[i]; other.UID != in.Root.UID && older(other, in.Root) &&
 			(other.Namespace == in.Root.Namespace || other.Spec.ClusterID == id) {
-			return desired.Block(ReasonInvalid, "Tenant %s/%s already stands for this namespace or for %q; delete one of the two",
+			return desired.Block(ReasonInvalid,
+				"Tenant %s/%s already stands for this namespace or for %q; delete one of the two",
 				other.Namespace, other.Name, id).Verdict
 		}
 	}
@@ -149,7 +155,8 @@ func (in TenantInput) tolerated() desired.Plan {
 // admission tells that the consumer got the rights of a binding.
 func (in TenantInput) admission(binding desired.Object) desired.Event {
 	return desired.Event{Object: binding, Reason: "TenantAdmitted", Message: fmt.Sprintf(
-		"cluster %q is admitted in namespace %s, until this Tenant is drained or deleted", in.Root.Spec.ClusterID, in.Root.Namespace)}
+		"cluster %q is admitted in namespace %s, until this Tenant is drained or deleted", in.Root.Spec.ClusterID,
+		in.Root.Namespace)}
 }
 
 // drained takes from a plan what the consumer works with. It does so whatever else the Tenant lacks:
@@ -157,7 +164,8 @@ func (in TenantInput) admission(binding desired.Object) desired.Event {
 func (in TenantInput) drained(plan desired.Plan) desired.Plan {
 	for i := range in.RoleBindings {
 		if b := &in.RoleBindings[i]; !ours(b) && in.byHand(b) {
-			return desired.Block(ReasonDraining, "RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", b.Name)
+			return desired.Block(ReasonDraining,
+				"RoleBinding %s was made by hand and lets the consumer put back what is drained; delete it", b.Name)
 		}
 	}
 	plan.Objects = slices.DeleteFunc(plan.Objects, func(obj desired.Object) bool {
@@ -184,11 +192,14 @@ func (in TenantInput) handshake() desired.Plan {
 	root := in.Root
 	key, err := CheckRequest(root.Spec.CSR, ControlPlaneSubject(root.Spec.ClusterID))
 	if err != nil {
-		return desired.Block(ReasonInvalidCSR, "%v; create the Tenant again with 'liqoctl generate tenant' on the consumer", err)
+		return desired.Block(ReasonInvalidCSR,
+			"%v; create the Tenant again with 'liqoctl generate tenant' on the consumer", err)
 	}
 	public, err := ParsePublicKey(root.Spec.PublicKey)
 	if err != nil || !sameKey(public, key) {
-		return desired.Block(ReasonInvalidCSR, "spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on the consumer")
+		return desired.Block(ReasonInvalidCSR,
+			"spec.publicKey is not the key of spec.csr; create the Tenant again with 'liqoctl generate tenant' on "+
+				"the consumer")
 	}
 	if !in.issued() {
 		if refused := in.prove(); refused.State != desired.Ready {
@@ -196,7 +207,9 @@ func (in TenantInput) handshake() desired.Plan {
 		}
 	}
 	if in.APIServer.Address == "" {
-		return desired.Wait(ReasonAuthParamsFailed, "no control-plane node with an internal address; set the value apiServer.address (--api-server-address-override)")
+		return desired.Wait(ReasonAuthParamsFailed,
+			"no control-plane node with an internal address; set the value apiServer.address "+
+				"(--api-server-address-override)")
 	}
 	return in.grant()
 }
@@ -215,13 +228,16 @@ func Issued(t *authv1beta1.Tenant) bool { return TenantInput{Root: t}.issued() }
 // group name, and would inherit what was bound to them.
 func (in TenantInput) prove() desired.Plan {
 	if len(in.Nonces) == 0 {
-		return desired.Wait(ReasonNonceNotFound, "run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer", in.Root.Spec.ClusterID)
+		return desired.Wait(ReasonNonceNotFound,
+			"run 'liqoctl create nonce --remote-cluster-id %s' here and sign it on the consumer",
+			in.Root.Spec.ClusterID)
 	}
 	if len(in.signed()) > 0 {
 		return in.unbound()
 	}
 	return desired.Block(ReasonSignatureVerificationFailed,
-		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with 'liqoctl generate tenant' on the consumer")
+		"spec.signature does not match the nonce of this namespace, which serves once; create the Tenant again with "+
+			"'liqoctl generate tenant' on the consumer")
 }
 
 // signed are the challenges that the Tenant answers: one at most, unless somebody made them alike.
@@ -246,14 +262,16 @@ func answers(t *authv1beta1.Tenant, nonce []byte) bool {
 func (in TenantInput) unbound() desired.Plan {
 	id := in.Root.Spec.ClusterID
 	if other := (Users{Slices: in.AllSlices}).Holder(id); other != "" {
-		plan := desired.Block(ReasonUserTaken, "%s has the user name %q and would share the rights of the consumer; delete it or rename the consumer",
+		plan := desired.Block(ReasonUserTaken,
+			"%s has the user name %q and would share the rights of the consumer; delete it or rename the consumer",
 			other, id)
 		plan.RequeueAfter = takenInterval
 		return plan
 	}
 	bound := Users{RoleBindings: in.RoleBindings, ClusterRoleBindings: in.ClusterRoleBindings}
 	if b := bound.binding(in.names, in.byHand); b != "" {
-		return desired.Block(ReasonForeignBinding, "%s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
+		return desired.Block(ReasonForeignBinding,
+			"%s already gives rights to %q, which the consumer would inherit; remove it or rename the consumer",
 			b, id)
 	}
 	return desired.Plan{}
@@ -281,7 +299,8 @@ func (in TenantInput) grant() desired.Plan {
 		issue.Held = root.Status.AuthParams.SignedCRT
 	}
 	got := issue.plan()
-	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events, RequeueAfter: got.after}
+	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events,
+		RequeueAfter: got.after}
 	if len(got.certificate) == 0 {
 		return plan
 	}
@@ -297,9 +316,11 @@ func (in TenantInput) grant() desired.Plan {
 // controlPlaneBinding lets the consumer's control plane replicate into its tenant namespace.
 func (in TenantInput) controlPlaneBinding() *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: in.Root.Namespace, Name: api.BindingRemoteControlPlane, Labels: bindingLabels(in.Root.Spec.ClusterID)},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleRemoteControlPlane},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: in.Root.Spec.ClusterID}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Root.Namespace, Name: api.BindingRemoteControlPlane,
+			Labels: bindingLabels(in.Root.Spec.ClusterID)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: api.ClusterRoleRemoteControlPlane},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: in.Root.Spec.ClusterID}},
 	}
 }
 
@@ -337,8 +358,9 @@ func (in TenantInput) flowSchema() *flowcontrolv1.FlowSchema {
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: api.PeersPriorityLevel},
 			MatchingPrecedence:         flowPrecedence,
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         subjects,
-				ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+				Subjects: subjects,
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all,
+					Namespaces: all, ClusterScope: true}},
 				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
 			}},
 		},
@@ -352,7 +374,8 @@ func (in TenantInput) flowSubjects(subjects []rbacv1.Subject) []flowcontrolv1.Su
 	for _, s := range subjects {
 		switch {
 		case s.Kind == rbacv1.UserKind && s.Name != in.Root.Spec.ClusterID:
-			out = append(out, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: s.Name}})
+			out = append(out, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser,
+				User: &flowcontrolv1.UserSubject{Name: s.Name}})
 		case s.Kind == rbacv1.ServiceAccountKind:
 			out = append(out, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindServiceAccount,
 				ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: s.Namespace, Name: s.Name}})

@@ -46,7 +46,8 @@ func (u Users) Holder(user string) string {
 		return fmt.Sprintf("cluster %q", user)
 	}
 	for i := range u.Slices {
-		if s := &u.Slices[i]; Replicated(s) && !NeedsUser(s) && api.ResourceSliceUserName(s.Name, s.Spec.ConsumerClusterID) == user {
+		if s := &u.Slices[i]; Replicated(s) && !NeedsUser(s) &&
+			api.ResourceSliceUserName(s.Name, s.Spec.ConsumerClusterID) == user {
 			return fmt.Sprintf("ResourceSlice %s/%s", s.Namespace, s.Name)
 		}
 	}

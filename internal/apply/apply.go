@@ -144,7 +144,8 @@ func (a *Applier) Forget(obj client.Object) {
 }
 
 // apply sends what changes something. first is done before that; nil is nothing.
-func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string, first func(context.Context, client.Object) error) (bool, error) {
+func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string,
+	first func(context.Context, client.Object) error) (bool, error) {
 	at, err := a.targetOf(desired, part)
 	if err != nil {
 		return false, err
@@ -271,7 +272,8 @@ func leavesNull(err error) bool {
 
 // empty takes away the maps of which nothing is desired any more, so that the apply has no last
 // key to remove.
-func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured, part string) error {
+func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured,
+	part string) error {
 	content, err := toUnstructured(live)
 	if err != nil {
 		return fmt.Errorf("encode what is there: %w", err)
@@ -292,7 +294,8 @@ func (a *Applier) empty(ctx context.Context, live client.Object, request *unstru
 	}
 	target := live.DeepCopyObject().(client.Object)
 	if part == "status" {
-		return a.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
+		return a.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner(a.manager))
 	}
 	return a.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
 }
@@ -306,7 +309,8 @@ func mapAt(content map[string]any, field string) map[string]any {
 func asked(desired client.Object, part string) (digest, error) {
 	meta := metav1.ObjectMeta{
 		GenerateName: desired.GetGenerateName(), UID: desired.GetUID(), Finalizers: desired.GetFinalizers(),
-		Labels: desired.GetLabels(), Annotations: desired.GetAnnotations(), OwnerReferences: desired.GetOwnerReferences(),
+		Labels: desired.GetLabels(), Annotations: desired.GetAnnotations(),
+		OwnerReferences: desired.GetOwnerReferences(),
 	}
 	return sum(unplaced(desired), part, meta)
 }
@@ -325,7 +329,8 @@ func (a *Applier) observed(live client.Object, part string) (digest, error) {
 		live = typed.(client.Object)
 	}
 	meta := metav1.ObjectMeta{
-		UID: live.GetUID(), Labels: live.GetLabels(), Annotations: live.GetAnnotations(), OwnerReferences: live.GetOwnerReferences(),
+		UID: live.GetUID(), Labels: live.GetLabels(), Annotations: live.GetAnnotations(),
+		OwnerReferences: live.GetOwnerReferences(),
 	}
 	return sum(unplaced(live), part, meta)
 }

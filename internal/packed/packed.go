@@ -117,7 +117,8 @@ func openAll(objs []any) []any {
 }
 
 // Informer is a cache.NewSharedIndexInformer that keeps its objects packed.
-func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers) cache.SharedIndexInformer {
 	i := informer{cache.NewSharedIndexInformer(lw, example, resync, opening(indexers))}
 	if err := i.SetTransform(nil); err != nil {
 		panic(err) // it has not started
@@ -126,8 +127,10 @@ func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Durati
 }
 
 // InformerOf is an Informer for objects of the types of examples, and what client-go has for others.
-func InformerOf(examples ...runtime.Object) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
-	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func InformerOf(examples ...runtime.Object) func(cache.ListerWatcher, runtime.Object, time.Duration,
+	cache.Indexers) cache.SharedIndexInformer {
+	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+		indexers cache.Indexers) cache.SharedIndexInformer {
 		for _, each := range examples {
 			if reflect.TypeOf(each) == reflect.TypeOf(example) {
 				return Informer(lw, example, resync, indexers)
@@ -159,11 +162,13 @@ func (i informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceE
 	return i.SharedIndexInformer.AddEventHandler(handler{h})
 }
 
-func (i informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
+	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler{h}, period)
 }
 
-func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(handler{h}, options)
 }
 

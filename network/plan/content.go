@@ -46,15 +46,18 @@ const (
 )
 
 // Contents are those of all objects that choose the host by their labels.
-func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration, routings []netv1beta1.RouteConfiguration) []Content {
+func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
+	routings []netv1beta1.RouteConfiguration) []Content {
 	var out []Content
 	for _, f := range chosen(firewalls, func(f *netv1beta1.FirewallConfiguration) bool {
-		return h.is(f.Labels[api.LabelFirewallCategory], f.Labels[api.LabelFirewallSubcategory], f.Labels[api.LabelFirewallUnique])
+		return h.is(f.Labels[api.LabelFirewallCategory], f.Labels[api.LabelFirewallSubcategory],
+			f.Labels[api.LabelFirewallUnique])
 	}) {
 		out = append(out, firewall(f))
 	}
 	return append(out, routed(chosen(routings, func(r *netv1beta1.RouteConfiguration) bool {
-		return h.is(r.Labels[api.LabelRouteCategory], r.Labels[api.LabelRouteSubcategory], r.Labels[api.LabelRouteUnique])
+		return h.is(r.Labels[api.LabelRouteCategory], r.Labels[api.LabelRouteSubcategory],
+			r.Labels[api.LabelRouteUnique])
 	}))...)
 }
 

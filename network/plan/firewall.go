@@ -40,7 +40,8 @@ func firewall(f netv1beta1.FirewallConfiguration) Content {
 	}
 	t := ruleset{family: families[f.Spec.Table.Family]}
 	if t.family == "" {
-		c.Problems = []string{fmt.Sprintf("family %s: its chains need a device, which cannot be named; use INET", f.Spec.Table.Family)}
+		c.Problems = []string{fmt.Sprintf("family %s: its chains need a device, which cannot be named; use INET",
+			f.Spec.Table.Family)}
 		return c
 	}
 	table := Table{Family: t.family, Name: UserTablePrefix + f.Namespace + "/" + f.Name}
@@ -54,9 +55,10 @@ func firewall(f netv1beta1.FirewallConfiguration) Content {
 			name: x.Name, base: fmt.Sprintf("%s hook %s priority %s", x.Type, x.Hook, t.priority(x)),
 			drop: x.Policy == netv1beta1.PolicyDrop, rules: t.rules(x),
 		})
-		c.Tracks = c.Tracks || x.Type == netv1beta1.ChainTypeNAT || slices.ContainsFunc(x.Rules.FilterRules, func(r netv1beta1.FilterRule) bool {
-			return r.Action == netv1beta1.ActionCtMark || r.Action == netv1beta1.ActionMetaMarkFromCtMark
-		})
+		c.Tracks = c.Tracks || x.Type == netv1beta1.ChainTypeNAT ||
+			slices.ContainsFunc(x.Rules.FilterRules, func(r netv1beta1.FilterRule) bool {
+				return r.Action == netv1beta1.ActionCtMark || r.Action == netv1beta1.ActionMetaMarkFromCtMark
+			})
 	}
 	table.Text = written(table.Family, table.Name, chains)
 	c.Tables, c.Problems = []Table{table}, t.problems
@@ -167,7 +169,8 @@ func (t *ruleset) filter(c netv1beta1.FirewallChain, r netv1beta1.FilterRule) (s
 	}
 	action, err := t.action(c, r)
 	if err == nil && r.Action == netv1beta1.ActionReject && t.family == "inet" && m.family != "" {
-		action += fmt.Sprintf(" with %s port-unreachable", map[string]string{"ip": "icmp", "ip6": "icmpv6"}[m.family]) // as nft says it
+		action += fmt.Sprintf(" with %s port-unreachable",
+			map[string]string{"ip": "icmp", "ip6": "icmpv6"}[m.family]) // as nft says it
 	}
 	return strings.Join(append(words, action), " "), err
 }
@@ -413,7 +416,8 @@ func parseAddresses(text string) (addressRange, error) {
 	}
 	a, errA := netip.ParseAddr(from)
 	b, errB := netip.ParseAddr(to)
-	wrong := errA != nil || errB != nil || a.Is4() != b.Is4() || b.Less(a) || a.Is4In6() || b.Is4In6() || a.Zone() != "" || b.Zone() != ""
+	wrong := errA != nil || errB != nil || a.Is4() != b.Is4() || b.Less(a) || a.Is4In6() || b.Is4In6() ||
+		a.Zone() != "" || b.Zone() != ""
 	if wrong {
 		return addressRange{}, fmt.Errorf("%q is no address, CIDR or ascending range a-b", text)
 	}

@@ -122,7 +122,8 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	if node, ok := in.way(); ok {
 		for _, a := range in.targets() {
-			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a), Via: inFamily(node.Overlay, a.Is6())})
+			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a),
+				Via: inFamily(node.Overlay, a.Is6())})
 		}
 	}
 	priority := RulePriority
@@ -131,7 +132,8 @@ func GatewayState(in GatewayStateInput) State {
 	}
 	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
 	s.Quotes, s.Exposure = in.quotes(), Exposure{Targets: in.exposures(families()...), Ranges: in.External}
-	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(), in.forward(longest), in.input())
+	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(),
+		in.forward(longest), in.input())
 	return s
 }
 
@@ -174,7 +176,8 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 	if n > 0 && t.Endpoint.IsValid() && len(t.Dial) > 0 {
 		t.Endpoint = netip.AddrPortFrom(t.Endpoint.Addr(), uint16(t.Dial[n-1]))
 	}
-	s.Tunnels = append(s.Tunnels, Tunnel{Name: dev, MTU: mtu, ListenPort: t.ListenPort, TCP: t.TCP, PublicKey: t.PublicKey})
+	s.Tunnels = append(s.Tunnels, Tunnel{Name: dev, MTU: mtu, ListenPort: t.ListenPort, TCP: t.TCP,
+		PublicKey: t.PublicKey})
 	s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: own})
 	s.Settings = append(s.Settings, deviceSettings(dev)...)
 	if t.PeerKey == "" {
@@ -193,8 +196,9 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 }
 
 // spread shares connections out among several tunnels: each keeps to one, by its addresses and
-// ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way, several next hops and a hash, needs a setting that only the node can
-// make (fib_multipath_hash_policy). A mark chooses the tunnel; without one it is the first that answers.
+// ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way,
+// several next hops and a hash, needs a setting that only the node can make (fib_multipath_hash_policy). A mark chooses
+// the tunnel; without one it is the first that answers.
 func (in GatewayStateInput) spread() chain {
 	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
 	if in.tunnels() == 1 {
@@ -214,7 +218,8 @@ func (in GatewayStateInput) spread() chain {
 	}
 	for _, f := range families() {
 		if to, ok := f.match("daddr", in.views()); ok {
-			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th sport . th dport mod %d seed 0x%x%s",
+			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th "+
+				"sport . th dport mod %d seed 0x%x%s",
 				api.OverlayInterface, to, f.name, f.name, len(use), OverlayVNI, among))
 		}
 	}
@@ -275,7 +280,8 @@ func (in GatewayStateInput) targets() []netip.Addr {
 	var out []netip.Addr
 	for _, e := range in.Exposed {
 		inside := slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(e.Target) })
-		masqueraded := slices.ContainsFunc(in.Exposed, func(x Exposed) bool { return x.Target == e.Target && x.Masquerade })
+		masqueraded := slices.ContainsFunc(in.Exposed,
+			func(x Exposed) bool { return x.Target == e.Target && x.Masquerade })
 		if !inside && !masqueraded {
 			out = append(out, e.Target)
 		}
@@ -301,8 +307,8 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // can take it over in the middle, and it fills no table. Pods that are targets of IP
 // objects answer under their external address, so what they send is tracked, and so is what protected
 // pods send and get: the peer may answer them, but opens no connection to them. The overlay's frames
-// go first: they often come in segments, forty where the packet within is one. Frames from other addresses than Sources are
-// dropped.
+// go first: they often come in segments, forty where the packet within is one. Frames from other addresses than Sources
+// are dropped.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
 	for _, f := range families() {
@@ -463,7 +469,8 @@ func (in GatewayStateInput) relayed() chain {
 // exposedOf picks the IP objects of a family, in the order of their addresses: where two objects have one
 // external address, the same leads every time.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
-	out := slices.DeleteFunc(slices.Clone(in.Exposed), func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
+	out := slices.DeleteFunc(slices.Clone(in.Exposed),
+		func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
 	slices.SortFunc(out, func(a, b Exposed) int {
 		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
 	})
@@ -483,7 +490,8 @@ func (in GatewayStateInput) sources() chain {
 			}
 		}
 		if len(masqueraded) > 0 {
-			c.add(fmt.Sprintf("iifname %q ct original %s daddr %s masquerade", in.device(), f.name, set(hosts(masqueraded))))
+			c.add(fmt.Sprintf("iifname %q ct original %s daddr %s masquerade", in.device(), f.name,
+				set(hosts(masqueraded))))
 		}
 	}
 	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
@@ -527,7 +535,8 @@ func (in GatewayStateInput) forward(longest int) chain {
 	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
 	headers := map[bool]int{false: 40, true: 60} // IP header + TCP header 20
 	for _, f := range families() {
-		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta, longest-headers[f.six]))
+		c.add(fmt.Sprintf("meta nfproto %s tcp flags syn tcp option maxseg size set %d", f.meta,
+			longest-headers[f.six]))
 	}
 	c.add(fmt.Sprintf("iifname %q oifname %q accept", ovl, tunnel))
 	for _, f := range families() {

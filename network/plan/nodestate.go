@@ -82,8 +82,8 @@ func (in NodeStateInput) excepted() []netip.Prefix {
 }
 
 // arriving keeps peers from the node. What comes out of the overlay for an address of the node is an
-// answer, a target of an IP object or a ping: never a new connection to a port of the node. It is judged after connection tracking (−200) and before kube-proxy's
-// DNAT (−100), which would turn a node port into a pod.
+// answer, a target of an IP object or a ping: never a new connection to a port of the node. It is judged after
+// connection tracking (−200) and before kube-proxy's DNAT (−100), which would turn a node port into a pod.
 func (in NodeStateInput) arriving() chain {
 	c := chain{name: "arriving", base: "filter hook prerouting priority mangle"}
 	c.add(fmt.Sprintf("iifname != %q accept", api.OverlayInterface), "ct state established,related accept")

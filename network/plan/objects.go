@@ -92,15 +92,18 @@ func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 
 func gatewayMember(f netv1beta1.InternalFabric) Member {
 	return Member{
-		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP), Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
-		CIDRs: netv1beta1.ParseRanges(f.Spec.RemoteCIDRs...), MTU: f.Spec.MTU,
+		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP),
+		Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
+		CIDRs:   netv1beta1.ParseRanges(f.Spec.RemoteCIDRs...), MTU: f.Spec.MTU,
 	}
 }
 
 // frameSources are the addresses that frames of the overlay come from: those of gateways and nodes, and further ones. A
-// CNI may masquerade frames, behind whichever address the node has on the way. So there are none, which means any, while
-// the fabric of some node has not published its addresses: it is of a former version, or the node has just joined.
-func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode, further []netip.Prefix) []netip.Prefix {
+// CNI may masquerade frames, behind whichever address the node has on the way. So there are none, which means any,
+// while the fabric of some node has not published its addresses: it is of a former version, or the node has just
+// joined.
+func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
+	further []netip.Prefix) []netip.Prefix {
 	out := slices.Clone(further)
 	add := func(addresses ...string) {
 		for _, text := range addresses {

@@ -138,7 +138,8 @@ func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
 	if r.Priority < 0 || r.Fwmark < 0 || max(r.Priority, r.Fwmark) > math.MaxUint32 {
 		return nil, errors.New("priority and fwmark are numbers from 0 to 4294967295")
 	}
-	base := Rule{Table: table, Priority: cmp.Or(r.Priority, userPriority), In: r.Iif, Out: r.Oif, Mark: uint32(r.Fwmark)}
+	base := Rule{Table: table, Priority: cmp.Or(r.Priority, userPriority), In: r.Iif, Out: r.Oif,
+		Mark: uint32(r.Fwmark)}
 	err := checkDevices(r.Iif, r.Oif)
 	if err != nil {
 		return nil, err

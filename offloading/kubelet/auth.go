@@ -207,7 +207,8 @@ func (g *gate) authorize(ctx context.Context, who *user, verb string, subresourc
 }
 
 func (g *gate) may(ctx context.Context, who *user, verb, subresource string) (bool, error) {
-	key := sha256.Sum256([]byte(strings.Join([]string{"access", verb, subresource, who.name, who.uid, strings.Join(who.groups, "\x01"), fmt.Sprint(who.extra)}, "\x00")))
+	key := sha256.Sum256([]byte(strings.Join([]string{"access", verb, subresource, who.name, who.uid,
+		strings.Join(who.groups, "\x01"), fmt.Sprint(who.extra)}, "\x00")))
 	if a, ok := g.remembered(key); ok {
 		return a.allowed, nil
 	}

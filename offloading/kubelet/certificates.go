@@ -57,7 +57,8 @@ type certificates struct {
 
 func newCertificates(home kubernetes.Interface, f *Flags) *certificates {
 	return &certificates{
-		requests: home.CertificatesV1().CertificateSigningRequests(), node: f.NodeName, address: net.ParseIP(f.NodeIP), kind: f.CertificateType,
+		requests: home.CertificatesV1().CertificateSigningRequests(), node: f.NodeName, address: net.ParseIP(f.NodeIP),
+		kind: f.CertificateType,
 	}
 }
 
@@ -120,7 +121,8 @@ func (c *certificates) signed(ctx context.Context) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: c.subject(), IPAddresses: []net.IP{c.address}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: c.subject(), IPAddresses: []net.IP{c.address}}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate request: %w", err)
 	}
@@ -168,7 +170,8 @@ func (c *certificates) wait(ctx context.Context, name string) ([]byte, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("certificate request %s: not signed; is the cluster's kubelet-serving signer running?", name)
+			return nil, fmt.Errorf("certificate request %s: not signed; is the cluster's kubelet-serving signer "+
+				"running?", name)
 		case <-time.After(pollInterval):
 		}
 	}

@@ -118,30 +118,39 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 }
 
 func (f *Flags) addIdentity(fs *pflag.FlagSet) {
-	fs.StringVar(&f.HomeKubeconfig, "home-kubeconfig", f.HomeKubeconfig, "kubeconfig of this cluster; empty = in-cluster")
+	fs.StringVar(&f.HomeKubeconfig, "home-kubeconfig", f.HomeKubeconfig,
+		"kubeconfig of this cluster; empty = in-cluster")
 	fs.StringVar(&f.HomeClusterID, "home-cluster-id", f.HomeClusterID, "ID of this cluster")
 	fs.StringVar(&f.ForeignClusterID, "foreign-cluster-id", f.ForeignClusterID, "ID of the provider")
 	fs.StringVar(&f.ForeignKubeconfigSecretName, "foreign-kubeconfig-secret-name", f.ForeignKubeconfigSecretName,
 		"Secret in the tenant namespace with the provider's kubeconfig")
-	fs.StringVar(&f.TenantNamespace, "tenant-namespace", f.TenantNamespace, "tenant namespace of the provider in this cluster")
+	fs.StringVar(&f.TenantNamespace, "tenant-namespace", f.TenantNamespace,
+		"tenant namespace of the provider in this cluster")
 	fs.StringVar(&f.LiqoNamespace, "liqo-namespace", f.LiqoNamespace, "namespace Liqo is installed in")
-	fs.StringVar(&f.HomeAPIServerHost, "home-api-server-host", f.HomeAPIServerHost, "host by which remote pods reach this cluster's API server")
-	fs.StringVar(&f.HomeAPIServerPort, "home-api-server-port", f.HomeAPIServerPort, "port by which remote pods reach this cluster's API server")
+	fs.StringVar(&f.HomeAPIServerHost, "home-api-server-host", f.HomeAPIServerHost,
+		"host by which remote pods reach this cluster's API server")
+	fs.StringVar(&f.HomeAPIServerPort, "home-api-server-port", f.HomeAPIServerPort,
+		"port by which remote pods reach this cluster's API server")
 }
 
 func (f *Flags) addNode(fs *pflag.FlagSet) {
 	fs.StringVar(&f.NodeName, "nodename", f.NodeName, "name of the virtual node")
 	fs.StringVar(&f.NodeIP, "node-ip", f.NodeIP, "address of the virtual node: that of this pod")
 	fs.BoolVar(&f.CreateNode, "create-node", f.CreateNode, "make a Node; false only reflects")
-	fs.Var(&f.CertificateType, "certificate-type", "where the serving certificate comes from: kubelet, aws or self-signed")
+	fs.Var(&f.CertificateType, "certificate-type",
+		"where the serving certificate comes from: kubelet, aws or self-signed")
 	fs.Uint16Var(&f.ListenPort, "listen-port", f.ListenPort, "port of the kubelet API")
-	fs.DurationVar(&f.NodeLeaseDuration, "node-lease-duration", f.NodeLeaseDuration, "how long the node counts as alive after a sign of life")
+	fs.DurationVar(&f.NodeLeaseDuration, "node-lease-duration", f.NodeLeaseDuration,
+		"how long the node counts as alive after a sign of life")
 	fs.DurationVar(&f.NodePingInterval, "node-ping-interval", f.NodePingInterval,
 		"time between two checks of the provider's API server; 0 = before each renewal of the lease")
-	fs.DurationVar(&f.NodePingTimeout, "node-ping-timeout", f.NodePingTimeout, "time a check of the provider's API server may take")
-	fs.BoolVar(&f.NodeCheckNetwork, "node-check-network", f.NodeCheckNetwork, "the node is ready only while the tunnel is")
+	fs.DurationVar(&f.NodePingTimeout, "node-ping-timeout", f.NodePingTimeout,
+		"time a check of the provider's API server may take")
+	fs.BoolVar(&f.NodeCheckNetwork, "node-check-network", f.NodeCheckNetwork,
+		"the node is ready only while the tunnel is")
 	fs.StringToStringVar(&f.NodeExtraLabels, "node-extra-labels", f.NodeExtraLabels, "labels put on the Node")
-	fs.StringToStringVar(&f.NodeExtraAnnotations, "node-extra-annotations", f.NodeExtraAnnotations, "annotations put on the Node")
+	fs.StringToStringVar(&f.NodeExtraAnnotations, "node-extra-annotations", f.NodeExtraAnnotations,
+		"annotations put on the Node")
 }
 
 func (f *Flags) addReflection(fs *pflag.FlagSet) {
@@ -153,14 +162,20 @@ func (f *Flags) addReflection(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&f.CustomReflectors, "custom-reflection", f.CustomReflectors,
 		"custom resources to reflect, <plural>.<version>.<group>=<kind>:<workers>[:<type>]; repeatable")
 	fs.StringSliceVar(&f.LocalPodCIDRs, "local-podcidr", f.LocalPodCIDRs, "pod CIDRs of this cluster")
-	fs.StringVar(&f.RuntimeClass, "liqo-runtime-class", api.RuntimeClassName, "runtime class that sends pods to virtual nodes, which the provider does not need")
+	fs.StringVar(&f.RuntimeClass, "liqo-runtime-class", api.RuntimeClassName,
+		"runtime class that sends pods to virtual nodes, which the provider does not need")
 	fs.BoolVar(&f.DisableIPReflection, "disable-ip-reflection", f.DisableIPReflection, "remote pods show no addresses")
 	fs.StringSliceVar(&f.LabelsNotReflected, "labels-not-reflected", f.LabelsNotReflected, "label keys never reflected")
-	fs.StringSliceVar(&f.AnnotationsNotReflected, "annotations-not-reflected", f.AnnotationsNotReflected, "annotation keys never reflected")
-	fs.BoolVar(&f.EnableAPIServerSupport, "enable-apiserver-support", f.EnableAPIServerSupport, "let remote pods reach this cluster's API server")
-	fs.StringVar(&f.RemoteRealIngressClassName, "remote-real-ingress-class-name", f.RemoteRealIngressClassName, "ingress class at the provider")
-	fs.StringVar(&f.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", f.RemoteRealLoadBalancerClassName, "load balancer class at the provider")
-	fs.StringSliceVar(&f.RemotePodCIDRs, "remote-pod-cidr", f.RemotePodCIDRs, "pod CIDRs of the provider; empty = from its Configuration")
+	fs.StringSliceVar(&f.AnnotationsNotReflected, "annotations-not-reflected", f.AnnotationsNotReflected,
+		"annotation keys never reflected")
+	fs.BoolVar(&f.EnableAPIServerSupport, "enable-apiserver-support", f.EnableAPIServerSupport,
+		"let remote pods reach this cluster's API server")
+	fs.StringVar(&f.RemoteRealIngressClassName, "remote-real-ingress-class-name", f.RemoteRealIngressClassName,
+		"ingress class at the provider")
+	fs.StringVar(&f.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name",
+		f.RemoteRealLoadBalancerClassName, "load balancer class at the provider")
+	fs.StringSliceVar(&f.RemotePodCIDRs, "remote-pod-cidr", f.RemotePodCIDRs,
+		"pod CIDRs of the provider; empty = from its Configuration")
 	fs.StringSliceVar(&f.RemotePodCIDRRemaps, "remote-pod-cidr-remap", f.RemotePodCIDRRemaps, "the same as seen here")
 }
 
@@ -168,9 +183,12 @@ func (f *Flags) addProcess(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.EnableProfiling, "enable-profiling", f.EnableProfiling, "serve /debug/pprof in the kubelet API")
 	fs.BoolVar(&f.MetricsEnabled, "metrics-enabled", f.MetricsEnabled, "serve /metrics")
 	fs.StringVar(&f.MetricsAddress, "metrics-address", f.MetricsAddress, "address of /metrics")
-	fs.IntVar(&f.Replicas, "vk-replicas", f.Replicas, "processes that keep this virtual node; of more than one the holder of a lease acts")
-	fs.BoolVar(&f.LeaseEnabled, "vk-lease-enabled", f.LeaseEnabled, "elect among replicas and among the virtual kubelets of one provider")
+	fs.IntVar(&f.Replicas, "vk-replicas", f.Replicas,
+		"processes that keep this virtual node; of more than one the holder of a lease acts")
+	fs.BoolVar(&f.LeaseEnabled, "vk-lease-enabled", f.LeaseEnabled,
+		"elect among replicas and among the virtual kubelets of one provider")
 	fs.DurationVar(&f.LeaseDuration, "vk-lease-duration", f.LeaseDuration, "how long a leader's word holds")
-	fs.DurationVar(&f.LeaseRenewInterval, "vk-lease-renew-interval", f.LeaseRenewInterval, "how long a leader tries to renew before it stops")
+	fs.DurationVar(&f.LeaseRenewInterval, "vk-lease-renew-interval", f.LeaseRenewInterval,
+		"how long a leader tries to renew before it stops")
 	fs.DurationVar(&f.LeaseRetryPeriod, "vk-lease-retry-period", f.LeaseRetryPeriod, "time between two attempts")
 }

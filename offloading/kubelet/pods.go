@@ -55,7 +55,8 @@ func (n *node) runningPods(w http.ResponseWriter, r *http.Request) {
 	}
 	out := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for i := range pods {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[i].Name, Namespace: pods[i].Namespace, UID: pods[i].UID}}
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[i].Name, Namespace: pods[i].Namespace,
+			UID: pods[i].UID}}
 		for _, c := range containerStatuses(&pods[i]) {
 			if c.State.Running != nil {
 				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
@@ -86,7 +87,8 @@ func (n *node) ownMetrics(w http.ResponseWriter, r *http.Request) {
 		own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(value) }))
 	}
-	gauge("kubelet_node_name", "The node's name. The count is always 1.", 1, prometheus.Labels{"node": n.Flags.NodeName})
+	gauge("kubelet_node_name", "The node's name. The count is always 1.", 1,
+		prometheus.Labels{"node": n.Flags.NodeName})
 	run, states := 0, map[string]int{"running": 0, "exited": 0}
 	for i := range pods {
 		before := states["running"]

@@ -156,7 +156,8 @@ func (n *node) measure(ctx context.Context) measurement {
 
 func (n *node) podMetrics(ctx context.Context, namespace string) ([]podMetrics, error) {
 	selector := url.Values{"labelSelector": {api.LabelNodeName + "=" + n.Flags.NodeName}}
-	address := n.Peer.Config().Host + "/apis/metrics.k8s.io/v1beta1/namespaces/" + namespace + "/pods?" + selector.Encode()
+	address := n.Peer.Config().Host + "/apis/metrics.k8s.io/v1beta1/namespaces/" + namespace + "/pods?" +
+		selector.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask for metrics: %w", err)
@@ -225,7 +226,8 @@ func ofPod(samples []sample, ref stats.PodReference) []sample {
 
 func usageOf(s sample) (*stats.CPUStats, *stats.MemoryStats) {
 	t := metav1.NewTime(s.at)
-	return &stats.CPUStats{Time: t, UsageNanoCores: new(uint64(s.cores * 1e9)), UsageCoreNanoSeconds: new(uint64(s.coreSeconds * 1e9))},
+	return &stats.CPUStats{Time: t, UsageNanoCores: new(uint64(s.cores * 1e9)),
+			UsageCoreNanoSeconds: new(uint64(s.coreSeconds * 1e9))},
 		&stats.MemoryStats{Time: t, WorkingSetBytes: new(s.memory), UsageBytes: new(s.memory)}
 }
 
@@ -284,7 +286,8 @@ func exposition(m measurement, now time.Time) string {
 
 // containers writes what is measured of each container. cpu is one more label of its CPU time.
 func (p *page) containers(samples []sample, cpu string, labels func(sample) string) {
-	p.family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds")
+	p.family("container_cpu_usage_seconds_total", "counter",
+		"Cumulative cpu time consumed by the container in core-seconds")
 	for _, s := range samples {
 		p.line("container_cpu_usage_seconds_total", "{"+cpu+labels(s)+"}", s.coreSeconds, s.at)
 	}

@@ -90,7 +90,8 @@ func replaced(pod *corev1.Pod) desired.Plan {
 	_, letGo := pod.Annotations[AnnotationLetGo]
 	if owner == nil && !letGo {
 		return desired.Block("CreatedBeforeOffloading",
-			"created before its namespace was offloaded as it is now, and its affinity cannot be changed; delete it and create it again")
+			"created before its namespace was offloaded as it is now, and its affinity cannot be changed; delete it "+
+				"and create it again")
 	}
 	var p desired.Plan
 	if owner != nil && owner.Kind == "Job" {

@@ -36,22 +36,29 @@ var (
 	// guestFields are those that virtual kubelets copy, of this implementation and of the original. A provider's pod
 	// gets no other: the host's namespaces, a node past the scheduler, precedence over pods of others, devices.
 	guestFields = []string{
-		"activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy", "enableServiceLinks",
-		"ephemeralContainers", "hostAliases", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "initContainers",
-		"nodeSelector", "overhead", "readinessGates", "resources", "restartPolicy", "runtimeClassName", "securityContext", "serviceAccount",
-		"serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain", "terminationGracePeriodSeconds", "tolerations",
+		"activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy",
+		"enableServiceLinks",
+		"ephemeralContainers", "hostAliases", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets",
+		"initContainers",
+		"nodeSelector", "overhead", "readinessGates", "resources", "restartPolicy", "runtimeClassName",
+		"securityContext", "serviceAccount",
+		"serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain",
+		"terminationGracePeriodSeconds", "tolerations",
 		"topologySpreadConstraints", "volumes",
 	}
 	// guestVolumes take nothing of a node's file system and mount nothing from a server that a consumer names.
-	guestVolumes = []string{"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+	guestVolumes = []string{"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
+		"projected", "secret"}
 	// guestProjections are the sources of projected volumes. A certificate of the provider's signers is none.
 	guestProjections = []string{"clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"}
 	// foreignPrefixes are those of annotations and labels by which controllers of clouds, CNIs and injectors give a pod
 	// an identity or a network.
 	foreignPrefixes = []string{
-		"aadpodidbinding", "azure.workload.identity/", "eks.amazonaws.com/", "iam.amazonaws.com/", "iam.cloud.google.com/", "iam.gke.io/",
+		"aadpodidbinding", "azure.workload.identity/", "eks.amazonaws.com/", "iam.amazonaws.com/",
+		"iam.cloud.google.com/", "iam.gke.io/",
 		"vault.hashicorp.com/", "vault.security.banzaicloud.io/", // secrets of the provider's vault
-		"cni.projectcalico.org/", "cni.cilium.io/", "io.cilium", "k8s.ovn.org/", "ovn.kubernetes.io/", "k8s.v1.cni.cncf.io/", "v1.multus-cni.io/",
+		"cni.projectcalico.org/", "cni.cilium.io/", "io.cilium", "k8s.ovn.org/", "ovn.kubernetes.io/",
+		"k8s.v1.cni.cncf.io/", "v1.multus-cni.io/",
 		"networking.gke.io/", "vpc.amazonaws.com/", "k8s.aliyun.com/", "network.harvesterhci.io/",
 	}
 	// nodeTaints are those that Kubernetes itself puts on nodes:
@@ -70,7 +77,8 @@ var (
 
 // refused says what pods of consumers may not have, and which value would allow it.
 func refused(what, key, value string) string {
-	return fmt.Sprintf("%s is not granted to pods of consumers; make the pod without it, or have the provider add %q to the value offloading.guestPods.%s", what, value, key)
+	return fmt.Sprintf("%s is not granted to pods of consumers; make the pod without it, or have the provider add %q "+
+		"to the value offloading.guestPods.%s", what, value, key)
 }
 
 // refuses returns why a ShadowPod gets no pod, with the value that would allow it, or empty.
@@ -94,7 +102,8 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 			return refused("a volume of kind "+kind, "volumes", kind)
 		}
 	}
-	if class := spec.RuntimeClassName; class != nil && *class != "" && !slices.Contains(g.RuntimeClasses, *class) && !slices.Contains(g.RuntimeClasses, "*") {
+	if class := spec.RuntimeClassName; class != nil && *class != "" && !slices.Contains(g.RuntimeClasses, *class) &&
+		!slices.Contains(g.RuntimeClasses, "*") {
 		return refused(fmt.Sprintf("runtime class %q", *class), "runtimeClasses", *class)
 	}
 	return g.refusesTolerations(spec.Tolerations)
@@ -108,7 +117,8 @@ func (g GuestPods) refusesChange(root *offloadingv1beta1.ShadowPod, pod *corev1.
 	if !changed(root) {
 		return ""
 	}
-	added := slices.DeleteFunc(slices.Clone(root.Spec.Pod.Tolerations), func(t corev1.Toleration) bool { return tolerated(pod.Spec.Tolerations, t) })
+	added := slices.DeleteFunc(slices.Clone(root.Spec.Pod.Tolerations),
+		func(t corev1.Toleration) bool { return tolerated(pod.Spec.Tolerations, t) })
 	return g.refusesTolerations(added)
 }
 
@@ -127,7 +137,8 @@ func (g GuestPods) controlPlane(t corev1.Toleration) bool {
 
 // tolerated reports whether t is among the tolerations.
 func tolerated(tolerations []corev1.Toleration, t corev1.Toleration) bool {
-	return slices.ContainsFunc(tolerations, func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) })
+	return slices.ContainsFunc(tolerations,
+		func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) })
 }
 
 // shape returns the fields of a pod's spec that say something, and the kinds of its volumes.
@@ -143,7 +154,8 @@ func shape(spec *corev1.PodSpec) (fields, volumes []string) {
 	if json.Unmarshal(text, &top) != nil || json.Unmarshal(text, &in) != nil {
 		return nil, nil // what was encoded decodes
 	}
-	silent := map[string]string{"priority": "0", "schedulerName": `"default-scheduler"`, "preemptionPolicy": `"PreemptLowerPriority"`}
+	silent := map[string]string{"priority": "0", "schedulerName": `"default-scheduler"`,
+		"preemptionPolicy": `"PreemptLowerPriority"`}
 	for field, value := range top {
 		if text := string(value); text != "null" && text != silent[field] {
 			fields = append(fields, field)

@@ -64,7 +64,8 @@ func kubeletLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 
 // kubeletDeployment is the virtual kubelet of a virtual node: what the user wrote into
 // spec.template, else what the options say.
-func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, s KubeletSettings) *appsv1.Deployment {
+func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate,
+	s KubeletSettings) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn),
 	}}
@@ -81,7 +82,8 @@ func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1b
 	return d
 }
 
-func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) appsv1.DeploymentSpec {
+func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
+	s KubeletSettings) appsv1.DeploymentSpec {
 	replicas := int32(1)
 	if o.Replicas != nil {
 		replicas = *o.Replicas
@@ -97,7 +99,8 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 		Selector: &metav1.LabelSelector{MatchLabels: kubeletSelector(vn)},
 		Strategy: strategy,
 		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(o.ExtraLabels), Annotations: maps.Clone(o.ExtraAnnotations)},
+			ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(o.ExtraLabels),
+				Annotations: maps.Clone(o.ExtraAnnotations)},
 			Spec: corev1.PodSpec{
 				ServiceAccountName: api.VirtualKubeletName(vn.Name),
 				ImagePullSecrets:   o.ImagePullSecrets,
@@ -117,14 +120,17 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 // the moment in which Kubernetes would begin to replace the kubelet.
 func soonElsewhere() []corev1.Toleration {
 	leave := func(taint string) corev1.Toleration {
-		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(30))}
+		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(30))}
 	}
 	return []corev1.Toleration{leave(corev1.TaintNodeNotReady), leave(corev1.TaintNodeUnreachable)}
 }
 
-func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) corev1.Container {
+func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
+	s KubeletSettings) corev1.Container {
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+		return corev1.EnvVar{Name: name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
 	return corev1.Container{
 		Name:            api.VirtualKubeletComponent,
@@ -154,14 +160,16 @@ func kubeletPorts(o offloadingv1beta1.VkOptionsTemplateSpec) []corev1.ContainerP
 		return ports
 	}
 	if port, err := strconv.ParseUint(text, 10, 16); err == nil && port > 0 {
-		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port), Protocol: corev1.ProtocolTCP})
+		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port),
+			Protocol: corev1.ProtocolTCP})
 	}
 	return ports
 }
 
 // kubeletArgs are the documented flags that follow from virtual node and options. What may change
 // while the kubelet runs (labels, taints, amounts) is read from the VirtualNode instead.
-func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec, s KubeletSettings) []string {
+func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
+	s KubeletSettings) []string {
 	args := []string{
 		"kubelet",
 		"--home-cluster-id=" + s.ClusterID,
@@ -236,10 +244,13 @@ func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) []stri
 		balancer = append(balancer, c.LoadBalancerClassName)
 	}
 	if s.Storage {
-		offer("enable-storage", "remote-real-storage-class-name", storage, func(i int) bool { return spec.StorageClasses[i].Default })
+		offer("enable-storage", "remote-real-storage-class-name", storage,
+			func(i int) bool { return spec.StorageClasses[i].Default })
 	}
-	offer("enable-ingress", "remote-real-ingress-class-name", ingress, func(i int) bool { return spec.IngressClasses[i].Default })
-	offer("enable-load-balancer", "remote-real-load-balancer-class-name", balancer, func(i int) bool { return spec.LoadBalancerClasses[i].Default })
+	offer("enable-ingress", "remote-real-ingress-class-name", ingress,
+		func(i int) bool { return spec.IngressClasses[i].Default })
+	offer("enable-load-balancer", "remote-real-load-balancer-class-name", balancer,
+		func(i int) bool { return spec.LoadBalancerClasses[i].Default })
 	return args
 }
 

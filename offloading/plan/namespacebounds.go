@@ -17,8 +17,8 @@ import (
 type NamespaceBounds struct {
 	// Quota is what a ResourceQuota bounds; empty makes none.
 	Quota corev1.ResourceList `json:"quota,omitempty"`
-	// Secrets is how many Secrets there may be; 0 bounds none. No ResourceQuota counts them, because one comes with every
-	// pod: the API server would read and write the ResourceQuota for each pod of a burst.
+	// Secrets is how many Secrets there may be; 0 bounds none. No ResourceQuota counts them, because one comes with
+	// every pod: the API server would read and write the ResourceQuota for each pod of a burst.
 	Secrets int `json:"secrets,omitempty"`
 	// ClaimSize is the most storage that one PersistentVolumeClaim may request; 0 bounds none.
 	ClaimSize resource.Quantity `json:"claimSize,omitempty"`
@@ -33,12 +33,15 @@ func (b NamespaceBounds) objects(namespace string) []desired.Object {
 	var objects []desired.Object
 	meta := metav1.ObjectMeta{Name: boundsName, Namespace: namespace}
 	if len(b.Quota) > 0 {
-		objects = append(objects, &corev1.ResourceQuota{ObjectMeta: meta, Spec: corev1.ResourceQuotaSpec{Hard: b.Quota}})
+		objects = append(objects, &corev1.ResourceQuota{ObjectMeta: meta,
+			Spec: corev1.ResourceQuotaSpec{Hard: b.Quota}})
 	}
 	if !b.ClaimSize.IsZero() {
-		objects = append(objects, &corev1.LimitRange{ObjectMeta: meta, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypePersistentVolumeClaim, Max: corev1.ResourceList{corev1.ResourceStorage: b.ClaimSize},
-		}}}})
+		objects = append(objects, &corev1.LimitRange{ObjectMeta: meta,
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypePersistentVolumeClaim,
+				Max:  corev1.ResourceList{corev1.ResourceStorage: b.ClaimSize},
+			}}}})
 	}
 	return objects
 }

@@ -151,7 +151,8 @@ func RemoteNamespaceName(namespace string, spec offloadingv1beta1.NamespaceOfflo
 	return api.RemoteNamespaceName(namespace, clusterID)
 }
 
-func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloadingv1beta1.VirtualNode, nodes map[string]corev1.Node) bool {
+func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloadingv1beta1.VirtualNode,
+	nodes map[string]corev1.Node) bool {
 	for i := range vns {
 		set := labels.Merge(usersLabels(&vns[i]), NodeLabels(&vns[i]))
 		if node, there := nodes[vns[i].Name]; there {

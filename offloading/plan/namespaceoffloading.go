@@ -90,7 +90,8 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	}
 	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == desired.Ready {
 		p.Reason, p.RequeueAfter = "PodsAstray", astrayInterval
-		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere", some(names))
+		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere",
+			some(names))
 	}
 	return p
 }
@@ -133,7 +134,8 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 	if len(holders) == 0 {
 		return desired.Plan{}
 	}
-	p := desired.Wait("RemoteNamespacesTerminating", "waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
+	p := desired.Wait("RemoteNamespacesTerminating",
+		"waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
 		strings.Join(holders, ", "))
 	status.Status.OffloadingPhase = offloadingv1beta1.OffloadingTerminating
 	p.Status = status
@@ -179,9 +181,11 @@ func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1bet
 		if len(selectorTerms(root.Spec)) == 0 {
 			return desired.Wait(string(p), "there is no virtual node yet; peer with a provider")
 		}
-		return desired.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a provider that does")
+		return desired.Wait(string(p), "no virtual node matches the cluster selector; change it or peer with a "+
+			"provider that does")
 	case offloadingv1beta1.OffloadingInProgress:
-		return desired.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info peer'",
+		return desired.Wait(string(p), "waiting for %s to create namespace %s; if this lasts, look at 'liqoctl info "+
+			"peer'",
 			peers("", offloadingv1beta1.NamespaceTerminating), name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
 		slices.Sort(troubles)
@@ -216,7 +220,8 @@ func stateAt(
 	switch {
 	case refusal != "":
 		return offloadingv1beta1.NamespaceCreationLoopBackOff, refusal
-	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff && stalled != nil && stalled.Reason == authv1beta1.ReasonProviderRefuses:
+	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff && stalled != nil &&
+		stalled.Reason == authv1beta1.ReasonProviderRefuses:
 		return phase, stalled.Message
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
 		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted: "+
@@ -228,10 +233,12 @@ func stateAt(
 }
 
 // peerConditions tells how the namespace stands at one peer, which is wanted there or not.
-func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap, wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
+func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap,
+	wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
 	current, there := m.Status.CurrentMapping[in.Root.Namespace]
 	state, trouble := stateAt(m, in.Root, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
-	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected", "ClusterNotSelected")
+	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected",
+		"ClusterNotSelected")
 	list := offloadingv1beta1.RemoteNamespaceConditions{required}
 	if wanted || there {
 		reason := "Creating"
@@ -258,7 +265,8 @@ func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceM
 	return list
 }
 
-func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is bool, yes, no string) offloadingv1beta1.RemoteNamespaceCondition {
+func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is bool, yes,
+	no string) offloadingv1beta1.RemoteNamespaceCondition {
 	if is {
 		return offloadingv1beta1.RemoteNamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: yes}
 	}

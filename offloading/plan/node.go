@@ -132,7 +132,8 @@ func joinTaints(live corev1.Node, own []corev1.Taint) []corev1.Taint {
 	before := strings.Split(live.Annotations[annotationTaints], ",")
 	out := slices.Clone(own)
 	for _, t := range live.Spec.Taints {
-		ours := slices.Contains(before, taintName(t)) || slices.ContainsFunc(own, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
+		ours := slices.Contains(before, taintName(t)) ||
+			slices.ContainsFunc(own, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
 		if !ours {
 			out = append(out, t)
 		}
@@ -201,7 +202,8 @@ func nodeConditions(in NodeInput, before []corev1.NodeCondition) []corev1.NodeCo
 	}
 	list[0].Message = readyMessage(n, empty)
 	if n != unchecked {
-		list = append(list, nodeCondition(corev1.NodeNetworkUnavailable, n == down, "LiqoNetworkingDown", "LiqoNetworkingUp"))
+		list = append(list, nodeCondition(corev1.NodeNetworkUnavailable, n == down, "LiqoNetworkingDown",
+			"LiqoNetworkingUp"))
 	}
 	for i := range list {
 		date(&list[i], before, in.Now)

@@ -27,7 +27,8 @@ import (
 //	Remote           terms      each term and type In virtual-node
 //	LocalAndRemote   none       none
 //	LocalAndRemote   terms      the terms, or type NotIn virtual-node
-func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string, travels bool) *corev1.Pod {
+func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string,
+	travels bool) *corev1.Pod {
 	out := pod.DeepCopy()
 	switch {
 	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
@@ -63,12 +64,14 @@ func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
 // exempt reports whether a pod runs where it will, whatever its namespace says.
 func exempt(pod *corev1.Pod, runtimeClass string) bool {
 	owner := metav1.GetControllerOf(pod)
-	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass || owner != nil && owner.Kind == "DaemonSet"
+	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass || owner != nil &&
+		owner.Kind == "DaemonSet"
 }
 
 // Astray are the pods that run where the offloading of their namespace does not let new ones go:
 // what runs is not moved. virtual are the Nodes of virtual nodes by name.
-func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
+func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec,
+	runtimeClass string) []string {
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
@@ -79,7 +82,8 @@ func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloa
 		node, away := virtual[pod.Spec.NodeName]
 		allowed := offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy
 		if away {
-			allowed = offloading.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy && Selects(selectorTerms(offloading), node.Name, node.Labels)
+			allowed = offloading.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy &&
+				Selects(selectorTerms(offloading), node.Name, node.Labels)
 		}
 		if !allowed {
 			names = append(names, pod.Name)
@@ -106,23 +110,31 @@ const anyNode = "any"
 
 // Claims reports whether the pod has a volume that is claimed for it.
 func Claims(spec *corev1.PodSpec) bool {
-	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil ||
+			v.Ephemeral != nil
+	})
 }
 
 // ChoosesVirtualNodes reports whether a pod asks for virtual nodes: by the name of its node, by what only
 // they have, or by what some of these nodes, which are all there are, have and none has that is not virtual.
 func ChoosesVirtualNodes(spec *corev1.PodSpec, nodes []corev1.Node) bool {
 	var terms []corev1.NodeSelectorTerm
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	met := func(name string, of labels.Set) bool {
-		return (spec.NodeName == "" || spec.NodeName == name) && labels.SelectorFromSet(spec.NodeSelector).Matches(of) && Selects(terms, name, of)
+		return (spec.NodeName == "" || spec.NodeName == name) &&
+			labels.SelectorFromSet(spec.NodeSelector).Matches(of) && Selects(terms, name, of)
 	}
-	chosen := spec.NodeSelector[api.LabelType] == api.TypeVirtualNode || spec.NodeSelector[api.LabelRemoteClusterID] != "" ||
+	chosen := spec.NodeSelector[api.LabelType] == api.TypeVirtualNode ||
+		spec.NodeSelector[api.LabelRemoteClusterID] != "" ||
 		slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
 			return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-				return r.Operator == corev1.NodeSelectorOpIn && (r.Key == api.LabelType && slices.Contains(r.Values, api.TypeVirtualNode) || r.Key == api.LabelRemoteClusterID)
+				return r.Operator == corev1.NodeSelectorOpIn &&
+					(r.Key == api.LabelType && slices.Contains(r.Values, api.TypeVirtualNode) ||
+						r.Key == api.LabelRemoteClusterID)
 			})
 		})
 	for i := range nodes {

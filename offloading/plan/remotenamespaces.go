@@ -102,7 +102,8 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 		}
 	}
 	if len(failed) > 0 {
-		p.Verdict = desired.Wait("NamespaceNotFree", "not given to the consumer: %s; have it offload under other names, or make these free here",
+		p.Verdict = desired.Wait("NamespaceNotFree",
+			"not given to the consumer: %s; have it offload under other names, or make these free here",
 			strings.Join(failed, ", ")).Verdict
 	}
 	unwished := desired.Deletes(in.unwished(current)...)
@@ -111,7 +112,9 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 		if len(unwished) == 0 {
 			return desired.Plan{}
 		}
-		w := desired.Wait("NamespacesTerminating", "waiting for the namespaces of the consumer to be emptied; look at what holds them with 'kubectl describe namespace'")
+		w := desired.Wait("NamespacesTerminating",
+			"waiting for the namespaces of the consumer to be emptied; look at what holds them with 'kubectl "+
+				"describe namespace'")
 		w.Actions = unwished
 		p = w
 	}
@@ -121,7 +124,8 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 
 // phase is how a wished namespace stands, and why it is refused; the empty phase is one about to be created. Who has
 // it keeps it, and of those that wish one nobody has the first gets it.
-func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) (phase offloadingv1beta1.NamespacePhase, refusal string) {
+func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) (phase offloadingv1beta1.NamespacePhase,
+	refusal string) {
 	const refused = offloadingv1beta1.NamespaceCreationLoopBackOff
 	ns, exists := in.Namespaces[remote]
 	holder := ns.Annotations[api.AnnotationOriginalName]
@@ -151,7 +155,8 @@ func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) 
 // consumer's ID is meant for that consumer, who gets it by default. Where several IDs fit, who asks first has it.
 func (in RemoteNamespacesInput) reserved(origin, name string) string {
 	switch {
-	case name == in.LiqoNamespace, name == in.StorageNamespace, name == api.StorageNamespace, name == metav1.NamespaceDefault,
+	case name == in.LiqoNamespace, name == in.StorageNamespace, name == api.StorageNamespace,
+		name == metav1.NamespaceDefault,
 		strings.HasPrefix(name, "kube-"), strings.HasPrefix(name, api.TenantNamespacePrefix):
 		return "it is reserved"
 	case strings.HasSuffix(name, "-"+origin):
@@ -166,7 +171,8 @@ func (in RemoteNamespacesInput) reserved(origin, name string) string {
 }
 
 func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
-	return ns.Annotations[api.AnnotationManagedByNamespaceMap] == api.ManagedByNamespaceMap(in.Root.Namespace, in.Root.Name)
+	return ns.Annotations[api.AnnotationManagedByNamespaceMap] == api.ManagedByNamespaceMap(in.Root.Namespace,
+		in.Root.Name)
 }
 
 // wished reports whether a namespace made for this map is wished for what it was made for.
@@ -191,7 +197,8 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 			Namespace:   remote,
 			Annotations: map[string]string{api.AnnotationManagedByNamespaceMap: in.Root.Namespace + "/" + in.Root.Name},
 		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletRemote},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: api.ClusterRoleVirtualKubeletRemote},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
 	}
 	wanted := in.namespace(origin, local, remote)
@@ -199,7 +206,8 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 	case !exists:
 		p.Objects = append(p.Objects, wanted)
 		p.Events = append(p.Events, desired.Event{Object: wanted, Reason: "NamespaceCreated", Message: fmt.Sprintf(
-			"cluster %q has namespace %s here for its namespace %s, until it is no longer offloaded here", origin, remote, local)})
+			"cluster %q has namespace %s here for its namespace %s, until it is no longer offloaded here", origin,
+			remote, local)})
 		return
 	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
 		changed := ns.DeepCopy()
@@ -251,7 +259,8 @@ func (in RemoteNamespacesInput) unwished(current map[string]offloadingv1beta1.Re
 		}
 		gone = append(gone, &ns)
 		if local := ns.Annotations[api.AnnotationOriginalName]; current[local].RemoteNamespace == "" {
-			current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offloadingv1beta1.NamespaceTerminating}
+			current[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name,
+				Phase: offloadingv1beta1.NamespaceTerminating}
 		}
 	}
 	return gone

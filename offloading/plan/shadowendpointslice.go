@@ -92,8 +92,11 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 		}
 		e.Addresses = remap(e.Addresses, in.Origin, direct, mappings)
 		if i := slices.IndexFunc(e.Addresses, in.refuses); !in.configured() && i >= 0 {
-			out.Degraded = desired.Block("AddressRefused", "address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left out; "+
-				"enable the network module for %s if the address is of a pod there", e.Addresses[i], in.Origin).Verdict
+			out.Degraded = desired.Block("AddressRefused",
+				"address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left "+
+					"out; "+
+					"enable the network module for %s if the address is of a pod there", e.Addresses[i],
+				in.Origin).Verdict
 			continue
 		}
 		if len(e.Addresses) == 0 {
@@ -110,7 +113,8 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	for _, e := range here {
 		if i := slices.IndexFunc(e.Addresses, in.ofNoPod); i >= 0 {
 			out.Degraded = desired.Block("AddressRefused",
-				"address %s is not of a pod that runs here for %s, so its endpoint is left out", e.Addresses[i], in.Origin).Verdict
+				"address %s is not of a pod that runs here for %s, so its endpoint is left out", e.Addresses[i],
+				in.Origin).Verdict
 			continue
 		}
 		e = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname}
@@ -163,7 +167,8 @@ func (in ShadowEndpointSliceInput) refuses(text string) bool {
 
 // mappingVerdict says that addresses of the consumer are not seen from here yet.
 func mappingVerdict(origin string) desired.Verdict {
-	return desired.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this lasts", origin).Verdict
+	return desired.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this "+
+		"lasts", origin).Verdict
 }
 
 // announced reports whether some of the addresses are the consumer's.

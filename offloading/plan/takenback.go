@@ -35,7 +35,8 @@ func TakenBack(in TakenBackInput) desired.Plan {
 	p := desired.Plan{RequeueAfter: after}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		beingKilled := grace != nil && *grace > 0 && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds <= *grace
+		beingKilled := grace != nil && *grace > 0 && pod.DeletionGracePeriodSeconds != nil &&
+			*pod.DeletionGracePeriodSeconds <= *grace
 		if grace != nil && !beingKilled {
 			p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Grace: grace})
 		}

@@ -66,15 +66,19 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			continue
 		}
 		// Last: others come at once, and are to find the taint.
-		p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true, Event: desired.Event{
-			Type: corev1.EventTypeWarning, Reason: "ProviderHasNoRoom",
-			Message: fmt.Sprintf("deleted, so that its controller makes one that may run elsewhere; the provider says: %.500s", NoRoom(pod)), // an event holds 1 kB
-		}})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true,
+			Event: desired.Event{
+				Type: corev1.EventTypeWarning, Reason: "ProviderHasNoRoom",
+				// an event holds 1 kB
+				Message: fmt.Sprintf("deleted, so that its controller makes one that may run elsewhere; the provider "+
+					"says: %.500s", NoRoom(pod)),
+			}})
 	}
 	switch {
 	case at < 0 && len(p.Actions) > 0:
 		*taints = append(*taints, corev1.Taint{
-			Key: api.NoRoomTaintKey, Effect: corev1.TaintEffectPreferNoSchedule, TimeAdded: new(metav1.NewTime(in.Now).Rfc3339Copy()),
+			Key: api.NoRoomTaintKey, Effect: corev1.TaintEffectPreferNoSchedule,
+			TimeAdded: new(metav1.NewTime(in.Now).Rfc3339Copy()),
 		})
 		again(&p, noRoomTime)
 	case at >= 0 && !waiting:
@@ -89,7 +93,8 @@ func Unplaced(in UnplacedInput) desired.Plan {
 		}
 	}
 	if !equality.Semantic.DeepEqual(tainted.Spec.Taints, in.Root.Spec.Taints) {
-		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Locked: true, Before: in.Root, Object: tainted})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Locked: true, Before: in.Root,
+			Object: tainted})
 	}
 	return p
 }
@@ -118,7 +123,8 @@ func NoRoom(pod *corev1.Pod) string {
 		return ""
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			c.Reason == corev1.PodReasonUnschedulable {
 			return c.Reason + ": " + c.Message
 		}
 	}

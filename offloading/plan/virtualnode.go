@@ -69,13 +69,17 @@ func VirtualNode(in VirtualNodeInput) desired.Plan {
 		return in.cannot(desired.Block("NameTooLong", "the name has %d characters, but labels allow at most %d; "+
 			"create the virtual node under a shorter name", len(in.Root.Name), validation.LabelValueMaxLength))
 	case in.Node != nil && in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
-		return in.cannot(desired.Block("NodeExists", "node %s already exists; create the virtual node under another name", in.Node.Name))
+		return in.cannot(desired.Block("NodeExists",
+			"node %s already exists; create the virtual node under another name", in.Node.Name))
 	case in.Namesake != "":
-		return in.cannot(desired.Block("VirtualNodeExists", "namespace %s has a virtual node of this name; create this one under another name", in.Namesake))
+		return in.cannot(desired.Block("VirtualNodeExists",
+			"namespace %s has a virtual node of this name; create this one under another name", in.Namesake))
 	case in.Options == nil:
-		return in.cannot(desired.Wait("OptionsMissing", "its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef"))
+		return in.cannot(desired.Wait("OptionsMissing",
+			"its VkOptionsTemplate does not exist; create it or name another in spec.vkOptionsTemplateRef"))
 	case in.Root.Spec.KubeconfigSecretRef == nil || in.Root.Spec.KubeconfigSecretRef.Name == "":
-		return in.cannot(desired.Block("KubeconfigMissing", "name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
+		return in.cannot(desired.Block("KubeconfigMissing",
+			"name the Secret with the provider's kubeconfig in spec.kubeconfigSecretRef"))
 	}
 	filled := defaulted(in.Root, in.Options)
 	if in.Node != nil {
@@ -113,7 +117,8 @@ func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
 
 // draining waits for the pods of the node, and deletes what protects itself too long.
 func (in VirtualNodeInput) draining(pods []desired.Object, since time.Time) desired.Plan {
-	p := desired.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, run 'liqoctl force unpeer'")
+	p := desired.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, "+
+		"run 'liqoctl force unpeer'")
 	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas == 0 {
 		p = desired.Wait("Draining", "the virtual kubelet, which ends the pods of the node, does not run; "+
 			"look at the pods of Deployment %s, or run 'liqoctl force unpeer' if the provider is gone for good",
@@ -141,9 +146,13 @@ func (in VirtualNodeInput) drainingSince() time.Time {
 func (in VirtualNodeInput) stands(s step) desired.Verdict {
 	switch {
 	case s.kubelet != offloadingv1beta1.VirtualNodeRunning:
-		return desired.Wait("VirtualKubeletNotReady", "its virtual kubelet does not run; look at the pods of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+		return desired.Wait("VirtualKubeletNotReady",
+			"its virtual kubelet does not run; look at the pods of Deployment %s",
+			api.VirtualKubeletName(in.Root.Name)).Verdict
 	case s.node == offloadingv1beta1.VirtualNodeCreating && in.Node == nil:
-		return desired.Wait("NodeMissing", "its virtual kubelet has not made the Node; look at the log of Deployment %s", api.VirtualKubeletName(in.Root.Name)).Verdict
+		return desired.Wait("NodeMissing",
+			"its virtual kubelet has not made the Node; look at the log of Deployment %s",
+			api.VirtualKubeletName(in.Root.Name)).Verdict
 	case s.node == offloadingv1beta1.VirtualNodeCreating:
 		return desired.Wait("NodeNotReady", "Node %s is not Ready; look at its conditions", in.Node.Name).Verdict
 	}
@@ -166,7 +175,8 @@ func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 
 // defaulted fills in what the user left open. The Deployment's template is not filled in: it
 // follows the options, so that an upgrade of Liqo reaches virtual nodes made before.
-func defaulted(root *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) *offloadingv1beta1.VirtualNode {
+func defaulted(root *offloadingv1beta1.VirtualNode,
+	options *offloadingv1beta1.VkOptionsTemplate) *offloadingv1beta1.VirtualNode {
 	filled := root.DeepCopy()
 	if filled.Spec.CreateNode == nil {
 		filled.Spec.CreateNode = new(options.Spec.CreateNode)
@@ -181,21 +191,26 @@ func defaulted(root *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.V
 // rights are the virtual kubelet's service account and what it may do in this cluster.
 func rights(vn *offloadingv1beta1.VirtualNode) []desired.Object {
 	return []desired.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace, Labels: kubeletLabels(vn)}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name),
+			Namespace: vn.Namespace, Labels: kubeletLabels(vn)}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{
-				Name:   api.VirtualNodeBindingName(vn.Name),
-				Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelRemoteClusterID: vn.Spec.ClusterID},
+				Name: api.VirtualNodeBindingName(vn.Name),
+				Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo,
+					api.LabelRemoteClusterID: vn.Spec.ClusterID},
 			},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletLocal},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+				Name: api.ClusterRoleVirtualKubeletLocal},
 			Subjects: []rbacv1.Subject{kubeletAccount(vn)},
 		},
-		offloadedRights(vn.Namespace, api.VirtualKubeletName(vn.Name), vn.Spec.ClusterID, kubeletAccount(vn)), // its kubeconfig is there
+		// its kubeconfig is there
+		offloadedRights(vn.Namespace, api.VirtualKubeletName(vn.Name), vn.Spec.ClusterID, kubeletAccount(vn)),
 	}
 }
 
 func kubeletAccount(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
-	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: api.VirtualKubeletName(vn.Name), Namespace: vn.Namespace}
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: api.VirtualKubeletName(vn.Name),
+		Namespace: vn.Namespace}
 }
 
 // offloadedRights let virtual kubelets read Secrets and ConfigMaps of one namespace, and have tokens of its pods.
@@ -205,7 +220,8 @@ func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) d
 			Namespace: namespace, Name: name,
 			Labels: map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo, api.LabelRemoteClusterID: peer},
 		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: api.ClusterRoleVirtualKubeletOffloaded},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: api.ClusterRoleVirtualKubeletOffloaded},
 		Subjects: kubelets,
 	}
 }

@@ -24,7 +24,8 @@ func (in Input) authentication() []corev1beta1.Condition {
 	}
 	control := controlPlane(in.Identities)
 	if len(control) > 0 {
-		conditions = append(conditions, presence(corev1beta1.AuthIdentityControlPlaneCondition, all(control, identityReady),
+		conditions = append(conditions, presence(corev1beta1.AuthIdentityControlPlaneCondition,
+			all(control, identityReady),
 			words{"IdentityReady", "the kubeconfig for the provider is there"},
 			words{"IdentityNotReady", "the Identity has no kubeconfig; look at its conditions"}))
 	}

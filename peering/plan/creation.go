@@ -25,7 +25,8 @@ func Creation(in CreationInput) desired.Plan {
 		return desired.Plan{}
 	}
 	return desired.Plan{Actions: []desired.Action{{Verb: desired.Create, Object: &corev1beta1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{api.LabelRemoteClusterID: id, api.LabelManaged: api.True}},
-		Spec:       corev1beta1.ForeignClusterSpec{ClusterID: id},
+		ObjectMeta: metav1.ObjectMeta{Name: id,
+			Labels: map[string]string{api.LabelRemoteClusterID: id, api.LabelManaged: api.True}},
+		Spec: corev1beta1.ForeignClusterSpec{ClusterID: id},
 	}}}}
 }

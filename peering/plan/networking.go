@@ -27,17 +27,20 @@ func (in Input) networking() []corev1beta1.Condition {
 			words{"GatewayMissing", "no gateway for this peer; run 'liqoctl network connect'"}),
 	}
 	if len(in.GatewayServers) > 0 {
-		conditions = append(conditions, gatewayStatus(in, corev1beta1.NetworkGatewayServerStatusCondition, pointers(in.GatewayServers)))
+		conditions = append(conditions, gatewayStatus(in, corev1beta1.NetworkGatewayServerStatusCondition,
+			pointers(in.GatewayServers)))
 	}
 	if len(in.GatewayClients) > 0 {
-		conditions = append(conditions, gatewayStatus(in, corev1beta1.NetworkGatewayClientStatusCondition, pointers(in.GatewayClients)))
+		conditions = append(conditions, gatewayStatus(in, corev1beta1.NetworkGatewayClientStatusCondition,
+			pointers(in.GatewayClients)))
 	}
 	return append(conditions, in.connection())
 }
 
 func presence(t corev1beta1.ConditionType, there bool, yes, no words) corev1beta1.Condition {
 	if there {
-		return corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionReady, Reason: yes.reason, Message: yes.message}
+		return corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionReady, Reason: yes.reason,
+			Message: yes.message}
 	}
 	return corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionNotReady, Reason: no.reason, Message: no.message}
 }
@@ -60,7 +63,8 @@ type gateway interface {
 func gatewayStatus[G gateway](in Input, t corev1beta1.ConditionType, gateways []G) corev1beta1.Condition {
 	ready, wanted := 0, 0
 	for _, g := range gateways {
-		r, w := in.replicas(types.NamespacedName{Namespace: g.GetNamespace(), Name: api.GatewayResourceName(g.GetName())})
+		r, w := in.replicas(types.NamespacedName{Namespace: g.GetNamespace(),
+			Name: api.GatewayResourceName(g.GetName())})
 		if other, runs := g.OtherTechnology(); runs {
 			r, w = 1, 1
 		} else if other {
@@ -70,7 +74,8 @@ func gatewayStatus[G gateway](in Input, t corev1beta1.ConditionType, gateways []
 	}
 	return tally(t, ready, wanted,
 		words{"GatewaysReady", "all replicas of the gateways are ready"},
-		words{"GatewaysSomeNotReady", "some replicas of the gateways are not ready; look at their pods in the tenant namespace"},
+		words{"GatewaysSomeNotReady", "some replicas of the gateways are not ready; look at their pods in the tenant " +
+			"namespace"},
 		words{"GatewaysNotReady", "no replica of the gateways is ready; look at their pods in the tenant namespace"})
 }
 
@@ -103,13 +108,16 @@ func (in Input) connection() corev1beta1.Condition {
 	}
 	switch {
 	case seen[netv1beta1.ConnectionError]:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionError, "ConnectionError", "the tunnel lost the peer; check that its gateway is reachable"
+		c.Status, c.Reason, c.Message = corev1beta1.ConditionError, "ConnectionError",
+			"the tunnel lost the peer; check that its gateway is reachable"
 	case seen[netv1beta1.Connecting]:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionPending, "ConnectionPending", "the tunnel waits for the peer"
+		c.Status, c.Reason, c.Message = corev1beta1.ConditionPending, "ConnectionPending",
+			"the tunnel waits for the peer"
 	case seen[netv1beta1.Connected]:
 		c.Status, c.Reason, c.Message = corev1beta1.ConditionEstablished, "ConnectionEstablished", "the tunnel works"
 	default:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionNotReady, "ConnectionMissing", "the gateway has not opened the tunnel; look at its conditions"
+		c.Status, c.Reason, c.Message = corev1beta1.ConditionNotReady, "ConnectionMissing",
+			"the gateway has not opened the tunnel; look at its conditions"
 	}
 	return c
 }

@@ -20,7 +20,8 @@ func (in Input) offloading() []corev1beta1.Condition {
 	}
 	kubelets, wanted, nodes := 0, 0, 0
 	for _, node := range in.VirtualNodes {
-		ready, _ := in.replicas(types.NamespacedName{Namespace: node.Namespace, Name: api.VirtualKubeletName(node.Name)})
+		ready, _ := in.replicas(types.NamespacedName{Namespace: node.Namespace,
+			Name: api.VirtualKubeletName(node.Name)})
 		kubelets += min(ready, 1)
 		if node.Spec.CreateNode != nil && !*node.Spec.CreateNode {
 			continue
@@ -30,9 +31,11 @@ func (in Input) offloading() []corev1beta1.Condition {
 			nodes++
 		}
 	}
-	conditions := []corev1beta1.Condition{tally(corev1beta1.OffloadingVirtualNodeCondition, kubelets, len(in.VirtualNodes),
+	conditions := []corev1beta1.Condition{tally(corev1beta1.OffloadingVirtualNodeCondition, kubelets,
+		len(in.VirtualNodes),
 		words{"VirtualNodesReady", "all virtual kubelets are ready"},
-		words{"VirtualNodesSomeNotReady", "some virtual kubelets are not ready; look at their pods in the tenant namespace"},
+		words{"VirtualNodesSomeNotReady", "some virtual kubelets are not ready; look at their pods in the tenant " +
+			"namespace"},
 		words{"VirtualNodesNotReady", "no virtual kubelet is ready; look at their pods in the tenant namespace"})}
 	if wanted == 0 {
 		return conditions

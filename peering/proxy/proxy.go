@@ -51,7 +51,8 @@ func Command() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&port, "port", port, "port to listen on")
 	cmd.Flags().StringVar(&h.target, "force-host", apiServer, "host:port every connection is led to")
-	cmd.Flags().StringSliceVar(&h.allowed, "allowed-hosts", nil, "hosts (host:port) that may be asked for; empty allows any")
+	cmd.Flags().StringSliceVar(&h.allowed, "allowed-hosts", nil,
+		"hosts (host:port) that may be asked for; empty allows any")
 	return cmd
 }
 
@@ -71,7 +72,8 @@ func serve(ctx context.Context, port int, h http.Handler) error {
 }
 
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: 16 << 10}
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout,
+		MaxHeaderBytes: 16 << 10}
 }
 
 // handler leads CONNECT requests to target.
@@ -121,7 +123,8 @@ func join(client net.Conn, said io.Reader, server net.Conn, idle time.Duration) 
 	heard()
 	done := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(server, io.MultiReader(said, noticed{client, heard})) // an error ends the tunnel like an end does
+		_, _ = io.Copy(server, io.MultiReader(said,
+			noticed{client, heard})) // an error ends the tunnel like an end does
 		closeWrite(server)
 		close(done)
 	}()

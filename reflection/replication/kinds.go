@@ -45,7 +45,8 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 		kinds[i].Workers = 1
 		kinds[i].HomeCache = r.mgr.GetCache()
 		kinds[i].Mine = func(obj client.Object) bool { return obj.GetNamespace() == namespace && goesTo(obj, peer) }
-		kinds[i].Marks = labels.SelectorFromSet(labels.Set{api.LabelReplicated: api.True, api.LabelOriginID: r.ClusterID})
+		kinds[i].Marks = labels.SelectorFromSet(labels.Set{api.LabelReplicated: api.True,
+			api.LabelOriginID: r.ClusterID})
 		kinds[i].Finalizer = api.FinalizerReplicated
 	}
 	return kinds

@@ -28,7 +28,8 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 // none. A claim that has a volume at a provider is none, whatever owns it later: a StatefulSet with
 // persistentVolumeClaimRetentionPolicy gives it to the pod that it scales down.
 func OwnerPod(home *corev1.PersistentVolumeClaim) string {
-	held := slices.ContainsFunc(home.Finalizers, func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
+	held := slices.ContainsFunc(home.Finalizers,
+		func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
 	if owner := metav1.GetControllerOf(home); owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod" && !held {
 		return owner.Name
 	}
@@ -55,7 +56,8 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 	if remote != nil {
 		out := remote.DeepCopy()
 		out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
-		if size := home.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(*out.Spec.Resources.Requests.Storage()) > 0 {
+		if size := home.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(
+			*out.Spec.Resources.Requests.Storage()) > 0 {
 			out.Spec.Resources.Requests[corev1.ResourceStorage] = size
 		}
 		return out
@@ -72,7 +74,8 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 	if modes := home.Annotations[api.AnnotationRemoteAccessModes]; modes != "" {
 		out.Spec.AccessModes = nil
 		for mode := range strings.SplitSeq(modes, ",") {
-			out.Spec.AccessModes = append(out.Spec.AccessModes, corev1.PersistentVolumeAccessMode(strings.TrimSpace(mode)))
+			out.Spec.AccessModes = append(out.Spec.AccessModes,
+				corev1.PersistentVolumeAccessMode(strings.TrimSpace(mode)))
 		}
 	}
 	switch class := home.Annotations[api.AnnotationRemoteStorageClass]; {

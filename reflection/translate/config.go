@@ -62,7 +62,8 @@ func ConfigMap(home, remote *corev1.ConfigMap, v View) *corev1.ConfigMap {
 }
 
 func sameConfig(a, b *corev1.ConfigMap) bool {
-	return maps.Equal(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) && is(a.Immutable) == is(b.Immutable)
+	return maps.Equal(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) &&
+		is(a.Immutable) == is(b.Immutable)
 }
 
 // Secret pushes a Secret. The provider has no such service accounts, so their tokens lose their

@@ -42,6 +42,7 @@ func ownOnEitherSide(key string) bool { return key == "metadata" || key == "stat
 // customMeta is the part of the metadata that metadata looks at.
 func customMeta(u *unstructured.Unstructured) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: u.GetName(), Namespace: u.GetNamespace(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), ManagedFields: u.GetManagedFields(),
+		Name: u.GetName(), Namespace: u.GetNamespace(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
+		ManagedFields: u.GetManagedFields(),
 	}
 }

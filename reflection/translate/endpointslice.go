@@ -31,7 +31,8 @@ const nativeSlices = "endpointslice-controller.k8s.io"
 // that contradict each other are an error without a slice.
 //
 // The provider makes an EndpointSlice of it in offloading/plan/shadowendpointslice.go: ShadowEndpointSlice.
-func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice, v View) (*offv1beta1.ShadowEndpointSlice, error) {
+func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice,
+	v View) (*offv1beta1.ShadowEndpointSlice, error) {
 	wanted, err := sliceReflects(home, v)
 	if err != nil || !wanted {
 		return nil, err
@@ -65,7 +66,8 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 	case v.HideIPs:
 		return false, nil
 	case allow && skip:
-		return false, fmt.Errorf("annotations %s and %s exclude each other; remove one", api.AnnotationAllowReflection, api.AnnotationSkipReflection)
+		return false, fmt.Errorf("annotations %s and %s exclude each other; remove one", api.AnnotationAllowReflection,
+			api.AnnotationSkipReflection)
 	case allow || skip:
 		return allow, nil
 	case v.Service == nil || apiServerService(v.Service):
@@ -77,7 +79,8 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 // endpointsElsewhere are the endpoints to push, and which of their addresses are reached without
 // passing through home, by the cluster that holds them. The error names the first address that
 // keeps an endpoint from being among them.
-func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint, direct map[string][]string, unreachable error) {
+func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint,
+	direct map[string][]string, unreachable error) {
 	direct = map[string][]string{}
 	owners := homeAddresses(home, v)
 	for _, in := range home.Endpoints {
@@ -112,7 +115,8 @@ func providerEndpoints(home *discoveryv1.EndpointSlice, v View) (out []discovery
 	}
 	for _, in := range home.Endpoints {
 		if in.Addresses = v.providerAddresses(in); in.Addresses != nil {
-			out = append(out, discoveryv1.Endpoint{Addresses: in.Addresses, Conditions: in.Conditions, Hostname: in.Hostname})
+			out = append(out, discoveryv1.Endpoint{Addresses: in.Addresses, Conditions: in.Conditions,
+				Hostname: in.Hostname})
 		}
 	}
 	return out
@@ -219,7 +223,8 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 			continue // of the Service that an IP object asked for
 		}
 		if !ok {
-			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object stands for it, so its endpoint is left out", text)
+			return nil, fmt.Errorf("address %s not found: it is no pod address of this cluster and no IP object "+
+				"stands for it, so its endpoint is left out", text)
 		}
 		out[i] = external.String()
 	}

@@ -29,7 +29,8 @@ const LongestEvent = 1024
 // the one at home. What is shown on one object is not moved to the next of its name. The provider's
 // text is escaped, and cut to what the API server takes of an event with an eventTime.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
-	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent || !reflects(origin.Annotations, v.AllowList) {
+	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent ||
+		!reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
 	out := &corev1.Event{}
@@ -42,9 +43,11 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 		out.InvolvedObject = *v.Involved
 		out.InvolvedObject.FieldPath = in.InvolvedObject.FieldPath
 	}
-	out.Reason, out.Message, out.Type = api.Printable(in.Reason), api.Printable(strings.TrimSpace(in.Message)+remoteSuffix), api.Printable(in.Type)
+	out.Reason, out.Message, out.Type = api.Printable(in.Reason),
+		api.Printable(strings.TrimSpace(in.Message)+remoteSuffix), api.Printable(in.Type)
 	out.Source = corev1.EventSource{Component: api.Printable(in.Source.Component), Host: api.Printable(in.Source.Host)}
-	out.ReportingController, out.ReportingInstance = api.Printable(in.ReportingController), api.Printable(in.ReportingInstance)
+	out.ReportingController, out.ReportingInstance = api.Printable(in.ReportingController),
+		api.Printable(in.ReportingInstance)
 	out.FirstTimestamp, out.LastTimestamp, out.Count = in.FirstTimestamp, in.LastTimestamp, in.Count
 	out.EventTime, out.Series, out.Action = in.EventTime, in.Series, api.Printable(in.Action)
 	return out

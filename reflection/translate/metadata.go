@@ -53,7 +53,10 @@ func (v View) metadata(home, remote metav1.ObjectMeta, name string) metav1.Objec
 	})
 	ourLabels, ourAnnotations := ours(remote.ManagedFields)
 	remote.Labels = replace(remote.Labels, ourLabels, labels)
-	annotations := without(home.Annotations, func(key string) bool { return staysAnnotation(key) || v.AnnotationsDropped[key] })
+	annotations := without(home.Annotations, func(key string) bool {
+		return staysAnnotation(key) ||
+			v.AnnotationsDropped[key]
+	})
 	remote.Annotations = replace(remote.Annotations, ourAnnotations, annotations)
 	return remote
 }

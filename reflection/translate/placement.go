@@ -24,7 +24,8 @@ func namePlacement(remote []corev1.PodCondition, shadow *offv1beta1.ShadowPod, n
 		return
 	}
 	if terms := placement(&shadow.Spec.Pod, node); len(terms) > 0 {
-		scheduled.Message = cut(scheduled.Message + " Required of the provider's nodes: " + strings.Join(terms, "; ") + ".")
+		scheduled.Message = cut(scheduled.Message + " Required of the provider's nodes: " +
+			strings.Join(terms, "; ") + ".")
 	}
 }
 
@@ -35,12 +36,14 @@ func placement(pod *corev1.PodSpec, node string) []string {
 	if len(pod.NodeSelector) > 0 {
 		out = append(out, "nodeSelector "+labels.FormatLabels(pod.NodeSelector)+patch)
 	}
-	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		var terms []string
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			var all []string
 			for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
-				all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ","))))
+				all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator,
+					strings.Join(r.Values, ","))))
 			}
 			terms = append(terms, strings.Join(all, " and "))
 		}

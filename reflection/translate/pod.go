@@ -55,7 +55,8 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 	out.ObjectMeta = v.podMetadata(home, out.ObjectMeta)
 	amend(&out.Spec.Pod, &home.Spec, v.Patch.Tolerations)
 	if n := len(out.Spec.Pod.EphemeralContainers); n < len(home.Spec.EphemeralContainers) {
-		out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers, podSpec(home, v).EphemeralContainers[n:]...)
+		out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers,
+			podSpec(home, v).EphemeralContainers[n:]...)
 	}
 	return out
 }
@@ -63,7 +64,8 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 // amend copies the fields that Kubernetes lets change in the spec of a running pod, except ephemeral
 // containers: images, resources, the deadline and tolerations. patch are the virtual node's tolerations.
 func amend(out, home *corev1.PodSpec, patch []corev1.Toleration) {
-	for _, each := range [][2][]corev1.Container{{out.Containers, home.Containers}, {out.InitContainers, home.InitContainers}} {
+	for _, each := range [][2][]corev1.Container{{out.Containers, home.Containers},
+		{out.InitContainers, home.InitContainers}} {
 		for i := range min(len(each[0]), len(each[1])) {
 			has, asked := &each[0][i], &each[1][i]
 			has.Image = asked.Image
@@ -147,7 +149,8 @@ func TakenPort(pod *corev1.Pod, others []corev1.Pod) string {
 				continue
 			}
 			for taken := range hostPorts(&other.Spec) {
-				if taken.HostPort == port.HostPort && taken.Protocol == port.Protocol && sameAddress(taken.HostIP, port.HostIP) {
+				if taken.HostPort == port.HostPort && taken.Protocol == port.Protocol &&
+					sameAddress(taken.HostIP, port.HostIP) {
 					return fmt.Sprintf("%d/%s", port.HostPort, port.Protocol)
 				}
 			}
@@ -330,11 +333,13 @@ func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 			selectOwnOfTerms(anti, home.Labels)
 		}
 	case antiAffinitySoft:
-		anti = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-			{Weight: 1, PodAffinityTerm: apart(home)},
-		}}
+		anti = &corev1.PodAntiAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+				{Weight: 1, PodAffinityTerm: apart(home)},
+			}}
 	case antiAffinityHard:
-		anti = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{apart(home)}}
+		anti = &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{apart(home)}}
 	}
 	if anti == nil {
 		return nil
@@ -372,7 +377,8 @@ func eachTerm(anti *corev1.PodAntiAffinity, visit func(*corev1.PodAffinityTerm))
 // selectOwn puts the pod's own values of keys into a selector in place of the keys. The API server of home has
 // put them in already, of spread constraints since 1.34, and left the keys; that of the provider would do so once
 // more, and refuses what is there twice. A selector that is nil selects nothing, whatever the keys.
-func selectOwn(selector *metav1.LabelSelector, keys *[]string, operator metav1.LabelSelectorOperator, labels map[string]string) {
+func selectOwn(selector *metav1.LabelSelector, keys *[]string, operator metav1.LabelSelectorOperator,
+	labels map[string]string) {
 	for _, key := range *keys {
 		value, labelled := labels[key]
 		own := metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
@@ -405,7 +411,8 @@ func apart(home *corev1.Pod) corev1.PodAffinityTerm {
 
 func perReplica(key string) bool {
 	switch key {
-	case "controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index":
+	case "controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name",
+		"apps.kubernetes.io/pod-index":
 		return true
 	}
 	return false

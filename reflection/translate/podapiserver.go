@@ -74,13 +74,15 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	env := apiServerEnv(host, port)
 	eachContainer(out, func(c *corev1.Container) {
 		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
-		c.Env = addEnv(c.Env, slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool { return v.takes(c.EnvFrom, e.Name) }))
+		c.Env = addEnv(c.Env, slices.DeleteFunc(slices.Clone(env),
+			func(e corev1.EnvVar) bool { return v.takes(c.EnvFrom, e.Name) }))
 	})
 	if v.APIServer.Host != "" {
 		return
 	}
 	names := slices.DeleteFunc(v.apiServerNames(home.Namespace), func(name string) bool {
-		return slices.ContainsFunc(home.Spec.HostAliases, func(a corev1.HostAlias) bool { return slices.Contains(a.Hostnames, name) })
+		return slices.ContainsFunc(home.Spec.HostAliases,
+			func(a corev1.HostAlias) bool { return slices.Contains(a.Hostnames, name) })
 	})
 	for _, addr := range v.APIServer.Addrs {
 		if len(names) > 0 {
@@ -192,7 +194,8 @@ const namespaceKey = "namespace"
 func readNamespaceFrom(volumes []corev1.Volume, secret string) {
 	for i := range volumes {
 		p := volumes[i].Projected
-		if p == nil || !slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+		if p == nil || !slices.ContainsFunc(p.Sources,
+			func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
 			continue
 		}
 		var items []corev1.KeyToPath
@@ -216,7 +219,8 @@ func readNamespaceFrom(volumes []corev1.Volume, secret string) {
 }
 
 func fromSecret(name string, items ...corev1.KeyToPath) corev1.VolumeProjection {
-	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: items}}
+	return corev1.VolumeProjection{
+		Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: items}}
 }
 
 // readTokensFrom replaces tokens the kubelet would request by those kept in a Secret.

@@ -64,7 +64,8 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	if remote != nil && !madeFor(home, remote.Annotations) {
 		remote = nil
 	}
-	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec, Status: *home.Status.DeepCopy()}
+	out := &corev1.Pod{TypeMeta: home.TypeMeta, ObjectMeta: home.ObjectMeta, Spec: home.Spec,
+		Status: *home.Status.DeepCopy()}
 	out.Labels = maps.Clone(home.Labels)
 	nothing := shadow == nil && remote == nil
 	switch {
@@ -118,7 +119,8 @@ func rejected(status *corev1.PodStatus, reason string, v View) {
 // provider: nothing is concluded about it then.
 func MayRun(home desired.Object, v View) bool {
 	pod, ok := home.(*corev1.Pod)
-	return ok && v.Namespaces[pod.Namespace] == "" && (v.NoMap || v.Unanswered[pod.Namespace]) && pod.Status.StartTime != nil
+	return ok && v.Namespaces[pod.Namespace] == "" && (v.NoMap || v.Unanswered[pod.Namespace]) &&
+		pod.Status.StartTime != nil
 }
 
 // madeFor reports whether what has these annotations at the provider was made for this home pod,
@@ -141,7 +143,8 @@ func replaced(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod
 }
 
 func runsToEnd(pod *corev1.Pod) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
+		pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
 // Grace is how many seconds the remote pod has to end when home gives its pod others than their spec
@@ -211,7 +214,8 @@ func told(home, remote *corev1.Pod) bool {
 // placeless reports whether a pod is said to have no place. That it is about to be noted at the provider says nothing.
 func placeless(pod *corev1.Pod) bool {
 	scheduled, gates := condition(pod.Status.Conditions, corev1.PodScheduled), pod.Spec.SchedulingGates
-	return scheduled != nil && scheduled.Status == corev1.ConditionFalse && !(len(gates) == 1 && gates[0].Name == api.GateNoted)
+	return scheduled != nil && scheduled.Status == corev1.ConditionFalse &&
+		!(len(gates) == 1 && gates[0].Name == api.GateNoted)
 }
 
 // notOffloaded is the status of a pod whose namespace does not exist at the provider.
@@ -259,7 +263,8 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	out.Labels[api.LabelShadowPod] = api.True
 	s := &out.Status
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
-	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses, in.InitContainerStatuses, in.EphemeralContainerStatuses
+	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses,
+		in.InitContainerStatuses, in.EphemeralContainerStatuses
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
 	if specObserved(out, shadow, remote) {
 		s.ObservedGeneration = out.Generation
@@ -362,7 +367,8 @@ func sized(has, asked *corev1.PodSpec) bool {
 	same := func(has, asked corev1.ResourceRequirements) bool {
 		return amounts(has.Requests, asked.Requests) && amounts(has.Limits, asked.Limits)
 	}
-	for _, each := range [][2][]corev1.Container{{has.Containers, asked.Containers}, {has.InitContainers, asked.InitContainers}} {
+	for _, each := range [][2][]corev1.Container{{has.Containers, asked.Containers},
+		{has.InitContainers, asked.InitContainers}} {
 		for i := range min(len(each[0]), len(each[1])) {
 			if !same(each[0][i].Resources, each[1][i].Resources) {
 				return false
@@ -412,7 +418,8 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 func mergeConditions(home, remote []corev1.PodCondition, generation int64) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range remote {
-		if !ofKubelet(c.Type) && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget || condition(out, c.Type) != nil {
+		if !ofKubelet(c.Type) && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget ||
+			condition(out, c.Type) != nil {
 			continue
 		}
 		switch was := condition(home, c.Type); {
@@ -489,7 +496,8 @@ func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
 		earlier.Since = started
 		note(out, earlier)
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses, out.Status.ContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses,
+		out.Status.ContainerStatuses} {
 		for i := range statuses {
 			statuses[i].RestartCount += earlier.Counts[statuses[i].Name]
 		}

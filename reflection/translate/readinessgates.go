@@ -24,7 +24,8 @@ func gated(gates []corev1.PodReadinessGate, conditions []corev1.PodCondition) []
 		c := condition(conditions, gate.ConditionType)
 		if c == nil || c.Status != corev1.ConditionTrue {
 			ready.Status, ready.Reason = corev1.ConditionFalse, reasonGates
-			ready.Message = fmt.Sprintf("readiness gate %q is not true; a controller of this cluster sets it", gate.ConditionType)
+			ready.Message = fmt.Sprintf("readiness gate %q is not true; a controller of this cluster sets it",
+				gate.ConditionType)
 			return conditions
 		}
 		if ready.LastTransitionTime.Before(&c.LastTransitionTime) {

@@ -77,7 +77,8 @@ func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) (*auth
 }
 
 // answers are the conditions that a provider writes.
-var answers = []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources}
+var answers = []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
+	authv1beta1.ResourceSliceResources}
 
 func isAnswer(c authv1beta1.ResourceSliceCondition) bool { return slices.Contains(answers, c.Type) }
 
@@ -216,13 +217,15 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	out.Status = offv1beta1.NamespaceMapStatus{}
 	switch {
 	case remote != nil:
-		out.Status = offv1beta1.NamespaceMapStatus{CurrentMapping: mapped(home, remote), Conditions: standing(remote.Status.Conditions)}
+		out.Status = offv1beta1.NamespaceMapStatus{CurrentMapping: mapped(home, remote),
+			Conditions: standing(remote.Status.Conditions)}
 	case v.Refusal != nil:
 		out.Status.Conditions = home.DeepCopy().Status.Conditions
 		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
 		out.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{}
 		for namespace, name := range home.Spec.DesiredMapping {
-			out.Status.CurrentMapping[namespace] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offv1beta1.NamespaceCreationLoopBackOff}
+			out.Status.CurrentMapping[namespace] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name,
+				Phase: offv1beta1.NamespaceCreationLoopBackOff}
 		}
 	}
 	return out
@@ -237,7 +240,8 @@ func mapped(home, remote *offv1beta1.NamespaceMap) map[string]offv1beta1.RemoteN
 		name, wished := home.Spec.DesiredMapping[namespace]
 		shown, known := home.Status.CurrentMapping[namespace]
 		asked := s.RemoteNamespace == "" || s.RemoteNamespace == name || s.RemoteNamespace == shown.RemoteNamespace
-		return !wished && !known || !asked && len(validation.IsDNS1123Label(s.RemoteNamespace)) > 0 || !slices.Contains(phases, s.Phase)
+		return !wished && !known || !asked && len(validation.IsDNS1123Label(s.RemoteNamespace)) > 0 ||
+			!slices.Contains(phases, s.Phase)
 	})
 	return out
 }
@@ -271,9 +275,11 @@ func (v View) stalled() metav1.Condition {
 // refusal is what the user is told of it. The peer's API server writes a part of it.
 func (v View) refusal() string {
 	if v.Refusal.Reason == ReasonNameTaken {
-		return api.Printable(fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this cluster's: %s; its administrator can delete it",
+		return api.Printable(fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this "+
+			"cluster's: %s; its administrator can delete it",
 			v.Provider, v.Refusal.Message))
 	}
-	return api.Printable(fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl activate tenant %s'",
+	return api.Printable(fmt.Sprintf("%s refuses it: %s; its administrator can change that, a drain with 'liqoctl "+
+		"activate tenant %s'",
 		v.Provider, v.Refusal.Message, v.Consumer))
 }

@@ -31,7 +31,8 @@ const (
 func fits(status any) error {
 	text, err := json.Marshal(status)
 	if err == nil && len(text) > largestAnswer {
-		err = fmt.Errorf("the provider's answer has more than %d bytes and is ignored: have its administrator shorten it, for example labels of nodes", largestAnswer)
+		err = fmt.Errorf("the provider's answer has more than %d bytes and is ignored: have its administrator "+
+			"shorten it, for example labels of nodes", largestAnswer)
 	}
 	return err
 }
@@ -45,8 +46,10 @@ func said(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
 		s.Conditions[i].Message = cut(s.Conditions[i].Message)
 	}
 	names := namesOf(home)
-	for _, statuses := range []*[]corev1.ContainerStatus{&s.ContainerStatuses, &s.InitContainerStatuses, &s.EphemeralContainerStatuses} {
-		*statuses = slices.DeleteFunc(*statuses, func(c corev1.ContainerStatus) bool { return !slices.Contains(names, c.Name) })
+	for _, statuses := range []*[]corev1.ContainerStatus{&s.ContainerStatuses, &s.InitContainerStatuses,
+		&s.EphemeralContainerStatuses} {
+		*statuses = slices.DeleteFunc(*statuses,
+			func(c corev1.ContainerStatus) bool { return !slices.Contains(names, c.Name) })
 		for i := range *statuses {
 			cutState(&(*statuses)[i].State)
 			cutState(&(*statuses)[i].LastTerminationState)

@@ -151,7 +151,8 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	}
 	meta := home.ObjectMeta
 	meta.Labels, meta.Annotations = nil, nil
-	out.ObjectMeta = v.metadata(meta, out.ObjectMeta, cmp.Or(v.TokenSecret, api.ServiceAccountTokenSecretName(home.Name)))
+	out.ObjectMeta = v.metadata(meta, out.ObjectMeta,
+		cmp.Or(v.TokenSecret, api.ServiceAccountTokenSecretName(home.Name)))
 	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)

@@ -48,7 +48,8 @@ func TrimPod(p *corev1.Pod) {
 	}
 	keepChangeable(&p.Spec, &in)
 	for i := range in.Containers {
-		p.Spec.Containers[i].Ports = slices.Collect(hostPorts(&corev1.PodSpec{HostNetwork: in.HostNetwork, Containers: in.Containers[i : i+1]}))
+		p.Spec.Containers[i].Ports = slices.Collect(hostPorts(&corev1.PodSpec{HostNetwork: in.HostNetwork,
+			Containers: in.Containers[i : i+1]}))
 	}
 }
 
@@ -75,10 +76,12 @@ func tokensOf(in []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	eachToken(in, func(volume, _ string, source *corev1.VolumeProjection) {
 		if len(out) == 0 || out[len(out)-1].Name != volume {
-			out = append(out, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
+			out = append(out, corev1.Volume{Name: volume,
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
 		}
 		projected := out[len(out)-1].Projected
-		projected.Sources = append(projected.Sources, corev1.VolumeProjection{ServiceAccountToken: source.ServiceAccountToken})
+		projected.Sources = append(projected.Sources,
+			corev1.VolumeProjection{ServiceAccountToken: source.ServiceAccountToken})
 	})
 	return out
 }
@@ -117,7 +120,8 @@ func TrimReport(p *corev1.Pod) {
 	*p = corev1.Pod{
 		TypeMeta: p.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
-			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+			Generation:        meta.Generation,
 			DeletionTimestamp: meta.DeletionTimestamp, DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
 		},
 		Spec: corev1.PodSpec{
@@ -143,7 +147,8 @@ func TrimReport(p *corev1.Pod) {
 func namesOnly(in []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	var out []corev1.EphemeralContainer
 	for _, c := range in {
-		out = append(out, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name}})
+		out = append(out,
+			corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name}})
 	}
 	return out
 }

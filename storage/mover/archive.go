@@ -108,7 +108,8 @@ func (w *writer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 	if info.Mode().IsRegular() {
 		header.Mode &^= setID
 	}
-	header.AccessTime, header.ChangeTime, header.ModTime = time.Time{}, time.Time{}, info.ModTime().Truncate(time.Second)
+	header.AccessTime, header.ChangeTime, header.ModTime = time.Time{}, time.Time{},
+		info.ModTime().Truncate(time.Second)
 	if name == "." || target != "" {
 		header.ModTime = time.Unix(0, 0) // the root's own changes with the marker, a link's cannot be set
 	}
@@ -189,7 +190,8 @@ func (l *limit) Read(p []byte) (int, error) {
 }
 
 func errLarger(size int64) error {
-	return lasting{fmt.Errorf("the volume holds more than the %d bytes of its claim; let the claim grow or remove files, then move it again", size)}
+	return lasting{fmt.Errorf("the volume holds more than the %d bytes of its claim; let the claim grow or remove "+
+		"files, then move it again", size)}
 }
 
 // entries are those of an archive from another cluster, which may send anything. All of them together take left of

@@ -49,7 +49,8 @@ func newClient(address, token, folder string, say io.Writer) *client {
 	return &client{
 		url: "http://" + address, token: token, folder: folder, pause: pause, say: say,
 		http: &http.Client{
-			Transport:     &http.Transport{DialContext: dialer.DialContext, ExpectContinueTimeout: headerTimeout, DisableCompression: true},
+			Transport: &http.Transport{DialContext: dialer.DialContext, ExpectContinueTimeout: headerTimeout,
+				DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -137,7 +138,8 @@ func (c *client) push(ctx context.Context) error {
 	_ = answer.Body.Close() // empty
 	have, err := c.digest(ctx)
 	if err == nil && have != want {
-		err = lasting{fmt.Errorf("the volume does not keep what is written to it: its digest is %s, not %s", have, want)}
+		err = lasting{fmt.Errorf("the volume does not keep what is written to it: its digest is %s, not %s",
+			have, want)}
 	}
 	return err
 }

@@ -43,7 +43,8 @@ func Command() *cobra.Command {
 }
 
 // clientCommand does something with the server at an address; the token is in $TOKEN.
-func clientCommand(name, short string, volume *string, size *int64, do func(*client, context.Context) error) *cobra.Command {
+func clientCommand(name, short string, volume *string, size *int64,
+	do func(*client, context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " <address>", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -75,22 +75,28 @@ func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 func Claim(in ClaimInput) desired.Plan {
 	switch {
 	case in.Class == nil:
-		return desired.Block("StorageClassMissing", "the storage class of the claim does not exist; create it, or the claim anew")
+		return desired.Block("StorageClassMissing",
+			"the storage class of the claim does not exist; create it, or the claim anew")
 	case in.Root.Spec.DataSource != nil || in.Root.Spec.DataSourceRef != nil:
-		return desired.Block("DataSourceUnsupported", "class %s makes empty volumes only; create the claim without a data source", in.Class.Name)
+		return desired.Block("DataSourceUnsupported",
+			"class %s makes empty volumes only; create the claim without a data source", in.Class.Name)
 	case in.Node == nil:
 		return chooseAnew(in, "NodeGone", "the node that was chosen is gone")
 	case in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
 		return real(in)
 	case in.Node.Labels[api.LabelStorageAvailable] != api.True:
-		return chooseAnew(in, "StorageNotOffered", "the provider behind the chosen node offers no storage; let the pod run elsewhere")
+		return chooseAnew(in, "StorageNotOffered",
+			"the provider behind the chosen node offers no storage; let the pod run elsewhere")
 	}
 	volume := in.shown(corev1.PersistentVolumeSpec{
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: in.Root.Spec.Resources.Requests[corev1.ResourceStorage]},
-		AccessModes:            in.Root.Spec.AccessModes,
-		VolumeMode:             in.Root.Spec.VolumeMode,
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: placeholder}},
-		NodeAffinity:           on(nil, require(api.LabelRemoteClusterID, corev1.NodeSelectorOpIn, in.Node.Labels[api.LabelRemoteClusterID])),
+		Capacity: corev1.ResourceList{
+			corev1.ResourceStorage: in.Root.Spec.Resources.Requests[corev1.ResourceStorage]},
+		AccessModes: in.Root.Spec.AccessModes,
+		VolumeMode:  in.Root.Spec.VolumeMode,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: placeholder}},
+		NodeAffinity: on(nil, require(api.LabelRemoteClusterID, corev1.NodeSelectorOpIn,
+			in.Node.Labels[api.LabelRemoteClusterID])),
 	})
 	volume.Labels = map[string]string{api.LabelRemoteClusterID: in.Node.Labels[api.LabelRemoteClusterID]}
 	return desired.Plan{Objects: []desired.Object{volume}}
@@ -119,7 +125,8 @@ func real(in ClaimInput) desired.Plan {
 	class := in.realClass()
 	if class == "" {
 		return desired.Block("RealStorageClassMissing",
-			"no storage class of this cluster can back the claim; mark one as default, or set the chart's value storage.realStorageClassName to one that exists")
+			"no storage class of this cluster can back the claim; mark one as default, or set the chart's value "+
+				"storage.realStorageClassName to one that exists")
 	}
 	backing := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -149,7 +156,8 @@ func real(in ClaimInput) desired.Plan {
 		return p
 	}
 	if in.Volume == nil {
-		p := desired.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s", class, in.Namespace, backing.Name)
+		p := desired.Wait("VolumePending", "waiting for a volume of class %s; see why in the events of claim %s/%s",
+			class, in.Namespace, backing.Name)
 		p.Objects = []desired.Object{backing}
 		return p
 	}
@@ -172,7 +180,8 @@ func (in ClaimInput) realClass() string {
 		return *in.Backing.Spec.StorageClassName
 	}
 	candidates := slices.DeleteFunc(slices.Clone(in.Classes), func(c storagev1.StorageClass) bool {
-		if in.RealClass != "" && c.Name != in.RealClass || in.RealClass == "" && c.Annotations[annotationDefaultClass] != api.True {
+		if in.RealClass != "" && c.Name != in.RealClass || in.RealClass == "" &&
+			c.Annotations[annotationDefaultClass] != api.True {
 			return true
 		}
 		return c.Provisioner == api.StorageProvisioner
@@ -195,11 +204,13 @@ func (in ClaimInput) shown(spec corev1.PersistentVolumeSpec) *corev1.PersistentV
 		spec.PersistentVolumeReclaimPolicy = *in.Class.ReclaimPolicy
 	}
 	spec.ClaimRef = &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: in.Root.Namespace, Name: in.Root.Name, UID: in.Root.UID,
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: in.Root.Namespace, Name: in.Root.Name,
+		UID: in.Root.UID,
 	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: VolumeName(in.Root.UID), Annotations: map[string]string{AnnotationProvisionedBy: api.StorageProvisioner}},
-		Spec:       spec,
+		ObjectMeta: metav1.ObjectMeta{Name: VolumeName(in.Root.UID),
+			Annotations: map[string]string{AnnotationProvisionedBy: api.StorageProvisioner}},
+		Spec: spec,
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // Removable says whether a volume is ours to remove: its claim is gone, and its policy says that
 // nobody wants what is on it.
 func Removable(volume *corev1.PersistentVolume) bool {
-	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner && volume.Status.Phase == corev1.VolumeReleased &&
+	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner &&
+		volume.Status.Phase == corev1.VolumeReleased &&
 		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil
 }
 
@@ -32,7 +33,8 @@ func Released(in ReleasedInput) desired.Plan {
 	if in.Backing == nil {
 		return desired.Plan{Actions: desired.Deletes(in.Root)}
 	}
-	p := desired.Wait("Deleting", "waiting for the end of claim %s/%s, which backs the volume", in.Backing.Namespace, in.Backing.Name)
+	p := desired.Wait("Deleting", "waiting for the end of claim %s/%s, which backs the volume", in.Backing.Namespace,
+		in.Backing.Name)
 	p.Actions = desired.Deletes(in.Backing)
 	return p
 }
@@ -78,8 +80,10 @@ type AbandonedInput struct {
 func Abandoned(in AbandonedInput) desired.Plan {
 	gone := in.Abandoned()
 	released := in.Root.DeepCopy()
-	released.Finalizers = slices.DeleteFunc(released.Finalizers, func(f string) bool { return slices.Contains(gone, f) })
-	return desired.Plan{Actions: []desired.Action{{Verb: desired.Merge, Locked: true, Before: in.Root, Object: released}}}
+	released.Finalizers = slices.DeleteFunc(released.Finalizers,
+		func(f string) bool { return slices.Contains(gone, f) })
+	return desired.Plan{Actions: []desired.Action{{Verb: desired.Merge, Locked: true, Before: in.Root,
+		Object: released}}}
 }
 
 // Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
@@ -98,9 +102,10 @@ func (in AbandonedInput) Abandoned() []string {
 			_, current := m.Status.CurrentMapping[in.Root.Namespace]
 			return of(m) && (wished || current)
 		})
-		missing := !slices.ContainsFunc(in.Maps, of) && slices.ContainsFunc(in.Nodes, func(n offloadingv1beta1.VirtualNode) bool {
-			return n.Spec.ClusterID == provider
-		})
+		missing := !slices.ContainsFunc(in.Maps, of) &&
+			slices.ContainsFunc(in.Nodes, func(n offloadingv1beta1.VirtualNode) bool {
+				return n.Spec.ClusterID == provider
+			})
 		if ofProvider(finalizer) && !offloaded && !missing {
 			out = append(out, finalizer)
 		}

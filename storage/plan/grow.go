@@ -14,7 +14,8 @@ import (
 
 // Grows says whether a claim has a volume of ours, which may have to grow.
 func Grows(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Annotations[AnnotationProvisioner] == api.StorageProvisioner && claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != ""
+	return claim.Annotations[AnnotationProvisioner] == api.StorageProvisioner &&
+		claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != ""
 }
 
 // GrowInput is such a claim with its volume; nil when that is gone.
@@ -61,7 +62,8 @@ func Grow(in GrowInput) desired.Plan {
 	if has := in.Backing.Status.Capacity[corev1.ResourceStorage]; exceeds(has, in.Root.Status.Capacity) {
 		larger := in.Root.DeepCopy()
 		larger.Status.Capacity[corev1.ResourceStorage] = has
-		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Root, Object: larger, Subresource: "status", Last: true})
+		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: in.Root, Object: larger,
+			Subresource: "status", Last: true})
 	}
 	return p
 }

@@ -60,8 +60,8 @@ func (m Move) id() string {
 	return "move-" + hex.EncodeToString(sum[:8])
 }
 
-// Size is how much the volume of a claim may hold. A volume may be larger than the claim asks for, but only that of this
-// cluster is trusted to say so: a provider must not have this cluster make room for whatever it sends.
+// Size is how much the volume of a claim may hold. A volume may be larger than the claim asks for, but only that of
+// this cluster is trusted to say so: a provider must not have this cluster make room for whatever it sends.
 func Size(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) resource.Quantity {
 	size, given := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
 	if volume != nil && volume.Labels[api.LabelRemoteClusterID] == "" && given.Cmp(size) > 0 {
@@ -77,7 +77,8 @@ func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: claim.Spec.StorageClassName,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: m.Size}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: m.Size}},
 		},
 	}
 }
@@ -121,7 +122,8 @@ func Recorded(held *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim
 func Anew(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	out := said(claim.DeepCopy())
 	maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
-		return strings.HasPrefix(key, "pv.kubernetes.io/") || strings.HasPrefix(key, "volume.kubernetes.io/") || strings.HasPrefix(key, "volume.beta.kubernetes.io/")
+		return strings.HasPrefix(key, "pv.kubernetes.io/") || strings.HasPrefix(key, "volume.kubernetes.io/") ||
+			strings.HasPrefix(key, "volume.beta.kubernetes.io/")
 	})
 	metav1.SetMetaDataAnnotation(&out.ObjectMeta, AnnotationMoving, MovingBegun)
 	out.Spec.VolumeName = ""
@@ -132,16 +134,21 @@ func Anew(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 // volume is; to a node if the volume is to be made there. A virtual node is tolerated whatever the
 // namespace says.
 func (m Move) Server(node, tokenHash string) *corev1.Pod {
-	pod := m.pod(m.Namespace, m.id(), m.Name, "serve", fmt.Sprintf("--listen=:%d", MoverPort), "--token-hash="+tokenHash)
+	pod := m.pod(m.Namespace, m.id(), m.Name, "serve", fmt.Sprintf("--listen=:%d", MoverPort),
+		"--token-hash="+tokenHash)
 	pod.Spec.Tolerations = []corev1.Toleration{api.VirtualNodeToleration()}
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(MoverPort)}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready",
+			Port: intstr.FromInt32(MoverPort)}},
 		PeriodSeconds: 1,
 	}
 	if node != "" {
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{require("metadata.name", corev1.NodeSelectorOpIn, node)}}},
-		}}}
+		pod.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchFields: []corev1.NodeSelectorRequirement{require("metadata.name",
+						corev1.NodeSelectorOpIn, node)}}},
+			}}}
 	}
 	return pod
 }
@@ -175,7 +182,8 @@ func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
 				SecurityContext: &corev1.SecurityContext{
 					RunAsUser: new(int64(0)), ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
 					Capabilities: &corev1.Capabilities{
-						Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"},
+						Drop: []corev1.Capability{"ALL"},
+						Add:  []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"},
 					},
 					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 				},
@@ -198,7 +206,8 @@ func (m Move) Users(pods []corev1.Pod, since *metav1.Time) []string {
 			continue
 		}
 		for _, v := range pod.Spec.Volumes {
-			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == m.Name || v.Ephemeral != nil && pod.Name+"-"+v.Name == m.Name {
+			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == m.Name || v.Ephemeral != nil &&
+				pod.Name+"-"+v.Name == m.Name {
 				names = append(names, pod.Name)
 				break
 			}
@@ -249,9 +258,11 @@ func Obstacle(in MoveInput) string {
 	case virtual && in.Target.Labels[api.LabelStorageAvailable] != api.True:
 		return fmt.Sprintf("%s offers no storage; choose another node", to)
 	case virtual && !in.Mapped:
-		return fmt.Sprintf("its namespace is not offloaded to %s; run 'liqoctl offload namespace %s'", to, in.Claim.Namespace)
+		return fmt.Sprintf("its namespace is not offloaded to %s; run 'liqoctl offload namespace %s'", to,
+			in.Claim.Namespace)
 	case (from == "" && !in.Held || !virtual) && in.Strategy == offloadingv1beta1.RemoteStrategy:
-		return fmt.Sprintf("no pod of its namespace may run at home; run 'liqoctl offload namespace %s --pod-offloading-strategy LocalAndRemote' first", in.Claim.Namespace)
+		return fmt.Sprintf("no pod of its namespace may run at home; run 'liqoctl offload namespace %s "+
+			"--pod-offloading-strategy LocalAndRemote' first", in.Claim.Namespace)
 	}
 	return ""
 }

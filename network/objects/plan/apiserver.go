@@ -60,7 +60,8 @@ func APIServerIP(in APIServerInput) desired.Plan {
 	case err != nil:
 		return desired.Plan{}
 	case name == api.IPAPIServer:
-		return desired.Plan{Objects: []desired.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace, in.Providers)}}
+		return desired.Plan{Objects: []desired.Object{ipFor(name, api.IPTypeAPIServer, addr, in.LiqoNamespace,
+			in.Providers)}}
 	}
 	return in.proxy(name, addr)
 }
@@ -108,8 +109,9 @@ func ipFor(name, kind string, addr netip.Addr, namespace string, peers []string)
 	return &ipamv1alpha1.IP{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace,
-			Labels:      map[string]string{api.LabelIPType: kind},
-			Annotations: map[string]string{api.AnnotationPreinstalled: api.True, api.AnnotationPeers: strings.Join(peers, ",")},
+			Labels: map[string]string{api.LabelIPType: kind},
+			Annotations: map[string]string{api.AnnotationPreinstalled: api.True,
+				api.AnnotationPeers: strings.Join(peers, ",")},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: addr.String()},
 	}
@@ -130,7 +132,8 @@ func (in APIServerInput) endpoints() desired.Plan {
 		}
 	}
 	if len(found) == 0 {
-		return desired.Wait("EndpointsMissing", "the API server has no endpoint; see the EndpointSlices of Service default/kubernetes")
+		return desired.Wait("EndpointsMissing",
+			"the API server has no endpoint; see the EndpointSlices of Service default/kubernetes")
 	}
 	var plan desired.Plan
 	for _, name := range slices.Sorted(maps.Keys(found)) {

@@ -50,7 +50,8 @@ func Configuration(in ConfigurationInput) desired.Plan {
 	}
 	for i := range in.Configurations {
 		if c := &in.Configurations[i]; samePeer(c, root) && api.Older(c, root) {
-			return desired.Block("DuplicateConfiguration", "Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
+			return desired.Block("DuplicateConfiguration",
+				"Configuration %s/%s is already there for this peer; delete one of the two", c.Namespace, c.Name)
 		}
 	}
 	remote, err := remoteCIDRs(root)
@@ -58,7 +59,9 @@ func Configuration(in ConfigurationInput) desired.Plan {
 		return desired.Block("InvalidCIDR", "spec.remote.cidr: %v; correct it", err)
 	}
 	if kind := tooLarge(remote); kind != "" {
-		return desired.Block("CIDRsTooLarge", "the peer's %s CIDRs hold more addresses than a /%d, which would leave too few for other peers; what was granted before stays; let the peer announce smaller ones", kind, widest)
+		return desired.Block("CIDRsTooLarge",
+			"the peer's %s CIDRs hold more addresses than a /%d, which would leave too few for other peers; what was "+
+				"granted before stays; let the peer announce smaller ones", kind, widest)
 	}
 	if stale := in.stale(remote); len(stale) > 0 {
 		return in.shrink(remote, stale)
@@ -69,7 +72,8 @@ func Configuration(in ConfigurationInput) desired.Plan {
 // shrink lets Networks of CIDRs no longer announced go before others are asked for, so that what
 // they held is free again.
 func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []desired.Object) desired.Plan {
-	plan := desired.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved since, are going; wait")
+	plan := desired.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved "+
+		"since, are going; wait")
 	plan.Actions = desired.Deletes(stale...)
 	for _, r := range remote {
 		if in.granted(r) != "" {
@@ -95,7 +99,9 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) desired.Plan {
 	if filled := in.filled(); filled != nil {
 		plan.Fill = filled
 	} else if plan.State == desired.Ready {
-		plan.Verdict = desired.Wait("OwnCIDRsPending", "this cluster's own Networks in namespace %s have no CIDR yet; see their conditions", in.LiqoNamespace).Verdict
+		plan.Verdict = desired.Wait("OwnCIDRsPending",
+			"this cluster's own Networks in namespace %s have no CIDR yet; see their conditions",
+			in.LiqoNamespace).Verdict
 	}
 	if complete {
 		in.addUnknownSource(&plan)
@@ -116,7 +122,8 @@ func (in ConfigurationInput) trouble(r remoteCIDR) desired.Verdict {
 	if in.granted(r) != "" {
 		return desired.Verdict{}
 	}
-	return desired.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr, name).Verdict
+	return desired.Wait("NetworksPending", "%s is granted no CIDR yet; see the conditions of Network %s", r.cidr,
+		name).Verdict
 }
 
 // remoteCIDR is one CIDR the peer announces.
@@ -173,8 +180,8 @@ func tooLarge(remote []remoteCIDR) string {
 	return ""
 }
 
-// agreed are the CIDRs that the peer announced first. Where they are not noted yet, all are: this is the first agreement,
-// or one of a version that did not note them.
+// agreed are the CIDRs that the peer announced first. Where they are not noted yet, all are: this is the first
+// agreement, or one of a version that did not note them.
 func agreed(c *netv1beta1.Configuration) []string {
 	if c.Status.AgreedCIDRs != nil || c.Spec.Remote == nil {
 		return c.Status.AgreedCIDRs
@@ -182,8 +189,8 @@ func agreed(c *netv1beta1.Configuration) []string {
 	return slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
 }
 
-// UnapprovedCIDRs are those of the peer that are seen remapped because it announced them after the peering was agreed and
-// nobody here has approved them.
+// UnapprovedCIDRs are those of the peer that are seen remapped because it announced them after the peering was agreed
+// and nobody here has approved them.
 func UnapprovedCIDRs(c *netv1beta1.Configuration) []string {
 	remote, _ := remoteCIDRs(c)
 	var out []string
@@ -277,7 +284,8 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 		ObservedGeneration: in.Root.Generation,
 	}
 	if complete {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, netv1beta1.ReasonNetworkCIDRsConfigured, "every CIDR of the peer is granted"
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, netv1beta1.ReasonNetworkCIDRsConfigured,
+			"every CIDR of the peer is granted"
 	}
 	return &netv1beta1.Configuration{Status: netv1beta1.ConfigurationStatus{
 		Remote:      seen,
@@ -337,7 +345,8 @@ func (in ConfigurationInput) addUnknownSource(plan *desired.Plan) {
 	}
 	if in.UnknownSource != nil && in.UnknownSource.Spec.IP != kernel.First(p).String() {
 		plan.Actions = append(plan.Actions, desired.Deletes(in.UnknownSource)...)
-		plan.Verdict = desired.Wait("UnknownSourceChanging", "the IP for unknown sources is being replaced; wait").Verdict
+		plan.Verdict = desired.Wait("UnknownSourceChanging",
+			"the IP for unknown sources is being replaced; wait").Verdict
 		return
 	}
 	plan.Objects = append(plan.Objects, &ipamv1alpha1.IP{

@@ -37,8 +37,8 @@ type ConnectionInput struct {
 //	none is ready              GatewayRunning is False, with what the pods lack
 //	none for gatewayGrace      the value is Error, too
 //
-// A gateway that runs answers with GatewayRunning True. It is asked again, by False, each gatewayGrace while none of its
-// pods is ready: the kubelet of its node hangs, or it has ended since.
+// A gateway that runs answers with GatewayRunning True. It is asked again, by False, each gatewayGrace while none of
+// its pods is ready: the kubelet of its node hangs, or it has ended since.
 func Connection(in ConnectionInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -50,7 +50,8 @@ func Connection(in ConnectionInput) desired.Plan {
 		if old == nil || old.Status == metav1.ConditionTrue {
 			return desired.Plan{}
 		}
-		if root.Status.Value == netv1beta1.ConnectionError && meta.IsStatusConditionTrue(root.Status.Conditions, desired.ConditionReady) {
+		if root.Status.Value == netv1beta1.ConnectionError &&
+			meta.IsStatusConditionTrue(root.Status.Conditions, desired.ConditionReady) {
 			status.Value = netv1beta1.Connected
 		}
 		return desired.Plan{Status: &netv1beta1.Connection{Status: status}}
@@ -60,11 +61,13 @@ func Connection(in ConnectionInput) desired.Plan {
 			return desired.Plan{RequeueAfter: left}
 		}
 	}
-	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods}, root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
-		Namespace: root.Namespace, Name: root.Spec.GatewayRef.Name,
-	}}}.podPending()
+	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods},
+		root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
+			Namespace: root.Namespace, Name: root.Spec.GatewayRef.Name,
+		}}}.podPending()
 	c := stamped(root.Status.Conditions, metav1.Condition{
-		Type: netv1beta1.ConnectionGatewayRunning, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message,
+		Type: netv1beta1.ConnectionGatewayRunning, Status: metav1.ConditionFalse, Reason: why.Reason,
+		Message: why.Message,
 	}, in.Now)
 	left := c.LastTransitionTime.Add(gatewayGrace).Sub(in.Now)
 	if left <= 0 {
@@ -77,5 +80,6 @@ func Connection(in ConnectionInput) desired.Plan {
 // Opened tells whether a Connection is that of a gateway this installation runs.
 func Opened(c *netv1beta1.Connection) bool {
 	ref := c.Spec.GatewayRef
-	return ref.Namespace == c.Namespace && api.GatewayResourceName(ref.Name) == c.Name && (ref.Kind == "WgGatewayServer" || ref.Kind == "WgGatewayClient")
+	return ref.Namespace == c.Namespace && api.GatewayResourceName(ref.Name) == c.Name &&
+		(ref.Kind == "WgGatewayServer" || ref.Kind == "WgGatewayClient")
 }

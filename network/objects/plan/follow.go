@@ -72,7 +72,8 @@ func Following(in FollowInput) desired.Plan {
 //	Configuration spec.remote     ◀─ Configuration spec.local
 //
 // What a user's tool wrote stays. So does an endpoint that the server never announced, for somebody has
-// chosen it: an address in front of a NAT, for example. What was announced is noted there all the same. Of what is announced twice nothing is followed.
+// chosen it: an address in front of a NAT, for example. What was announced is noted there all the same. Of what is
+// announced twice nothing is followed.
 func Follow(own, of Side) []desired.Action {
 	var out []desired.Action
 	change := func(before, after desired.Object) {
@@ -122,11 +123,12 @@ func Chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) b
 	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
 }
 
-// UnfollowedEndpoint returns the endpoint that the server announced last, if the client dials another one. It returns nil
-// if both are equal, or if nothing was announced.
+// UnfollowedEndpoint returns the endpoint that the server announced last, if the client dials another one. It returns
+// nil if both are equal, or if nothing was announced.
 func UnfollowedEndpoint(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus {
 	announced := &netv1beta1.EndpointStatus{}
-	if json.Unmarshal([]byte(c.Annotations[annotationFollowed]), announced) != nil || encoded(c.Spec.Endpoint) == encoded(announced) {
+	if json.Unmarshal([]byte(c.Annotations[annotationFollowed]), announced) != nil ||
+		encoded(c.Spec.Endpoint) == encoded(announced) {
 		return nil
 	}
 	return announced
@@ -190,7 +192,8 @@ func (s Side) publicKey() []byte {
 
 // cidrs are those of the cluster itself; nil while they are unknown.
 func (s Side) cidrs() *netv1beta1.ClusterConfig {
-	if len(s.Configurations) != 1 || s.Configurations[0].Spec.Local == nil || len(s.Configurations[0].Spec.Local.CIDR.Pod) == 0 {
+	if len(s.Configurations) != 1 || s.Configurations[0].Spec.Local == nil ||
+		len(s.Configurations[0].Spec.Local.CIDR.Pod) == 0 {
 		return nil
 	}
 	return s.Configurations[0].Spec.Local

@@ -73,7 +73,8 @@ func GatewayServer(in GatewayServerInput) desired.Plan {
 	}
 	spec := in.Root.Spec.DeepCopy()
 	spec.MTU = cmp.Or(spec.MTU, api.TunnelMTU)
-	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.Endpoint{Port: api.WireGuardPort, ServiceType: corev1.ServiceTypeClusterIP})
+	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.Endpoint{Port: api.WireGuardPort,
+		ServiceType: corev1.ServiceTypeClusterIP})
 	spec.SecretRef = cmp.Or(spec.SecretRef, &corev1.LocalObjectReference{})
 	g := gateway{
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayServer", mtu: spec.MTU, part: overlayServers,
@@ -84,10 +85,12 @@ func GatewayServer(in GatewayServerInput) desired.Plan {
 	plan, seen := g.plan()
 	if seen != nil {
 		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
-			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
+			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey,
+			InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
 		}}
 		if plan.State == desired.Ready && seen.Endpoint == nil {
-			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by", "status.endpoint has no address to reach the server by")
+			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by",
+				"status.endpoint has no address to reach the server by")
 		}
 	}
 	return plan
@@ -104,20 +107,26 @@ func GatewayClient(in GatewayClientInput) desired.Plan {
 	spec.Endpoint = cmp.Or(spec.Endpoint, &netv1beta1.EndpointStatus{})
 	spec.SecretRef = cmp.Or(spec.SecretRef, &corev1.LocalObjectReference{})
 	if len(spec.Endpoint.Addresses) == 0 {
-		return desired.Block("EndpointMissing", "spec.endpoint.addresses names no server to dial; add the addresses of the peer's GatewayServer")
+		return desired.Block("EndpointMissing",
+			"spec.endpoint.addresses names no server to dial; add the addresses of the peer's GatewayServer")
 	}
 	g := gateway{
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayClient", mtu: spec.MTU, part: overlayClients,
-		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec, protocol: spec.Endpoint.Protocol,
+		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
+		protocol: spec.Endpoint.Protocol,
 	}
 	plan, seen := g.plan()
 	if seen != nil {
 		plan.Status = &netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{
-			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey, InternalEndpoint: seen.InternalEndpoint,
+			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey,
+			InternalEndpoint: seen.InternalEndpoint,
 		}}
 	}
 	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == desired.Ready {
-		plan.Verdict = desired.Block("EndpointInTunnel", "spec.endpoint.addresses: %s lies in %s, by which this cluster calls what is behind the tunnel, so nothing can be dialled there; use what 'kubectl get gatewayservers -A' shows in the peer's cluster", address, cidr).Verdict
+		plan.Verdict = desired.Block("EndpointInTunnel",
+			"spec.endpoint.addresses: %s lies in %s, by which this cluster calls what is behind the tunnel, so "+
+				"nothing can be dialled there; use what 'kubectl get gatewayservers -A' shows in the peer's cluster",
+			address, cidr).Verdict
 	}
 	return plan
 }
@@ -193,9 +202,11 @@ func OfGateways(apiVersion, kind string) bool {
 		return false
 	}
 	if gv.Group == netv1beta1.GroupVersion.Group {
-		return slices.Contains([]string{"WgGatewayServer", "WgGatewayClient", "WgGatewayServerTemplate", "WgGatewayClientTemplate"}, kind)
+		return slices.Contains([]string{"WgGatewayServer", "WgGatewayClient", "WgGatewayServerTemplate",
+			"WgGatewayClientTemplate"}, kind)
 	}
-	return strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") && !strings.HasSuffix(gv.Group, ".liqo.io")
+	return strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") &&
+		!strings.HasSuffix(gv.Group, ".liqo.io")
 }
 
 // Former is the object of a kind the template no longer renders, as a gateway's status remembers it; false
@@ -205,7 +216,8 @@ func Former(status *corev1.ObjectReference, template *unstructured.Unstructured)
 	if status == nil || status.Kind == kind && status.APIVersion == apiVersion {
 		return corev1.ObjectReference{}, false
 	}
-	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group && OfGateways(status.APIVersion, status.Kind)
+	return *status, status.GroupVersionKind().Group != netv1beta1.GroupVersion.Group &&
+		OfGateways(status.APIVersion, status.Kind)
 }
 
 // reasonPublicKeyMissing: the last that a gateway is given.
@@ -263,7 +275,8 @@ func (g gateway) plan() (desired.Plan, *seen) {
 	}
 	rendered, err := g.render()
 	if err != nil {
-		plan := desired.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind, g.template.Namespace, g.template.Name, err)
+		plan := desired.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind,
+			g.template.Namespace, g.template.Name, err)
 		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 		return g.goesOn(plan)
 	}
@@ -275,7 +288,8 @@ func (g gateway) plan() (desired.Plan, *seen) {
 	}
 	plan.Verdict = verdict
 	// Who connects gives the key last: a gateway that cannot come up is told first.
-	if why, failing := status.failing(); failing && (plan.State == desired.Ready || plan.Reason == reasonPublicKeyMissing) {
+	if why, failing := status.failing(); failing &&
+		(plan.State == desired.Ready || plan.Reason == reasonPublicKeyMissing) {
 		plan.Verdict = why
 	}
 	plan.RequeueAfter = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
@@ -300,9 +314,13 @@ func (g gateway) refused() desired.Plan {
 			"delete this one and create a gateway with a shorter name", length, longest)
 	}
 	if rival, ofPeer := g.rival(); rival != "" && !ofPeer {
-		return desired.Block("DuplicateName", "%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name", rival)
+		return desired.Block("DuplicateName",
+			"%s has the same name, after which Deployment, keys and rights of a gateway are called; create one of "+
+				"the two with another name", rival)
 	} else if rival != "" {
-		return desired.Block("DuplicateGateway", "%s is already the gateway for this peer and there are never two gateways for one peer; delete one of the two", rival)
+		return desired.Block("DuplicateGateway",
+			"%s is already the gateway for this peer and there are never two gateways for one peer; delete one of "+
+				"the two", rival)
 	}
 	return desired.Plan{}
 }
@@ -316,19 +334,26 @@ func (g gateway) templateProblem() desired.Plan {
 	}
 	for _, k := range kinds {
 		if !OfGateways(k[0], k[1]) {
-			plan := desired.Block("TemplateKindInvalid", "kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, "+
-				"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, or a template of another technology", k[1], k[0], g.kind)
+			plan := desired.Block("TemplateKindInvalid",
+				"kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) "+
+					"and other kinds of *.liqo.io are refused, "+
+					"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, "+
+					"or "+
+					"a template of another technology", k[1], k[0], g.kind)
 			plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 			return plan
 		}
 	}
 	if g.Refused != "" {
-		plan := desired.Block("RightsMissing", "the controller may not read kind %s; add it to the chart's values networking.serverResources and networking.clientResources", g.Refused)
+		plan := desired.Block("RightsMissing",
+			"the controller may not read kind %s; add it to the chart's values networking.serverResources and "+
+				"networking.clientResources", g.Refused)
 		plan.RequeueAfter = foreignPeriod
 		return plan
 	}
 	if g.Template == nil {
-		plan := desired.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template", g.template.Kind, g.template.Namespace, g.template.Name)
+		plan := desired.Wait("TemplateMissing", "there is no %s %s/%s; create it or reference another template",
+			g.template.Kind, g.template.Namespace, g.template.Name)
 		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 		return plan
 	}
@@ -405,7 +430,8 @@ func (g gateway) render() (*unstructured.Unstructured, error) {
 	out.SetNamespace(g.root.GetNamespace())
 	out.SetName(g.root.GetName())
 	out.SetLabels(labels.Merge(stringMap(content, "metadata", "labels"), map[string]string{
-		api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(), api.LabelGatewayNamespace: g.root.GetNamespace(),
+		api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(),
+		api.LabelGatewayNamespace: g.root.GetNamespace(),
 	}))
 	out.SetAnnotations(stringMap(content, "metadata", "annotations"))
 	if err := g.adaptService(out); err != nil {
@@ -417,7 +443,8 @@ func (g gateway) render() (*unstructured.Unstructured, error) {
 // adaptService puts the gateway's labels, annotations and ports into the Service of a rendered
 // server. A template can name one port only: it is repeated for each.
 func (g gateway) adaptService(out *unstructured.Unstructured) error {
-	for field, more := range map[string]map[string]string{"labels": g.serviceLabels, "annotations": g.serviceAnnotations} {
+	for field, more := range map[string]map[string]string{"labels": g.serviceLabels,
+		"annotations": g.serviceAnnotations} {
 		if len(more) == 0 {
 			continue
 		}
@@ -454,7 +481,8 @@ func (g gateway) adaptProtocol(out *unstructured.Unstructured) error {
 	if g.protocol == "" {
 		return nil
 	}
-	if err := edit(out, func(port map[string]any) { port["protocol"] = string(g.protocol) }, "spec", "service", "spec", "ports"); err != nil {
+	if err := edit(out, func(port map[string]any) { port["protocol"] = string(g.protocol) }, "spec", "service", "spec",
+		"ports"); err != nil {
 		return err
 	}
 	if g.protocol == netv1beta1.ProtocolUDP {
@@ -495,23 +523,28 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 		}
 	}
 	return &seen{renderedStatus: live.Status, ref: &corev1.ObjectReference{
-		APIVersion: rendered.GetAPIVersion(), Kind: rendered.GetKind(), Namespace: rendered.GetNamespace(), Name: rendered.GetName(),
+		APIVersion: rendered.GetAPIVersion(), Kind: rendered.GetKind(), Namespace: rendered.GetNamespace(),
+		Name: rendered.GetName(),
 	}}
 }
 
 // fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
 func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, desired.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
-		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet", "status.internalEndpoint has no pod that carries the traffic")
+		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet",
+			"status.internalEndpoint has no pod that carries the traffic")
 	}
 	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
-		return nil, desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
+		return nil, desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions",
+			g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
 	}
 	current, used := g.Overlay.inUse(FabricOf(g.root))
 	addr, ok := overlayAddress(cidr, g.part, current, used)
 	if !ok {
-		return nil, desired.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr).Verdict
+		return nil, desired.Block(reasonInternalCIDRFull,
+			"the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR",
+			cidr).Verdict
 	}
 	fabric := g.fabricAt(s.InternalEndpoint.IP, addr.String())
 	fabric.Spec.StandbyIPs = s.InternalEndpoint.StandbyIPs
@@ -524,7 +557,8 @@ func (g gateway) fabricAt(pod, overlay string) *netv1beta1.InternalFabric {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: g.root.GetName(), Namespace: g.root.GetNamespace(),
 			Labels: map[string]string{
-				api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(), api.LabelGatewayNamespace: g.root.GetNamespace(),
+				api.LabelRemoteClusterID: g.peer(), api.LabelGatewayName: g.root.GetName(),
+				api.LabelGatewayNamespace: g.root.GetNamespace(),
 			},
 		},
 		Spec: netv1beta1.InternalFabricSpec{
@@ -557,25 +591,38 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Ver
 	configurations, configuration := split(g, g.Configurations)
 	keys, key := split(g, g.PublicKeys)
 	if configuration != nil && len(configurations) == 0 {
-		return desired.Wait("ConfigurationElsewhere", "Configuration %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", configuration.Namespace, configuration.Name, namespace).Verdict
+		return desired.Wait("ConfigurationElsewhere",
+			"Configuration %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s "+
+				"and delete it there", configuration.Namespace, configuration.Name, namespace).Verdict
 	}
 	if len(fabric.Spec.RemoteCIDRs) == 0 {
-		return desired.Wait("ConfigurationPending", "the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the one that is there", api.LabelRemoteClusterID, peer).Verdict
+		return desired.Wait("ConfigurationPending",
+			"the peer's CIDRs are not known; apply its Configuration, labelled %s=%s, or see the conditions of the "+
+				"one that is there", api.LabelRemoteClusterID, peer).Verdict
 	}
-	keys = slices.DeleteFunc(keys, func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] != api.True })
+	keys = slices.DeleteFunc(keys,
+		func(k *netv1beta1.PublicKey) bool { return k.Labels[api.LabelGatewayResource] != api.True })
 	if key != nil && len(keys) == 0 {
-		return desired.Wait("PublicKeyElsewhere", "PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and delete it there", key.Namespace, key.Name, namespace).Verdict
+		return desired.Wait("PublicKeyElsewhere",
+			"PublicKey %s/%s is not in the namespace of the gateway, which looks nowhere else; apply it in %s and "+
+				"delete it there", key.Namespace, key.Name, namespace).Verdict
 	}
 	if len(keys) == 0 {
-		return desired.Wait(reasonPublicKeyMissing, "the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true", api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
+		return desired.Wait(reasonPublicKeyMissing,
+			"the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true",
+			api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
 	}
 	wireguard := s.ref.APIVersion == netv1beta1.GroupVersion.String() // what keys of others are we do not know
 	if n := len(keys[0].Spec.PublicKey); wireguard && n != keyLength {
-		return desired.Block("PublicKeyInvalid", "PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' prints in the other cluster", keys[0].Name, n, keyLength).Verdict
+		return desired.Block("PublicKeyInvalid",
+			"PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' "+
+				"prints in the other cluster", keys[0].Name, n, keyLength).Verdict
 	}
 	for _, k := range keys[1:] {
 		if !bytes.Equal(k.Spec.PublicKey, keys[0].Spec.PublicKey) {
-			return desired.Block("DuplicatePublicKey", "PublicKeys %s and %s hold different keys of the peer and the older one, %s, is used; delete the wrong one", keys[0].Name, k.Name, keys[0].Name).Verdict
+			return desired.Block("DuplicatePublicKey",
+				"PublicKeys %s and %s hold different keys of the peer and the older one, %s, is used; delete the "+
+					"wrong one", keys[0].Name, k.Name, keys[0].Name).Verdict
 		}
 	}
 	return desired.Verdict{}
@@ -590,7 +637,8 @@ func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdic
 	if s.ref.GroupVersionKind().Group != netv1beta1.GroupVersion.Group {
 		return desired.Wait(reason, "%s; see %s %s/%s", ofOthers, s.ref.Kind, s.ref.Namespace, s.ref.Name).Verdict
 	}
-	return desired.Wait(reason, "%s; see Deployment and Service %s", message, api.GatewayResourceName(g.root.GetName())).Verdict
+	return desired.Wait(reason, "%s; see Deployment and Service %s", message,
+		api.GatewayResourceName(g.root.GetName())).Verdict
 }
 
 // failing tells why the rendered object is not ready, if it says so.

@@ -41,8 +41,10 @@ func IP(in IPInput) desired.Plan {
 	if err != nil {
 		return desired.Block("InvalidIP", "%q is not an IP address; create the IP again with one", root.Spec.IP)
 	}
-	if overlay, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR); ok && overlay.Contains(target.Unmap()) {
-		return desired.Block("InternalIP", "%s is in the internal CIDR %s, where only nodes and gateways are; create the IP again with another address of what peers are to reach", target, overlay)
+	if overlay, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR); ok &&
+		overlay.Contains(target.Unmap()) {
+		return desired.Block("InternalIP", "%s is in the internal CIDR %s, where only nodes and gateways are; create "+
+			"the IP again with another address of what peers are to reach", target, overlay)
 	}
 	network := in.network()
 	plan := in.grant(network, target)
@@ -60,8 +62,8 @@ func IP(in IPInput) desired.Plan {
 	return plan
 }
 
-// grant chooses the address; an IP that has one keeps it. The search begins where the UID says, not at the lowest: peers
-// may still know the address of an IP that was deleted, and should not reach another target by it.
+// grant chooses the address; an IP that has one keeps it. The search begins where the UID says, not at the lowest:
+// peers may still know the address of an IP that was deleted, and should not reach another target by it.
 func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desired.Plan {
 	if in.Root.Status.IP != "" {
 		return desired.Plan{}
@@ -74,7 +76,8 @@ func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desire
 		return desired.Wait("NetworkNotGranted", "Network %s has no CIDR yet; see its conditions", in.networkName())
 	}
 	if cidr.Addr().Is4() != target.Is4() {
-		return desired.Block("OtherFamily", "%s and %s are of different address families; name a Network of the same family in networkRef", target, cidr)
+		return desired.Block("OtherFamily", "%s and %s are of different address families; name a Network of the same "+
+			"family in networkRef", target, cidr)
 	}
 	var used []netip.Addr
 	for i := range in.IPs {
@@ -85,7 +88,8 @@ func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desire
 	digest := sha256.Sum256([]byte(in.Root.UID))
 	addr, ok := freeAddress(cidr, uint64(max(network.Spec.PreAllocated, 0)), binary.BigEndian.Uint64(digest[:]), used)
 	if !ok {
-		return desired.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed", in.networkName())
+		return desired.Block("NetworkFull", "Network %s has no free address left; delete IPs that are not needed",
+			in.networkName())
 	}
 	return desired.Plan{Status: &ipamv1alpha1.IP{Status: ipamv1alpha1.IPStatus{IP: addr.String(), CIDR: cidr.String()}}}
 }
@@ -136,10 +140,12 @@ func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []desired.Object {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: root.Name, Namespace: root.Namespace,
-			Labels: map[string]string{discoveryv1.LabelServiceName: root.Name, discoveryv1.LabelManagedBy: "ip.ipam.liqo.io"},
+			Labels: map[string]string{discoveryv1.LabelServiceName: root.Name,
+				discoveryv1.LabelManagedBy: "ip.ipam.liqo.io"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{target.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{target.String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 	}
 	if target.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6

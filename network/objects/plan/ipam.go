@@ -57,8 +57,8 @@ func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bo
 	return netip.Prefix{}, false
 }
 
-// freeAddress returns an address of cidr that is not used, of those after the first skip ones: the first at or after the
-// from-th, counted around. From may be any number.
+// freeAddress returns an address of cidr that is not used, of those after the first skip ones: the first at or after
+// the from-th, counted around. From may be any number.
 func freeAddress(cidr netip.Prefix, skip, from uint64, used []netip.Addr) (netip.Addr, bool) {
 	taken := make(map[netip.Addr]bool, len(used))
 	for _, a := range used {

@@ -57,7 +57,8 @@ func Network(in NetworkInput) desired.Plan {
 	}
 	wish, err := netip.ParsePrefix(root.Spec.CIDR)
 	if err != nil {
-		return desired.Block("InvalidCIDR", "%q is not a CIDR; create the Network again with one like 10.20.0.0/16", root.Spec.CIDR)
+		return desired.Block("InvalidCIDR", "%q is not a CIDR; create the Network again with one like 10.20.0.0/16",
+			root.Spec.CIDR)
 	}
 	wish = wish.Masked()
 	if exact(root) {
@@ -73,7 +74,8 @@ func Network(in NetworkInput) desired.Plan {
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
 		return in.grantCIDR(block)
 	}
-	return desired.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
+	return desired.Block("PoolsExhausted", "no free block of length /%d is left for %s; add a pool to the value "+
+		"ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
 }
 
 // local are the networks the root must not overlap because this cluster depends on them. Its own CIDRs may lie in a
@@ -113,7 +115,10 @@ func (in NetworkInput) holds() desired.Plan {
 	}
 	for _, p := range in.Local {
 		if granted.Contains(p.Addr()) {
-			return desired.Block(ReasonRangeConflict, "the peer is seen at %s, where this cluster has the address %s now: nodes keep what is for that address off the tunnel, so the peer's pod there is not reached; delete this Network, and it comes back with another CIDR", granted, p.Addr())
+			return desired.Block(ReasonRangeConflict,
+				"the peer is seen at %s, where this cluster has the address %s now: nodes keep what is for that "+
+					"address off the tunnel, so the peer's pod there is not reached; delete this Network, and it "+
+					"comes back with another CIDR", granted, p.Addr())
 		}
 	}
 	return desired.Plan{}
@@ -122,11 +127,13 @@ func (in NetworkInput) holds() desired.Plan {
 // grantExact grants the wished CIDR or nothing.
 func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
 	if !shared(in.Root) && !pooled(wish, in.Pools) {
-		return desired.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
+		return desired.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value "+
+			"ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
 	}
 	for _, o := range in.obstacles() {
 		if o.prefix.Overlaps(wish) {
-			return desired.Block("CIDRTaken", "%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
+			return desired.Block("CIDRTaken",
+				"%s must not be remapped but overlaps %s of Network %s; delete one of the two", wish, o.prefix, o.owner)
 		}
 	}
 	return in.grantCIDR(wish)

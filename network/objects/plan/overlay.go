@@ -146,12 +146,14 @@ func InternalNode(in NodeInput) desired.Plan {
 	}
 	cidr, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR)
 	if !ok {
-		return desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions", in.LiqoNamespace, api.NetworkInternalCIDR)
+		return desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions",
+			in.LiqoNamespace, api.NetworkInternalCIDR)
 	}
 	current, used := in.Overlay.inUse(NodeOf(node))
 	addr, ok := overlayAddress(cidr, overlayNodes, current, used)
 	if !ok {
-		full := desired.Block(reasonInternalCIDRFull, "the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
+		full := desired.Block(reasonInternalCIDRFull,
+			"the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
 		full.RequeueAfter = lookForRoom
 		return full
 	}

@@ -49,7 +49,8 @@ func PodIP(in PodIPInput) desired.Plan {
 	case len(in.Configurations) < 2:
 		return desired.Wait("OnePeer", "no other peer could use an address of the pod")
 	case len(ranges) == 0:
-		return desired.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the provider")
+		return desired.Wait("RangesUnknown", "this cluster does not know by which ranges it reaches the pods of the "+
+			"provider")
 	case err != nil || !netv1beta1.ParseRanges(ranges...).Contains(addr):
 		return desired.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
@@ -57,7 +58,8 @@ func PodIP(in PodIPInput) desired.Plan {
 	}
 	labels := map[string]string{
 		api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
-		api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace, // as the grant fills them in
+		// as the grant fills them in
+		api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace,
 	}
 	if len(pod.Name) > validation.LabelValueMaxLength {
 		delete(labels, api.LabelPodName) // the IP has the pod's name
@@ -142,14 +144,16 @@ func Holds(node *corev1.Node, own []corev1.Pod) bool {
 // that the chart names, or it is a gateway or virtual kubelet, which are in the namespaces of tenants.
 func IsProtected(pod *corev1.Pod, liqoNamespace string, namespaces []string) bool {
 	return pod.Namespace == liqoNamespace || slices.Contains(namespaces, pod.Namespace) ||
-		pod.Labels[api.LabelNetworkingComponent] == api.GatewayComponent || pod.Labels[api.LabelOffloadingComponent] == api.VirtualKubeletComponent
+		pod.Labels[api.LabelNetworkingComponent] == api.GatewayComponent ||
+		pod.Labels[api.LabelOffloadingComponent] == api.VirtualKubeletComponent
 }
 
 // protectedIPs are the addresses of the protected pods on the node.
 func (in NodeInput) protectedIPs() []string {
 	var addrs []netip.Addr
 	for i := range in.Pods {
-		if p := &in.Pods[i]; p.Spec.NodeName == in.Root.Name && IsProtected(p, in.LiqoNamespace, in.ProtectedNamespaces) {
+		if p := &in.Pods[i]; p.Spec.NodeName == in.Root.Name &&
+			IsProtected(p, in.LiqoNamespace, in.ProtectedNamespaces) {
 			addrs = append(addrs, podAddresses(p)...)
 		}
 	}

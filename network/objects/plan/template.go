@@ -198,7 +198,10 @@ func (r rendering) absent(path string, v any) (bool, error) {
 	if err != nil || len(fields) == 0 {
 		return false, err
 	}
-	return !slices.ContainsFunc(fields, func(field []string) bool { return !empty(reflect.ValueOf(r.data), field) }), nil
+	return !slices.ContainsFunc(fields, func(field []string) bool {
+		return !empty(reflect.ValueOf(r.data),
+			field)
+	}), nil
 }
 
 // variables lists the fields of the data, like [Spec MTU], that the actions of a value name.

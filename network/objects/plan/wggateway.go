@@ -96,7 +96,8 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
 	plan.Status = &netv1beta1.WgGatewayServer{Status: netv1beta1.WgGatewayServerStatus{
-		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: internal, Endpoint: endpoint, Conditions: conditions,
+		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: internal, Endpoint: endpoint,
+		Conditions: conditions,
 	}}
 	return plan
 }
@@ -110,7 +111,8 @@ func WgGatewayClient(in WgClientInput) desired.Plan {
 	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
 	plan, conditions := w.plan(root.Status.Conditions)
 	plan.Status = &netv1beta1.WgGatewayClient{Status: netv1beta1.WgGatewayClientStatus{
-		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: w.internalEndpoint(), Conditions: conditions,
+		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: w.internalEndpoint(),
+		Conditions: conditions,
 	}}
 	return plan
 }
@@ -137,8 +139,10 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 	var conditions []metav1.Condition
 	if len(dropped) > 0 {
 		conditions = append(conditions, stamped(before, metav1.Condition{
-			Type: ConditionTemplateReduced, Status: metav1.ConditionTrue, Reason: "OneContainer", ObservedGeneration: w.root.GetGeneration(),
-			Message: "the container gateway does the work of " + strings.Join(dropped, ", ") + "; remove them from the template",
+			Type: ConditionTemplateReduced, Status: metav1.ConditionTrue, Reason: "OneContainer",
+			ObservedGeneration: w.root.GetGeneration(),
+			Message: "the container gateway does the work of " + strings.Join(dropped, ", ") +
+				"; remove them from the template",
 		}, w.Now))
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
@@ -146,8 +150,10 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.ServiceMonitor != nil {
 		conditions = append(conditions, stamped(before, metav1.Condition{
-			Type: ConditionServiceMonitorIgnored, Status: metav1.ConditionTrue, Reason: "NotMade", ObservedGeneration: w.root.GetGeneration(),
-			Message: "no ServiceMonitor is made for spec.metrics; make one for Service " + api.GatewayMetricsName(w.root.GetName()) + ", or one for all gateways by the Service's labels",
+			Type: ConditionServiceMonitorIgnored, Status: metav1.ConditionTrue, Reason: "NotMade",
+			ObservedGeneration: w.root.GetGeneration(),
+			Message: "no ServiceMonitor is made for spec.metrics; make one for Service " +
+				api.GatewayMetricsName(w.root.GetName()) + ", or one for all gateways by the Service's labels",
 		}, w.Now))
 	}
 	if keys != nil {
@@ -176,16 +182,21 @@ func (w wgGateway) keys() (*corev1.Secret, []byte, desired.Verdict) {
 	case w.Keys != nil:
 		private = keyBytes(w.Keys.Data[api.PrivateKeyField])
 	case !generated:
-		return nil, nil, desired.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, %d bytes each", name, api.PrivateKeyField, api.PublicKeyField, keyLength).Verdict
+		return nil, nil, desired.Wait("KeysMissing", "there is no Secret %s; create it with %s and %s, %d bytes each",
+			name, api.PrivateKeyField, api.PublicKeyField, keyLength).Verdict
 	}
 	key, err := ecdh.X25519().NewPrivateKey(private)
 	if err != nil {
-		return nil, nil, desired.Block("KeysInvalid", "%s in Secret %s is not an X25519 key of %d bytes; correct the Secret or delete it", api.PrivateKeyField, name, keyLength).Verdict
+		return nil, nil, desired.Block("KeysInvalid",
+			"%s in Secret %s is not an X25519 key of %d bytes; correct the Secret or delete it", api.PrivateKeyField,
+			name, keyLength).Verdict
 	}
 	public := key.PublicKey().Bytes()
 	if !generated {
 		if !bytes.Equal(keyBytes(w.Keys.Data[api.PublicKeyField]), public) {
-			return nil, nil, desired.Block("KeysInvalid", "%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name, api.PrivateKeyField).Verdict
+			return nil, nil, desired.Block("KeysInvalid",
+				"%s in Secret %s does not belong to its %s; correct the Secret", api.PublicKeyField, name,
+				api.PrivateKeyField).Verdict
 		}
 		return nil, public, desired.Verdict{}
 	}
@@ -204,7 +215,8 @@ const keyLength = 32
 
 // keyBytes is a key as it is, or decoded from the base64 text that wg prints: gateways read both.
 func keyBytes(field []byte) []byte {
-	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil && len(decoded) == keyLength {
+	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil &&
+		len(decoded) == keyLength {
 		return decoded
 	}
 	return field
@@ -334,7 +346,8 @@ func (w wgGateway) reduce(pod *corev1.PodSpec) []string {
 			}
 		}
 		for _, m := range c.VolumeMounts {
-			if !slices.ContainsFunc(gateway.VolumeMounts, func(have corev1.VolumeMount) bool { return have.MountPath == m.MountPath }) {
+			if !slices.ContainsFunc(gateway.VolumeMounts,
+				func(have corev1.VolumeMount) bool { return have.MountPath == m.MountPath }) {
 				gateway.VolumeMounts = append(gateway.VolumeMounts, m)
 			}
 		}
@@ -392,7 +405,8 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	if active == nil {
 		return nil
 	}
-	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName, StandbyIPs: w.standby(active.Status.PodIP)}
+	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName,
+		StandbyIPs: w.standby(active.Status.PodIP)}
 }
 
 // maxStandby is how many standby addresses InternalFabrics hold.
@@ -424,25 +438,36 @@ func (w wgGateway) podPending() desired.Verdict {
 		}
 	}
 	if young == nil {
-		return desired.Wait("GatewayPodMissing", "there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod Security or a quota of the namespace", w.root.GetNamespace()).Verdict
+		return desired.Wait("GatewayPodMissing",
+			"there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod "+
+				"Security or a quota of the namespace", w.root.GetNamespace()).Verdict
 	}
 	for _, c := range young.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return desired.Wait("GatewayPodUnschedulable", "no node takes the gateway pod: %s Free what is missing, or change requests, node selector or tolerations in the gateway's template", sentence(c.Message)).Verdict
+			return desired.Wait("GatewayPodUnschedulable",
+				"no node takes the gateway pod: %s Free what is missing, or change requests, node selector or "+
+					"tolerations in the gateway's template", sentence(c.Message)).Verdict
 		}
 	}
 	for _, c := range young.Status.ContainerStatuses {
 		switch waits := c.State.Waiting; {
 		case waits == nil:
 		case waits.Reason == "ErrImagePull" || waits.Reason == "ImagePullBackOff" || waits.Reason == "InvalidImageName":
-			return desired.Wait("GatewayImageMissing", "the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s", c.Image, pulledWith(young)).Verdict
+			return desired.Wait("GatewayImageMissing",
+				"the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s",
+				c.Image, pulledWith(young)).Verdict
 		case waits.Reason == "CrashLoopBackOff":
-			return desired.Wait("GatewayPodFailing", "container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why", c.Name, w.root.GetNamespace(), w.name()).Verdict
+			return desired.Wait("GatewayPodFailing",
+				"container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why",
+				c.Name, w.root.GetNamespace(), w.name()).Verdict
 		case waits.Message != "":
-			return desired.Wait("GatewayPodFailing", "container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason, sentence(waits.Message)).Verdict
+			return desired.Wait("GatewayPodFailing",
+				"container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason,
+				sentence(waits.Message)).Verdict
 		}
 	}
-	return desired.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l %s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+	return desired.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l "+
+		"%s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
 }
 
 // pulledWith names the Secrets a pod's images are pulled with: nobody brings them to its namespace.
@@ -490,7 +515,8 @@ func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []st
 	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 	var known, alive, own, others []string
 	further := 0
-	nodes := slices.DeleteFunc(slices.Clone(in.Nodes), func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
+	nodes := slices.DeleteFunc(slices.Clone(in.Nodes),
+		func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
 	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for i := range nodes {
 		n := &nodes[i]
@@ -509,7 +535,8 @@ func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []st
 	}
 	if last := in.Root.Status.Endpoint; anywhere && last != nil {
 		gone := slices.ContainsFunc(last.Addresses, func(a string) bool { return !slices.Contains(known, a) })
-		if !gone && (len(alive) == 0 || slices.ContainsFunc(last.Addresses, func(a string) bool { return slices.Contains(alive, a) })) {
+		if !gone && (len(alive) == 0 || slices.ContainsFunc(last.Addresses,
+			func(a string) bool { return slices.Contains(alive, a) })) {
 			return last.Addresses
 		}
 	}
@@ -574,13 +601,20 @@ func endpointPending(root desired.Object, s *corev1.Service) desired.Verdict {
 	case s == nil:
 		return desired.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerIP != "":
-		return desired.Wait("LoadBalancerPending", "Service %s does not get the address %s from a load balancer; ask for one that it may give, or set spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
+		return desired.Wait("LoadBalancerPending",
+			"Service %s does not get the address %s from a load balancer; ask for one that it may give, or set "+
+				"spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
-		return desired.Wait("LoadBalancerPending", "Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType to NodePort", name).Verdict
-	case s.Spec.Type == corev1.ServiceTypeNodePort && !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }):
-		return desired.Wait("EndpointPending", "the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
+		return desired.Wait("LoadBalancerPending",
+			"Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType "+
+				"to NodePort", name).Verdict
+	case s.Spec.Type == corev1.ServiceTypeNodePort &&
+		!slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }):
+		return desired.Wait("EndpointPending",
+			"the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
 	}
-	return desired.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s describe service %s'", name, root.GetNamespace(), name).Verdict
+	return desired.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s "+
+		"describe service %s'", name, root.GetNamespace(), name).Verdict
 }
 
 // ReplicaInput is what decides whether a gateway pod is marked as the active one.
@@ -612,7 +646,10 @@ func Replica(in ReplicaInput) desired.Plan {
 	switch {
 	case holder == in.Root.Name:
 		metav1.SetMetaDataLabel(&out.ObjectMeta, api.LabelGatewayActive, api.True)
-	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == holder && p.Labels[api.LabelGatewayActive] == api.True }):
+	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool {
+		return p.Name == holder &&
+			p.Labels[api.LabelGatewayActive] == api.True
+	}):
 		delete(out.Labels, api.LabelGatewayActive)
 	}
 	return desired.Plan{Fill: out}
