@@ -32,7 +32,8 @@ func (o Options) configuration() ctl.Registrar {
 			{Kind: &netv1beta1.Configuration{}, Map: ctl.SameLabel(all, api.LabelRemoteClusterID)},
 			{Kind: &ipamv1alpha1.Network{}, Map: o.onOwnNetworks(ctl.All(all))},
 		},
-		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.Configuration) (plan.ConfigurationInput, error) {
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *netv1beta1.Configuration) (plan.ConfigurationInput, error) {
 			in := plan.ConfigurationInput{Root: root, LiqoNamespace: o.LiqoNamespace, Now: time.Now()}
 			var configurations netv1beta1.ConfigurationList
 			if err := list(ctx, r, &configurations, ofPeer(root)); err != nil {

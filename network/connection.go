@@ -29,7 +29,8 @@ func (o Options) connection() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.Connection) (plan.ConnectionInput, error) {
 			in := plan.ConnectionInput{Root: root, Now: time.Now()}
 			var pods corev1.PodList
-			err := list(ctx, r, &pods, client.InNamespace(root.Namespace), client.MatchingLabels{api.LabelGatewayName: root.Spec.GatewayRef.Name})
+			err := list(ctx, r, &pods, client.InNamespace(root.Namespace),
+				client.MatchingLabels{api.LabelGatewayName: root.Spec.GatewayRef.Name})
 			in.Pods = pods.Items
 			return in, err
 		},
@@ -43,5 +44,6 @@ func connectionOf(_ context.Context, _ client.Reader, obj client.Object) []recon
 	if name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: api.GatewayResourceName(name)}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(),
+		Name: api.GatewayResourceName(name)}}}
 }

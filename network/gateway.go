@@ -29,10 +29,12 @@ import (
 func (o Options) gatewayServer() ctl.Registrar {
 	all := &netv1beta1.GatewayServerList{}
 	return ctl.Controller[*netv1beta1.GatewayServer, plan.GatewayServerInput]{
-		Name:    "gateway-server",
-		Owns:    []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
-		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
-		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayServer) (plan.GatewayServerInput, error) {
+		Name: "gateway-server",
+		Owns: []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
+		Watches: append(o.gatewayWatches(all),
+			ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *netv1beta1.GatewayServer) (plan.GatewayServerInput, error) {
 			in, err := o.gatewayInput(ctx, r, root, plan.ServerTemplate(root, o.LiqoNamespace), root.Status.ServerRef)
 			return plan.GatewayServerInput{Root: root, GatewayInput: in}, err
 		},
@@ -44,10 +46,12 @@ func (o Options) gatewayServer() ctl.Registrar {
 func (o Options) gatewayClient() ctl.Registrar {
 	all := &netv1beta1.GatewayClientList{}
 	return ctl.Controller[*netv1beta1.GatewayClient, plan.GatewayClientInput]{
-		Name:    "gateway-client",
-		Owns:    []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
-		Watches: append(o.gatewayWatches(all), ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),
-		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.GatewayClient) (plan.GatewayClientInput, error) {
+		Name: "gateway-client",
+		Owns: []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
+		Watches: append(o.gatewayWatches(all),
+			ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),
+		Gather: func(ctx context.Context, r ctl.Reader,
+			root *netv1beta1.GatewayClient) (plan.GatewayClientInput, error) {
 			in, err := o.gatewayInput(ctx, r, root, plan.ClientTemplate(root, o.LiqoNamespace), root.Status.ClientRef)
 			return plan.GatewayClientInput{Root: root, GatewayInput: in}, err
 		},
@@ -70,7 +74,8 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 }
 
 // gatewayInput reads what both sides need; before is what the gateway says it was rendered to last.
-func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference, before *corev1.ObjectReference) (plan.GatewayInput, error) {
+func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference,
+	before *corev1.ObjectReference) (plan.GatewayInput, error) {
 	var (
 		configurations netv1beta1.ConfigurationList
 		keys           netv1beta1.PublicKeyList
@@ -85,7 +90,8 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 		return plan.GatewayInput{}, err
 	}
 	in := plan.GatewayInput{
-		Configurations: configurations.Items, PublicKeys: keys.Items, Networks: networks.Items, LiqoNamespace: o.LiqoNamespace,
+		Configurations: configurations.Items, PublicKeys: keys.Items, Networks: networks.Items,
+		LiqoNamespace: o.LiqoNamespace,
 	}
 	var err error
 	if in.Servers, in.Clients, err = rivals(ctx, r, root); err != nil {
@@ -116,24 +122,32 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if !plan.OfGateways(apiVersion, kind) {
 		return asBefore()
 	}
-	in.Rendered, err = untyped(ctx, r.Live, corev1.ObjectReference{
+	err = readRendered(ctx, r, before, corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
-	})
-	if apierrors.IsForbidden(err) {
-		in.Refused = kind
-		return in, nil
+	}, &in)
+	return in, err
+}
+
+// readRendered reads the object of a template's kind, and that of the kind before if the template has another now.
+func readRendered(ctx context.Context, r ctl.Reader, before *corev1.ObjectReference, ref corev1.ObjectReference,
+	in *plan.GatewayInput) error {
+	var err error
+	if in.Rendered, err = untyped(ctx, r.Live, ref); apierrors.IsForbidden(err) {
+		in.Refused = ref.Kind
+		return nil
 	}
 	if former, changed := plan.Former(before, in.Template); changed && err == nil {
 		in.Former, err = untyped(ctx, r.Live, former)
 		if apierrors.IsForbidden(err) { // the rights went with the template
-			return in, nil
+			return nil
 		}
 	}
-	return in, err
+	return err
 }
 
 // rivals are the gateways for the same peer, and those with the same name, which may be for another one.
-func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1beta1.GatewayServer, []netv1beta1.GatewayClient, error) {
+func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1beta1.GatewayServer,
+	[]netv1beta1.GatewayClient, error) {
 	var servers netv1beta1.GatewayServerList
 	var clients netv1beta1.GatewayClientList
 	for _, l := range []client.ObjectList{&servers, &clients} {

@@ -106,12 +106,13 @@ func (o Options) uninstalling(ctx context.Context, r client.Reader) (bool, error
 
 // onUninstall maps a change of the controller's own Deployment to roots.
 func (o Options) onUninstall(roots ctl.MapFunc) ctl.Watch {
-	return ctl.Watch{Kind: &appsv1.Deployment{}, Map: func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if obj.GetNamespace() != o.LiqoNamespace || obj.GetName() != api.ControllerManagerName {
-			return nil
-		}
-		return roots(ctx, r, obj)
-	}}
+	return ctl.Watch{Kind: &appsv1.Deployment{},
+		Map: func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+			if obj.GetNamespace() != o.LiqoNamespace || obj.GetName() != api.ControllerManagerName {
+				return nil
+			}
+			return roots(ctx, r, obj)
+		}}
 }
 
 // onOwnNetworks maps a change of one of this cluster's Networks to roots.

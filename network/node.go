@@ -59,7 +59,8 @@ func (o Options) internalNode() ctl.Registrar {
 // where a CNI gives addresses of its own each that comes leads here.
 func podsAround(ctx context.Context, r client.Reader, node *corev1.Node) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := list(ctx, r, &pods, client.MatchingFields{fieldNode: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := list(ctx, r, &pods, client.MatchingFields{fieldNode: node.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	if !plan.Holds(node, pods.Items) {
@@ -84,13 +85,15 @@ func podsByNode() ctl.Registrar {
 // otherNode tells whether a node has become another one to its plan: kubelets say every now and then that
 // theirs is well, and each look may read all pods.
 func otherNode(a, b *corev1.Node) bool {
-	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) || a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
+	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) ||
+		a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
 		a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
 }
 
 // overlay reads who has which address in the overlay: from the API server only when self is to be
 // given one, as that answer grows with the number of peers.
-func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference, networks []ipamv1alpha1.Network) (plan.Overlay, error) {
+func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference,
+	networks []ipamv1alpha1.Network) (plan.Overlay, error) {
 	known, err := readOverlay(ctx, r)
 	if err != nil || known.Keeps(self, networks, o.LiqoNamespace) {
 		return known, err

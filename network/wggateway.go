@@ -64,7 +64,8 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 // wgGatewayClient runs the gateways of clients.
 func (o Options) wgGatewayClient() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.WgGatewayClient, plan.WgClientInput]{
-		Name: "wg-gateway-client", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(), Watches: wgWatches(&netv1beta1.WgGatewayClientList{}),
+		Name: "wg-gateway-client", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(),
+		Watches: wgWatches(&netv1beta1.WgGatewayClientList{}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayClient) (plan.WgClientInput, error) {
 			in, err := o.wgInput(ctx, r, root, root.Spec.SecretRef)
 			return plan.WgClientInput{Root: root, WgGatewayInput: in}, err
@@ -123,10 +124,12 @@ func at(s netv1beta1.WgGatewayServerStatus, node *corev1.Node) bool {
 
 // wgInput reads what both sides need. The keys come from the API server: a cache that is late would
 // make new ones.
-func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object, user *corev1.LocalObjectReference) (plan.WgGatewayInput, error) {
+func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object,
+	user *corev1.LocalObjectReference) (plan.WgGatewayInput, error) {
 	in := plan.WgGatewayInput{Image: o.GatewayImage, Now: time.Now()}
 	var pods corev1.PodList
-	err := list(ctx, r, &pods, client.InNamespace(root.GetNamespace()), client.MatchingLabels{api.LabelGatewayName: root.GetName()})
+	err := list(ctx, r, &pods, client.InNamespace(root.GetNamespace()),
+		client.MatchingLabels{api.LabelGatewayName: root.GetName()})
 	if err != nil {
 		return in, err
 	}
@@ -164,7 +167,8 @@ func newKey() ([]byte, error) {
 func (o Options) replica() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.ReplicaInput]{
 		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
-		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(moved)}, {Kind: &corev1.Pod{}, Map: replicasBeside}},
+		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(moved)},
+			{Kind: &corev1.Pod{}, Map: replicasBeside}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
 			in := plan.ReplicaInput{Root: root}
 			var pods corev1.PodList
@@ -173,7 +177,8 @@ func (o Options) replica() ctl.Registrar {
 			}
 			in.Pods = pods.Items
 			var lease coordinationv1.Lease
-			found, err := get(ctx, r, root.Namespace, api.GatewayResourceName(root.Labels[api.LabelGatewayName]), &lease)
+			found, err := get(ctx, r, root.Namespace,
+				api.GatewayResourceName(root.Labels[api.LabelGatewayName]), &lease)
 			if found {
 				in.Lease = &lease
 			}
@@ -216,7 +221,8 @@ func replicasBeside(ctx context.Context, r client.Reader, obj client.Object) []r
 
 // replicasOf selects the pods of the gateway one belongs to.
 func replicasOf(pod client.Object) []client.ListOption {
-	return []client.ListOption{client.InNamespace(pod.GetNamespace()), client.MatchingLabels{api.LabelGatewayName: pod.GetLabels()[api.LabelGatewayName]}}
+	return []client.ListOption{client.InNamespace(pod.GetNamespace()),
+		client.MatchingLabels{api.LabelGatewayName: pod.GetLabels()[api.LabelGatewayName]}}
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch

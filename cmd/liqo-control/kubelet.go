@@ -41,7 +41,8 @@ func kubelet() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runKubelet(cmd.Context(), f) },
 	}
 	f.AddFlags(cmd.Flags())
-	ignore(cmd, "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "enable-ingress", "enable-load-balancer",
+	ignore(cmd, "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "enable-ingress",
+		"enable-load-balancer",
 		"remote-external-cidr", "remote-external-cidr-remap", "resync-period")
 	return cmd
 }
@@ -57,12 +58,14 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 	if err := await(ctx, home, ""); err != nil {
 		return err
 	}
-	peer, err := remote.Follow(ctx, home, types.NamespacedName{Namespace: f.TenantNamespace, Name: f.ForeignKubeconfigSecretName})
+	peer, err := remote.Follow(ctx, home, types.NamespacedName{Namespace: f.TenantNamespace,
+		Name: f.ForeignKubeconfigSecretName})
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	options, err := reflectionOptions(f, home, peer, registry)
 	if err != nil {
 		return err
@@ -102,7 +105,8 @@ func inTurn(ctx context.Context, f *nodekubelet.Flags, home *rest.Config, work f
 	if err != nil {
 		return fmt.Errorf("make client of the home cluster: %w", err)
 	}
-	lease := elect.Lease{Client: clients, Namespace: f.TenantNamespace, Name: f.NodeName, Holder: f.PodName, Times: leaseTimes(f)}
+	lease := elect.Lease{Client: clients, Namespace: f.TenantNamespace, Name: f.NodeName, Holder: f.PodName,
+		Times: leaseTimes(f)}
 	for ctx.Err() == nil {
 		if err := lease.Serve(ctx, work); err != nil {
 			return err
@@ -116,7 +120,8 @@ func leaseTimes(f *nodekubelet.Flags) elect.Times {
 }
 
 // reflectionOptions hands the shared flags over to the reflection room.
-func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Peer, registry prometheus.Registerer) (reflection.Options, error) {
+func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Peer,
+	registry prometheus.Registerer) (reflection.Options, error) {
 	podCIDRs, err := prefixes(f.LocalPodCIDRs)
 	if err != nil {
 		return reflection.Options{}, fmt.Errorf("flag --local-podcidr: %w", err)

@@ -27,7 +27,8 @@ import (
 
 func (f *controllerFlags) network(pools []netip.Prefix, links *remote.Fleet) network.Options {
 	return network.Options{
-		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints, GatewayImage: f.gatewayImage,
+		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints,
+		GatewayImage:        f.gatewayImage,
 		ProtectedNamespaces: f.protectedNamespaces, Links: links,
 	}
 }
@@ -36,7 +37,8 @@ func (f *controllerFlags) network(pools []netip.Prefix, links *remote.Fleet) net
 func (f *controllerFlags) offload(defaults types.NamespacedName) offloading.Options {
 	return offloading.Options{
 		Kubelet: offloadingplan.KubeletSettings{
-			ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs, Storage: f.storage,
+			ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs,
+			Storage:      f.storage,
 			RuntimeClass: f.runtimeClass,
 		},
 		DefaultOptions:        defaults,
@@ -72,7 +74,8 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 		CertificateLifetime:              f.certificateLifetime,
 	}
 	if f.certificateLifetime < shortestLifetime || f.certificateLifetime.Seconds() > math.MaxInt32 {
-		return o, fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years", f.certificateLifetime, shortestLifetime)
+		return o, fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years",
+			f.certificateLifetime, shortestLifetime)
 	}
 	for name, amount := range f.defaultResources {
 		q, err := resource.ParseQuantity(amount)
@@ -87,7 +90,8 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 	}
 	for _, entry := range f.lbClasses {
 		name, isDefault := class(entry)
-		o.LoadBalancerClasses = append(o.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: isDefault})
+		o.LoadBalancerClasses = append(o.LoadBalancerClasses,
+			authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: isDefault})
 	}
 	switch e := strings.ToLower(f.limitsEnforcement); e {
 	case "none", "soft", "hard":

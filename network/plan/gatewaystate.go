@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -140,121 +139,6 @@ func GatewayState(in GatewayStateInput) State {
 // members are the nodes and gateways at the other ends of the overlay.
 func (in GatewayStateInput) members() []Member {
 	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.views())
-}
-
-// tunnels is how many there are.
-func (in GatewayStateInput) tunnels() int { return 1 + max(len(in.Tunnel.Listen), len(in.Tunnel.Dial)) }
-
-// device names the tunnel for rules, all of them when there are several.
-func (in GatewayStateInput) device() string {
-	if in.tunnels() > 1 {
-		return api.TunnelInterface(0) + "*"
-	}
-	return api.TunnelInterface(0)
-}
-
-// ends are our addresses in the tunnels and the peer's.
-func (in GatewayStateInput) ends(n int) (own netip.Prefix, peer netip.Addr) {
-	return FurtherEnds(in.Tunnel.Address, in.Tunnel.PeerAddress, n)
-}
-
-// addTunnel adds the n-th tunnel and, once its key is known, the peer: it may use the addresses it
-// announced and its own in the tunnel, so it cannot speak for anybody else.
-func (in GatewayStateInput) addTunnel(s *State, n int) {
-	dev, t := api.TunnelInterface(n), in.Tunnel
-	own, peer := in.ends(n)
-	mtu := min(t.MTU, in.Under.MTU-tunnelOverhead)
-	if len(s.Overlays) > 0 {
-		mtu = min(mtu, s.Overlays[0].MTU)
-	}
-	if n > 0 {
-		t.ListenPort = 0
-	}
-	if n > 0 && len(t.Listen) > 0 {
-		t.ListenPort = t.Listen[n-1]
-	}
-	if n > 0 && t.Endpoint.IsValid() && len(t.Dial) > 0 {
-		t.Endpoint = netip.AddrPortFrom(t.Endpoint.Addr(), uint16(t.Dial[n-1]))
-	}
-	s.Tunnels = append(s.Tunnels, Tunnel{Name: dev, MTU: mtu, ListenPort: t.ListenPort, TCP: t.TCP,
-		PublicKey: t.PublicKey})
-	s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: own})
-	s.Settings = append(s.Settings, deviceSettings(dev)...)
-	if t.PeerKey == "" {
-		return
-	}
-	p := Peer{Device: dev, PublicKey: t.PeerKey, Endpoint: t.Endpoint, AllowedIPs: []netip.Prefix{host(peer)}}
-	for _, r := range in.Remote {
-		p.AllowedIPs = append(p.AllowedIPs, r.Remote)
-	}
-	slices.SortFunc(p.AllowedIPs, netip.Prefix.Compare)
-	p.AllowedIPs = slices.Compact(p.AllowedIPs)
-	if t.Endpoint.IsValid() {
-		p.Keepalive = keepalive
-	}
-	s.Peers = append(s.Peers, p)
-}
-
-// spread shares connections out among several tunnels: each keeps to one, by its addresses and
-// ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way,
-// several next hops and a hash, needs a setting that only the node can make (fib_multipath_hash_policy). A mark chooses
-// the tunnel; without one it is the first that answers.
-func (in GatewayStateInput) spread() chain {
-	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
-	if in.tunnels() == 1 {
-		return c
-	}
-	var use []string
-	for n := range in.tunnels() {
-		if !slices.Contains(in.Tunnel.Silent, n) {
-			use = append(use, fmt.Sprintf("%d : 0x%08x", len(use), n))
-		}
-	}
-	among := ""
-	if len(use) == 0 || len(use) == in.tunnels() {
-		use = make([]string, in.tunnels())
-	} else {
-		among = " map { " + strings.Join(use, ", ") + " }"
-	}
-	for _, f := range families() {
-		if to, ok := f.match("daddr", in.views()); ok {
-			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th "+
-				"sport . th dport mod %d seed 0x%x%s",
-				api.OverlayInterface, to, f.name, f.name, len(use), OverlayVNI, among))
-		}
-	}
-	return c
-}
-
-// answering is the first tunnel in which the peer answers; without any the first of all.
-func (in GatewayStateInput) answering() int {
-	for n := range in.tunnels() {
-		if !slices.Contains(in.Tunnel.Silent, n) {
-			return n
-		}
-	}
-	return 0
-}
-
-// spreadRules lead what spread marked to the tables of the further tunnels.
-func (in GatewayStateInput) spreadRules() []Rule {
-	var out []Rule
-	for n := 1; n < in.tunnels(); n++ {
-		for _, f := range families() {
-			if len(f.of(in.views())) > 0 {
-				out = append(out, Rule{IPv6: f.six, Priority: RulePriority, Table: spreadTable(n), Mark: uint32(n)})
-			}
-		}
-	}
-	return out
-}
-
-// spreadTable is the routing table of the n-th tunnel: 0 = the one of everything else.
-func spreadTable(n int) int {
-	if n == 0 {
-		return 0
-	}
-	return RouteTable + n
 }
 
 // way is the node through which targets outside the pods are reached: the gateway's own, else
@@ -451,19 +335,6 @@ func (in GatewayStateInput) exposures(families ...family) map[netip.Addr]netip.A
 		}
 	}
 	return targets
-}
-
-// relayed is what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.
-func (in GatewayStateInput) relayed() chain {
-	c := chain{name: "relayed", base: "nat hook prerouting priority dstnat - 1"}
-	transport := "udp"
-	if in.Tunnel.TCP {
-		transport = "tcp"
-	}
-	for _, r := range in.Relays {
-		c.add(fmt.Sprintf("iifname %q %s dport %d redirect to :%d", in.Under.Device, transport, r.Port, r.To))
-	}
-	return c
 }
 
 // exposedOf picks the IP objects of a family, in the order of their addresses: where two objects have one

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -67,21 +68,11 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, api.LabelManagedBy, api.ManagedByShadowEndpointSlice)
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
 	out := desired.Plan{Objects: []desired.Object{slice}}
-	data, here := map[string][]string{}, []discoveryv1.Endpoint{}
-	for _, annotation := range []struct {
-		key  string
-		into any
-	}{{api.AnnotationDirectConnectionsData, &data}, {api.AnnotationProviderEndpoints, &here}} {
-		text, ok := in.Root.Annotations[annotation.key]
-		if !ok {
-			continue
-		}
-		if err := json.Unmarshal([]byte(text), annotation.into); err != nil { // it is not known whose the addresses are
-			out.Verdict = desired.Block("AnnotationInvalid",
-				"read annotation %s of ShadowEndpointSlice %s: %v; the virtual kubelet of %s writes it, do not edit it",
-				annotation.key, in.Root.Name, err, in.Origin).Verdict
-			return out
-		}
+	data, here, err := in.annotated()
+	if err != nil { // it is not known whose the addresses are
+		out.Verdict = desired.Block("AnnotationInvalid", "%v; the virtual kubelet of %s writes it, do not edit it",
+			err, in.Origin).Verdict
+		return out
 	}
 	direct := owners(data)
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
@@ -94,9 +85,8 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 		if i := slices.IndexFunc(e.Addresses, in.refuses); !in.configured() && i >= 0 {
 			out.Degraded = desired.Block("AddressRefused",
 				"address %s is one of this cluster's nodes or Services, or is not routed, so its endpoint is left "+
-					"out; "+
-					"enable the network module for %s if the address is of a pod there", e.Addresses[i],
-				in.Origin).Verdict
+					"out; enable the network module for %s if the address is of a pod there",
+				e.Addresses[i], in.Origin).Verdict
 			continue
 		}
 		if len(e.Addresses) == 0 {
@@ -110,6 +100,31 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 		}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
+	in.addLocal(&out, slice, here)
+	return out
+}
+
+// annotated reads the annotations: addresses by the cluster they belong to, and endpoints at this provider.
+func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here []discoveryv1.Endpoint, err error) {
+	for _, annotation := range []struct {
+		key  string
+		into any
+	}{{api.AnnotationDirectConnectionsData, &data}, {api.AnnotationProviderEndpoints, &here}} {
+		text, ok := in.Root.Annotations[annotation.key]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), annotation.into); err != nil {
+			return nil, nil, fmt.Errorf("read annotation %s of ShadowEndpointSlice %s: %w", annotation.key,
+				in.Root.Name, err)
+		}
+	}
+	return data, here, nil
+}
+
+// addLocal adds endpoints that are pods here, as far as they are pods of the consumer.
+func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv1.EndpointSlice,
+	here []discoveryv1.Endpoint) {
 	for _, e := range here {
 		if i := slices.IndexFunc(e.Addresses, in.ofNoPod); i >= 0 {
 			out.Degraded = desired.Block("AddressRefused",
@@ -120,7 +135,6 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 		e = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname}
 		slice.Endpoints = append(slice.Endpoints, e)
 	}
-	return out
 }
 
 // ProviderAddresses returns the addresses of pods here that a ShadowEndpointSlice names as

@@ -4,7 +4,6 @@
 package translate
 
 import (
-	"encoding/json"
 	"maps"
 	"net/netip"
 	"slices"
@@ -461,71 +460,4 @@ func condition(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.Pod
 		}
 	}
 	return nil
-}
-
-// earlierRestarts is what the counts of former remote pods add up to, kept in an annotation of
-// the home pod because a counter must not go back:
-//
-//	remote pod started at   annotation                       home count
-//	t1                      –                                remote count
-//	t2 (made anew)          {since: t2, counts: home at t1}  counts + remote count
-//	– (waits for a node)    {since: –, counts: home at t2}   –
-//	t3                      {since: t3, counts: home at t2}  counts + remote count
-type earlierRestarts struct {
-	Since  metav1.Time      `json:"since"`
-	Counts map[string]int32 `json:"counts"`
-}
-
-// addRestarts adds the restarts of former remote pods to the counts in out, whose status before
-// was home.
-func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
-	var earlier earlierRestarts
-	known := json.Unmarshal([]byte(out.Annotations[EarlierRestartsAnnotation]), &earlier) == nil
-	anew := home.StartTime != nil && !home.StartTime.Equal(out.Status.StartTime)
-	if !known && !anew {
-		return // the first remote pod
-	}
-	var started metav1.Time
-	if out.Status.StartTime != nil {
-		started = *out.Status.StartTime
-	}
-	if anew {
-		earlier.Counts = counts(earlier.Counts, home)
-	}
-	if anew || !earlier.Since.Equal(&started) {
-		earlier.Since = started
-		note(out, earlier)
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses,
-		out.Status.ContainerStatuses} {
-		for i := range statuses {
-			statuses[i].RestartCount += earlier.Counts[statuses[i].Name]
-		}
-	}
-}
-
-func note(out *corev1.Pod, earlier earlierRestarts) {
-	text, err := json.Marshal(earlier)
-	if err != nil {
-		return // a time and numbers always encode
-	}
-	out.Annotations = maps.Clone(out.Annotations)
-	if out.Annotations == nil {
-		out.Annotations = map[string]string{}
-	}
-	out.Annotations[EarlierRestartsAnnotation] = string(text)
-}
-
-// counts are those a home pod shows, and those known before of containers it does not show.
-func counts(before map[string]int32, s *corev1.PodStatus) map[string]int32 {
-	out := maps.Clone(before)
-	if out == nil {
-		out = map[string]int32{}
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
-		for _, c := range statuses {
-			out[c.Name] = c.RestartCount
-		}
-	}
-	return out
 }

@@ -26,7 +26,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	in, s := home.Spec.DeepCopy(), &out.Spec
 	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {
-		return nil // it cannot become headless, nor get an address: give up, then push anew
+		return nil // it cannot become headless, nor get an address: give up, then push again
 	}
 	if s.ClusterIP == "" {
 		s.ClusterIP = in.ClusterIP

@@ -32,7 +32,7 @@ import (
 // again is read whole first.
 func TrimPod(p *corev1.Pod) {
 	p.ManagedFields, p.OwnerReferences, p.GenerateName = nil, nil, ""
-	delete(p.Annotations, corev1.LastAppliedConfigAnnotation) // stays at home
+	delete(p.Annotations, corev1.LastAppliedConfigAnnotation) // stays at the consumer
 	if p.Status.Phase == corev1.PodPending || p.Status.Phase == "" {
 		return
 	}

@@ -1,0 +1,216 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
+)
+
+// internalEndpoint is where the active pod runs; nil when none does. While a replica takes over, or a
+// pod follows one that ends, two may be marked active: the better one counts, then the younger one.
+func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
+	var active *corev1.Pod
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.Labels[api.LabelGatewayActive] == api.True
+		if !mine || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
+			continue
+		}
+		if active == nil || fitness(p) > fitness(active) || fitness(p) == fitness(active) && api.Older(active, p) {
+			active = p
+		}
+	}
+	if active == nil {
+		return nil
+	}
+	return &netv1beta1.InternalGatewayEndpoint{IP: active.Status.PodIP, Node: active.Spec.NodeName,
+		StandbyIPs: w.standby(active.Status.PodIP)}
+}
+
+// maxStandby is how many standby addresses InternalFabrics hold.
+const maxStandby = 32
+
+// standby are the addresses of the gateway's other pods that have not finished.
+func (w wgGateway) standby(active string) (out []string) {
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		ip, mine := p.Status.PodIP, p.Labels[api.LabelGatewayName] == w.root.GetName()
+		if mine && !api.Finished(p.Status.Phase) && ip != "" && ip != active {
+			out = append(out, ip)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), maxStandby)]
+}
+
+// podPending says why no pod is active, as the youngest tells. Times and names that were made up
+// stay out of the message.
+func (w wgGateway) podPending() desired.Verdict {
+	var young *corev1.Pod
+	for i := range w.Pods {
+		p := &w.Pods[i]
+		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.DeletionTimestamp == nil
+		if mine && (young == nil || api.Older(young, p)) {
+			young = p
+		}
+	}
+	if young == nil {
+		return desired.Wait("GatewayPodMissing",
+			"there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod "+
+				"Security or a quota of the namespace", w.root.GetNamespace()).Verdict
+	}
+	for _, c := range young.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return desired.Wait("GatewayPodUnschedulable",
+				"no node takes the gateway pod: %s Free what is missing, or change requests, node selector or "+
+					"tolerations in the gateway's template", sentence(c.Message)).Verdict
+		}
+	}
+	for _, c := range young.Status.ContainerStatuses {
+		switch waits := c.State.Waiting; {
+		case waits == nil:
+		case waits.Reason == "ErrImagePull" || waits.Reason == "ImagePullBackOff" || waits.Reason == "InvalidImageName":
+			return desired.Wait("GatewayImageMissing",
+				"the node cannot get the image %s; correct it in the gateway's template, or let the nodes pull it%s",
+				c.Image, pulledWith(young)).Verdict
+		case waits.Reason == "CrashLoopBackOff":
+			return desired.Wait("GatewayPodFailing",
+				"container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why",
+				c.Name, w.root.GetNamespace(), w.name()).Verdict
+		case waits.Message != "":
+			return desired.Wait("GatewayPodFailing",
+				"container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason,
+				sentence(waits.Message)).Verdict
+		}
+	}
+	return desired.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l "+
+		"%s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+}
+
+// pulledWith names the Secrets a pod's images are pulled with: nobody brings them to its namespace.
+func pulledWith(p *corev1.Pod) string {
+	var names []string
+	for _, s := range p.Spec.ImagePullSecrets {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; in namespace " + p.Namespace + ", too, there must be the Secret " + strings.Join(names, " and ")
+}
+
+// sentence ends a message of others with a full stop.
+func sentence(message string) string { return strings.TrimRight(message, ". \n") + "." }
+
+// fitness orders running gateway pods. One that was told to end goes on until nodes are led to
+// another, so it comes before one that is not ready yet.
+func fitness(p *corev1.Pod) int {
+	f := 0
+	if ready(p) {
+		f += 2
+	}
+	if p.DeletionTimestamp == nil {
+		f++
+	}
+	return f
+}
+
+func ready(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// ReplicaInput holds what decides whether a gateway pod is marked as the active one.
+type ReplicaInput struct {
+	Root *corev1.Pod
+	// Lease is that of the gateway; nil when there is none yet.
+	Lease *coordinationv1.Lease
+	// Pods are those of the gateway.
+	Pods []corev1.Pod
+}
+
+// Replica marks the pod that holds its gateway's lease: a server's Service selects by the mark, and
+// nodes are led to the marked pod. A former holder loses the mark, for to the API server a pod of a
+// dead node is well for most of a minute.
+//
+//	held by                       the pod
+//	nobody                        stays as it is
+//	it                            is marked
+//	another, not marked yet       stays as it is: a Service always has a pod
+//	another, marked               is not marked
+//	anybody, while the pod ends   stays as it is: without the mark, what the client still sends there
+//	                              would be led to the successor, which cannot read it
+func Replica(in ReplicaInput) desired.Plan {
+	if in.Root.DeletionTimestamp != nil || in.Lease == nil || in.Lease.Spec.HolderIdentity == nil {
+		return desired.Plan{}
+	}
+	holder := *in.Lease.Spec.HolderIdentity
+	out := in.Root.DeepCopy()
+	switch {
+	case holder == in.Root.Name:
+		metav1.SetMetaDataLabel(&out.ObjectMeta, api.LabelGatewayActive, api.True)
+	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool {
+		return p.Name == holder &&
+			p.Labels[api.LabelGatewayActive] == api.True
+	}):
+		delete(out.Labels, api.LabelGatewayActive)
+	}
+	return desired.Plan{Fill: out}
+}
+
+// IsReplica tells whether a pod is one of those of a gateway that take turns.
+func IsReplica(p *corev1.Pod) bool { return p.Labels[api.LabelGatewayName] != "" && elects(p.Spec) }
+
+// elects tells whether the gateway in a pod takes turns with others, as its flags say; the last counts.
+func elects(pod corev1.PodSpec) bool {
+	elects := false
+	for _, c := range pod.Containers {
+		for _, arg := range slices.Concat(c.Command, c.Args) {
+			if name, value, given := strings.Cut(arg, "="); name == electionFlag {
+				on, err := strconv.ParseBool(value)
+				elects = !given || err == nil && on
+			}
+		}
+	}
+	return elects
+}
+
+// SecretLabelInput holds what decides the labels of a user's key Secret.
+type SecretLabelInput struct {
+	Root *corev1.Secret
+	// Gateway is the WgGatewayServer or WgGatewayClient of its namespace that uses the Secret; nil
+	// when none does.
+	Gateway desired.Object
+}
+
+// SecretLabel marks a user's key Secret as a gateway's. The Secret stays the user's: it is not
+// owned and outlives the gateway.
+func SecretLabel(in SecretLabelInput) desired.Plan {
+	if in.Root.DeletionTimestamp != nil || in.Gateway == nil {
+		return desired.Plan{}
+	}
+	out := in.Root.DeepCopy()
+	out.Labels = labels.Merge(out.Labels, map[string]string{
+		api.LabelGatewayResource:  api.True,
+		api.LabelGatewayName:      in.Gateway.GetName(),
+		api.LabelGatewayNamespace: in.Gateway.GetNamespace(),
+	})
+	if peer := in.Gateway.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
+		out.Labels[api.LabelRemoteClusterID] = peer
+	}
+	return desired.Plan{Fill: out}
+}

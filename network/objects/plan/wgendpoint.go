@@ -1,0 +1,129 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
+)
+
+// furtherEntries is how many nodes beside its own a server is reached by.
+const furtherEntries = 2
+
+// entries are where clients enter when the Service has node ports: at the node of the active pod and,
+// where every node leads to it, at two more, should that fail. What they were told before stays while
+// those nodes exist and one of them is ready, or none at all, as after the API server was away: a client that
+// is to dial another address is made again.
+func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []string {
+	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
+	var known, alive, own, others []string
+	further := 0
+	nodes := slices.DeleteFunc(slices.Clone(in.Nodes),
+		func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
+	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := range nodes {
+		n := &nodes[i]
+		addresses := entryAddresses(n)
+		known = append(known, addresses...)
+		if nodeReady(n) {
+			alive = append(alive, addresses...)
+		}
+		switch {
+		case active != nil && n.Name == active.Node:
+			own = addresses
+		case anywhere && nodeReady(n) && further < furtherEntries:
+			others = append(others, addresses...)
+			further++
+		}
+	}
+	if last := in.Root.Status.Endpoint; anywhere && last != nil {
+		gone := slices.ContainsFunc(last.Addresses, func(a string) bool { return !slices.Contains(known, a) })
+		if !gone && (len(alive) == 0 || slices.ContainsFunc(last.Addresses,
+			func(a string) bool { return slices.Contains(alive, a) })) {
+			return last.Addresses
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return append(own, others...)
+}
+
+// nodeReady reports whether a node does not say that it is not.
+func nodeReady(n *corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
+// entryAddresses are the addresses a node is reached by from outside the cluster.
+func entryAddresses(n *corev1.Node) []string {
+	if external := nodeAddresses(n, corev1.NodeExternalIP); len(external) > 0 {
+		return external
+	}
+	return nodeAddresses(n, corev1.NodeInternalIP)
+}
+
+// serverEndpoint is where clients outside the cluster reach a Service, node ports at the addresses given;
+// nil while that is unknown.
+func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointStatus {
+	if s == nil || len(s.Spec.Ports) == 0 {
+		return nil
+	}
+	e := &netv1beta1.EndpointStatus{Protocol: netv1beta1.Protocol(cmp.Or(s.Spec.Ports[0].Protocol, corev1.ProtocolUDP))}
+	port := func(p corev1.ServicePort) int32 { return p.Port }
+	switch s.Spec.Type {
+	case corev1.ServiceTypeNodePort:
+		port = func(p corev1.ServicePort) int32 { return p.NodePort }
+		e.Addresses = entries
+	case corev1.ServiceTypeLoadBalancer:
+		for _, ingress := range s.Status.LoadBalancer.Ingress {
+			e.Addresses = append(e.Addresses, cmp.Or(ingress.IP, ingress.Hostname))
+		}
+	case corev1.ServiceTypeExternalName:
+		e.Addresses = []string{s.Spec.ExternalName}
+	default:
+		e.Addresses = s.Spec.ClusterIPs
+	}
+	for _, p := range s.Spec.Ports {
+		e.Ports = append(e.Ports, port(p))
+	}
+	if len(e.Addresses) == 0 || slices.Contains(e.Ports, 0) {
+		return nil
+	}
+	if len(e.Ports) == 1 {
+		e.Port, e.Ports = e.Ports[0], nil
+	}
+	return e
+}
+
+// endpointPending says what the Service of a server waits for.
+func endpointPending(root desired.Object, s *corev1.Service) desired.Verdict {
+	name := api.GatewayServiceName(root.GetName())
+	switch {
+	case s == nil:
+		return desired.Wait("EndpointPending", "Service %s is not there yet", name).Verdict
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerIP != "":
+		return desired.Wait("LoadBalancerPending",
+			"Service %s does not get the address %s from a load balancer; ask for one that it may give, or set "+
+				"spec.endpoint.serviceType to NodePort", name, s.Spec.LoadBalancerIP).Verdict
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
+		return desired.Wait("LoadBalancerPending",
+			"Service %s has no address from a load balancer; if the cluster has none, set spec.endpoint.serviceType "+
+				"to NodePort", name).Verdict
+	case s.Spec.Type == corev1.ServiceTypeNodePort &&
+		!slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }):
+		return desired.Wait("EndpointPending",
+			"the node of the gateway pod has no address in its status; see 'kubectl get nodes -o wide'").Verdict
+	}
+	return desired.Wait("EndpointPending", "Service %s has no address or port to be reached by; see 'kubectl -n %s "+
+		"describe service %s'", name, root.GetNamespace(), name).Verdict
+}
