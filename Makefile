@@ -49,6 +49,7 @@ check: ## format, vet, linters, generated files, import law
 	GOWORK=off go build -C lint -o ../bin/lint
 	bin/lint ./... ./testbed/... ./deploy/image/...
 	go test -vet=off ./internal/law
+	@go test -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	$(MAKE) generate
 	git diff --exit-code -- api deploy || { echo "generated files were stale: commit what 'make generate' made"; exit 1; }
 
