@@ -28,16 +28,14 @@ var exceptions = map[string][]string{
 	"columns": {"cmd/liqo-control/", "internal/remote/", "network/daemon/", "network/dataplane/",
 		"network/fabric/", "network/follow.go", "network/gateway/", "network/plan/", "offloading/kubelet/",
 		"peering/", "reflection/"},
-	"comment": {"api/", "cli/", "internal/remote/", "network/daemon/", "network/dataplane/",
-		"network/fabric/", "network/follow.go", "network/gateway/", "network/plan/", "offloading/kubelet/",
-		"peering/", "reflection/"},
+	"comment": {"api/", "cli/", "cmd/liqo-control/", "identity/", "internal/", "network/", "offloading/",
+		"peering/", "reflection/", "storage/"},
 	"complexity": {"internal/ctl/report.go", "internal/remote/bounds.go", "network/gateway/dialer.go",
 		"network/plan/verdict.go"},
 	"exported": {"identity/plan/certificate.go"},
-	"function": {"cli/install.go"},
 	"word": {"identity/plan/", "internal/apply/", "internal/desired/", "internal/packed/",
 		"internal/remote/", "network/daemon/", "network/dataplane/", "network/gateway/",
-		"network/objects/plan/", "network/plan/", "offloading/", "peering/", "reflection/", "storage/plan/"},
+		"network/objects/plan/", "network/plan/", "offloading/", "reflection/", "storage/"},
 }
 
 var (
