@@ -12,16 +12,18 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
-// Calls counts handshakes that reached a tunnel and that WireGuard did not take.
+// Calls counts the handshakes that reached a tunnel and were rejected by WireGuard.
 type Calls struct {
-	// Misaddressed were made for another key than ours, Strange ones by another key than a peer's.
+	// Misaddressed counts handshakes made for a key other than ours, Strange those made by a key
+	// of no peer.
 	Misaddressed, Strange int64
-	// Replayed are older than one that was taken.
+	// Replayed counts handshakes older than one that was accepted.
 	Replayed int64
 }
 
-// Calls tells what a tunnel did not take, if it can: that of the kernel tells nobody.
-func (d *Dataplane) Calls(device string) (calls Calls, tells bool) {
+// Calls returns the rejected handshakes of a tunnel. It reports false for a tunnel of the kernel,
+// which does not count them.
+func (d *Dataplane) Calls(device string) (calls Calls, counted bool) {
 	t, ok := d.tunnels[device].(userspaceTunnel)
 	if !ok {
 		return Calls{}, false
@@ -29,7 +31,7 @@ func (d *Dataplane) Calls(device string) (calls Calls, tells bool) {
 	return Calls{t.calls.misaddressed.Load(), t.calls.strange.Load(), t.calls.replayed.Load()}, true
 }
 
-// MTU of a device in bytes; 0 = there is none of that name.
+// MTU returns the MTU of a device in bytes, or 0 if there is no such device.
 func (d *Dataplane) MTU(device string) int {
 	l, err := d.netlink.LinkByName(device)
 	if err != nil {
@@ -38,16 +40,17 @@ func (d *Dataplane) MTU(device string) int {
 	return l.Attrs().MTU
 }
 
-// calls counts by what WireGuard would log, which is the only place where it tells.
-// TestRefusedHandshakesAreCounted notices when that changes.
+// calls counts rejected handshakes from the lines WireGuard would log, the only place where it
+// reports them. TestRefusedHandshakesAreCounted fails if those lines change.
 type calls struct {
 	misaddressed, strange, replayed atomic.Int64
-	// explained are lines still to come of handshakes that were counted, or are no fault.
+	// explained is the number of expected "invalid initiation" lines that must not be counted:
+	// their handshakes are counted already, or are harmless.
 	explained atomic.Int64
 }
 
-// logger takes the lines and prints none: they say only what the state of the tunnel says, once per
-// packet at times.
+// logger returns a logger that counts lines and prints none: they repeat the state of the tunnel,
+// sometimes once per packet.
 func (c *calls) logger() *device.Logger {
 	return &device.Logger{Verbosef: func(format string, _ ...any) { c.count(format) }, Errorf: device.DiscardLogf}
 }
@@ -59,7 +62,7 @@ func (c *calls) count(line string) {
 	case strings.HasSuffix(line, "handshake replay @ %v"):
 		c.replayed.Add(1)
 		c.explained.Add(1)
-	case strings.HasSuffix(line, "handshake flood"): // two within 20 ms
+	case strings.HasSuffix(line, "handshake flood"): // two handshakes within 20 ms
 		c.explained.Add(1)
 	case strings.HasPrefix(line, "Received invalid initiation message"):
 		if c.explained.Add(-1) < 0 {

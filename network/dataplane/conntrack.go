@@ -16,9 +16,9 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// forget ends connections to external addresses that have another target now, or none: connection tracking asks the
-// nft table for new connections only, and those that go on, as of UDP, would have the old target for ever.
-func (d *Dataplane) forget() error {
+// deleteStaleFlows deletes conntrack entries of external addresses whose target changed or is gone.
+// The nft table translates only new connections: without this, UDP flows would keep the old target.
+func (d *Dataplane) deleteStaleFlows() error {
 	x := d.exposure
 	if d.exposed != nil && maps.Equal(d.exposed, x.Targets) || len(x.Targets)+len(x.Ranges) == 0 {
 		return nil // nodes have no external addresses, and too many connections to list them all
@@ -33,7 +33,8 @@ func (d *Dataplane) forget() error {
 	return nil
 }
 
-// staleFlows match connections to external addresses, and those their targets made, which have them as sources.
+// staleFlows matches stale connections to external addresses, and connections from their targets,
+// which have external addresses as sources.
 type staleFlows struct {
 	before map[netip.Addr]netip.Addr
 	now    plan.Exposure

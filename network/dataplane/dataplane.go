@@ -4,14 +4,15 @@
 //go:build linux
 
 // Package dataplane reads and writes the kernel state of the network namespace it is opened in:
-// links, addresses, routes, rules, WireGuard and one nft table. It is the only package that
-// touches the kernel and decides nothing: what is wanted comes from network/plan.
+// links, addresses, routes, rules, WireGuard and nft tables. It is the only package that touches
+// the kernel, and it decides nothing: the desired state comes from network/plan.
 //
 //	Observe ─▶ plan.State ─▶ plan.Diff(have, want) ─▶ plan.Changes ─▶ Apply
 //
-// Only what is ours is ever seen or changed: devices named liqo.ovl and liqo-tunnel…, routing
-// table 6091 and the rules that lead to it, the table "inet liqo"; and what users wrote, in routing
-// tables and nft tables of a range and a prefix of their own.
+// The package reads and changes only what Liqo owns: devices named liqo.ovl and liqo-tunnel…, our
+// routing tables and the rules that select them, and the nft tables "inet liqo" and "ip liqo-quoted".
+// It also manages the content of users: routing tables of a reserved range of numbers, and nft
+// tables whose names have a reserved prefix.
 package dataplane
 
 import (
@@ -35,36 +36,36 @@ import (
 
 // Options of a data plane.
 type Options struct {
-	// PrivateKey of our tunnels; the zero value = there are none.
+	// PrivateKey is the key of our tunnels; zero if there are none.
 	PrivateKey wgtypes.Key
-	// Userspace forces the implementation of WireGuard inside this process; else it is taken
-	// only where the kernel has none, and for tunnels over TCP.
+	// Userspace forces the implementation of WireGuard inside this process. Otherwise it is used
+	// only if the kernel has none, and for tunnels over TCP.
 	Userspace bool
-	// Dial makes connections for tunnels over TCP, which are made at any time and by any thread;
-	// nil = in the network namespace of the process.
+	// Dial makes connections for tunnels over TCP. It is called at any time and from any thread;
+	// nil dials in the network namespace of the process.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Dataplane is one network namespace. It is not safe for concurrent use, but for Watch.
+// Dataplane accesses one network namespace. Only Watch is safe for concurrent use.
 type Dataplane struct {
 	options Options
 	netlink *netlink.Handle
-	// tunnels that run inside this process, by device.
+	// tunnels holds the tunnels that run inside this process, by device.
 	tunnels map[string]tunnel
-	// dialled is the endpoint given to a peer, by device and public key: the one in use may be another,
-	// learnt from the peer's packets, which is no reason to write.
+	// dialled holds the configured endpoint of each peer, by device and public key. The endpoint in
+	// use may differ, learnt from the peer's packets, and must not cause a write.
 	dialled map[string]netip.AddrPort
 	tables  nftTables
-	// exposure is that of the nft table written last. Connections to external addresses have the targets in exposed;
-	// nil = not known, as an earlier process wrote the table they were made by.
+	// exposure belongs to the nft table written last. exposed holds the targets that tracked
+	// connections to external addresses use; nil if not known, as after a restart.
 	exposure plan.Exposure
 	exposed  map[netip.Addr]netip.Addr
-	// What was refused of users'.
+	// These hold content of users that the kernel refused.
 	refusedTables refused[plan.Table]
 	refusedRoutes refused[plan.Route]
 	refusedRules  refused[plan.Rule]
-	// heard is what Here found last.
-	heard atomic.Pointer[map[netip.Addr][]string]
+	// lastHere is the latest result of Here.
+	lastHere atomic.Pointer[map[netip.Addr][]string]
 }
 
 // Open opens the network namespace of the calling thread.
@@ -79,7 +80,7 @@ func Open(options Options) (*Dataplane, error) {
 	}, nil
 }
 
-// Close ends tunnels that run inside this process and leaves everything else as it is.
+// Close stops the tunnels that run inside this process and leaves everything else as it is.
 func (d *Dataplane) Close() {
 	for _, t := range d.tunnels {
 		t.close()
@@ -87,7 +88,8 @@ func (d *Dataplane) Close() {
 	d.netlink.Close()
 }
 
-// Observe reads what is ours. Settings are read of our devices and of those named.
+// Observe reads the kernel state that this package manages. It reads settings of our devices and of
+// the named ones.
 func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State, error) {
 	var s plan.State
 	links, err := d.links()
@@ -117,12 +119,12 @@ func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State,
 	if err := d.tables.read(ctx, &s); err != nil {
 		return s, err
 	}
-	d.pretend(&s)
+	d.hideRefused(&s)
 	return s, nil
 }
 
-// Apply makes changes. References are removed before the objects they point to, and added after them.
-// The nft table is written before the first device and removed after the last one: otherwise the
+// Apply makes changes. It removes references before the objects they point to, and adds them after.
+// The nft table is written before the first device and removed after the last one. Otherwise the
 // default route would forward unfiltered packets of the peer to anywhere in the cluster.
 func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 	steps := []func() error{
@@ -144,7 +146,7 @@ func (d *Dataplane) Apply(ctx context.Context, c plan.Changes) error {
 		func() error { return each("write neighbour", c.Neighbors, added, d.writeNeighbor) },
 		func() error { return each("write route", c.Routes, added, d.writeRoute) },
 		func() error { return each("write rule", c.Rules, added, d.writeRule) },
-		d.forget,
+		d.deleteStaleFlows,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -159,13 +161,13 @@ func (d *Dataplane) writeTable(ctx context.Context, c *plan.TableChange) error {
 		return nil
 	}
 	if err := d.tables.write(ctx, ours, c.New); err != nil {
-		return lacking(err)
+		return withModuleHint(err)
 	}
 	switch {
 	case c.Old == "":
 		d.exposed = c.Exposure.Targets // without a table there was no tunnel, and no connection either
 	case !maps.Equal(d.exposed, d.exposure.Targets):
-		d.exposed = nil // connections of two former tables are not forgotten yet
+		d.exposed = nil // connections of two former tables are still tracked
 	}
 	d.exposure = c.Exposure
 	return nil
@@ -178,22 +180,24 @@ func (d *Dataplane) deleteTable(ctx context.Context, c *plan.TableChange) error 
 	return d.tables.write(ctx, ours, "")
 }
 
-// lacking adds to what nft says where the kernel has not what is asked for how to get it.
-func lacking(err error) error {
+// withModuleHint adds the kernel modules to load to an error of nft that means a feature is missing.
+func withModuleHint(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(), "not supported")) {
-		return fmt.Errorf("%w: the kernel lacks nf_tables or what is underlined; run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_redir nft_hash nft_fib_inet' on the node", err)
+		return fmt.Errorf("%w: the kernel has no nf_tables, or a module that nft needs (underlined); run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_redir nft_hash nft_fib_inet' on the node", err)
 	}
 	return err
 }
 
-// removed picks changes that only take away, added all others, either all.
+// removed selects deletions.
 func removed[T any](old, new *T) bool { return new == nil && old != nil }
 
+// added selects creations and updates.
 func added[T any](_, new *T) bool { return new != nil }
 
+// either selects all changes.
 func either[T any](_, _ *T) bool { return true }
 
-// each hands the picked changes to act and says which failed.
+// each calls act for the selected changes; its error names the change that failed.
 func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string, changes []C, pick func(old, new *T) bool, act func(old, new *T) error) error {
 	for _, x := range changes {
 		c := struct{ Old, New *T }(x)
@@ -211,8 +215,8 @@ func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string,
 	return nil
 }
 
-// gone turns the errors that mean "there is none" into success.
-func gone(err error) error {
+// ignoreMissing returns nil for errors that mean the object does not exist, and others unchanged.
+func ignoreMissing(err error) error {
 	var missing netlink.LinkNotFoundError
 	for _, e := range []error{syscall.ENOENT, syscall.ESRCH, syscall.ENODEV, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, e) {

@@ -13,11 +13,12 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// DialAnew makes a client begin again with its server, at an address, or if that is not valid where it was
-// told to before, and at once: WireGuard
-// itself would notice only 15 s after the last answer that a server was replaced, and then try
-// every 5 s. It dials from a port of ours; 0 means a new one, for what tracks connections on the way – the
-// node ports of the server's cluster, NATs – would lead the old port to the old server.
+// DialAnew makes a client start a new handshake with its server at once. WireGuard itself would
+// notice a replaced server only 15 s after the last answer, and then retry every 5 s.
+//
+// An invalid address keeps the configured endpoint. port is the local UDP port; 0 picks a new one.
+// NATs and node ports of the server's cluster track connections: they would forward packets from
+// the old port to the old server.
 func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, port int) error {
 	t := d.tunnelOf(device)
 	dev, err := t.device()

@@ -20,7 +20,7 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// Attributes of a forwarding entry, from linux/neighbour.h.
+// These are attributes of a forwarding entry, from linux/neighbour.h.
 const (
 	ndaDst     = 1
 	ndaLladdr  = 2
@@ -31,8 +31,8 @@ const (
 // and type.
 const ndmsgSize = 12
 
-// forwards reads the static entries of the overlay device. The library does not know the device
-// an entry leads through, hence the bytes.
+// forwards reads the static entries of the overlay device. It parses the messages itself: the
+// library does not expose the output device of an entry.
 func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
 	req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(index)})
@@ -76,13 +76,13 @@ func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 	return out, nil
 }
 
-// entry is the place of a neighbour: a device, by number, and an address on it.
+// entry identifies a neighbour by the index of its device and its address.
 type entry struct {
 	link int
 	addr netip.Addr
 }
 
-// permanent are the MAC addresses of the neighbours that somebody wrote.
+// permanent returns the MAC addresses of permanent neighbours.
 func permanent(neighbors []netlink.Neigh) map[entry]string {
 	out := map[entry]string{}
 	for _, n := range neighbors {
@@ -93,7 +93,8 @@ func permanent(neighbors []netlink.Neigh) map[entry]string {
 	return out
 }
 
-// port names a device; one that is gone by its number, which is never wanted.
+// port returns the device with an index. A missing device gets a name made of the index, which is
+// never desired.
 func (d *Dataplane) port(index int) plan.Port {
 	l, err := d.netlink.LinkByIndex(index)
 	if err != nil {
@@ -102,7 +103,7 @@ func (d *Dataplane) port(index int) plan.Port {
 	return plan.Port{Device: l.Attrs().Name}
 }
 
-// writeForward writes an entry; replacing it moves a member without a gap.
+// writeForward creates or replaces an entry. Replacing moves a member without losing packets.
 func (d *Dataplane) writeForward(old, new *plan.Forward) error {
 	l, err := d.netlink.LinkByName(new.Device)
 	if err != nil {
@@ -133,17 +134,17 @@ func (d *Dataplane) writeForward(old, new *plan.Forward) error {
 	return nil
 }
 
-// deleteForward removes an entry; without a destination it is removed whichever it has.
+// deleteForward deletes an entry. The request names no destination, so any destination matches.
 func (d *Dataplane) deleteForward(old, _ *plan.Forward) error {
 	l, err := d.netlink.LinkByName(old.Device)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	mac, err := net.ParseMAC(old.MAC)
 	if err != nil {
 		return err
 	}
-	if err := gone(d.execute(forwardRequest(unix.RTM_DELNEIGH, 0, l, mac))); err != nil {
+	if err := ignoreMissing(d.execute(forwardRequest(unix.RTM_DELNEIGH, 0, l, mac))); err != nil {
 		return err
 	}
 	return d.deleteBehind(old)
@@ -158,7 +159,8 @@ func forwardRequest(command, flags int, l netlink.Link, mac net.HardwareAddr) *n
 	return req
 }
 
-// behind is the entry that a frame for a pod needs on the port itself: nobody asks there.
+// behind returns the neighbour entry that a frame for a pod needs on the port itself, where the
+// kernel does not resolve addresses.
 func behind(f *plan.Forward) *plan.Neighbor {
 	return &plan.Neighbor{Device: f.Port.Device, Addr: f.Outer, MAC: f.Port.MAC}
 }
@@ -170,21 +172,21 @@ func (d *Dataplane) deleteBehind(f *plan.Forward) error {
 	return d.deleteNeighbor(behind(f), nil)
 }
 
-// Ports finds the bridge ports behind which pods of this host are. Left out is what is not behind
-// a bridge, what the bridge has not heard of yet, bridges with VLANs, whose ports may tag frames,
-// and IPv6, where the kernel wants a route for each device.
+// Ports returns the bridge ports behind which pods of this host are. It omits pods that are not
+// behind a bridge or that the bridge has not learnt yet. It also omits bridges with VLANs, whose
+// ports may tag frames, and IPv6, for which the kernel needs a route for each device.
 //
-// The kernel tells what it heard of all pods or of none, so it is asked once for all of them.
+// The kernel lists the learnt addresses of all pods or of none, so Ports takes all pods at once.
 func (d *Dataplane) Ports(pods []netip.Addr) (map[netip.Addr]plan.Port, error) {
 	neighbors, err := d.netlink.NeighList(0, unix.AF_INET)
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
-	heard, err := d.netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
+	entries, err := d.netlink.NeighListExecute(netlink.Ndmsg{Family: unix.AF_BRIDGE})
 	if err != nil {
-		return nil, fmt.Errorf("list what bridges heard: %w", err)
+		return nil, fmt.Errorf("list forwarding entries of bridges: %w", err)
 	}
-	macs, ports := reachable(neighbors), learnt(heard)
+	macs, ports := reachable(neighbors), learnt(entries)
 	out := map[netip.Addr]plan.Port{}
 	for _, pod := range pods {
 		if len(macs[pod]) == 0 {
@@ -206,13 +208,13 @@ func (d *Dataplane) Ports(pods []netip.Addr) (map[netip.Addr]plan.Port, error) {
 	return out, nil
 }
 
-// BridgesFiltered tells whether what a bridge of this host passes on goes through our chains, too.
+// BridgesFiltered reports whether frames forwarded by bridges of this host traverse nft chains.
 func BridgesFiltered() bool {
 	value, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables") // no file without br_netfilter
 	return err == nil && strings.TrimSpace(string(value)) != "0"
 }
 
-// bridgeTo is the bridge an address is routed to directly, nil if it is something else.
+// bridgeTo returns the bridge to which an address is routed directly, or nil if there is none.
 func (d *Dataplane) bridgeTo(addr netip.Addr) (*netlink.Bridge, error) {
 	if !addr.Is4() {
 		return nil, nil
@@ -229,8 +231,8 @@ func (d *Dataplane) bridgeTo(addr netip.Addr) (*netlink.Bridge, error) {
 	return bridge, nil
 }
 
-// reachable are the MAC addresses of neighbours. Once the frames for a pod go to the port the bridge
-// device needs no neighbour entry any more, and ours on the port tells the address.
+// reachable returns the MAC addresses of neighbours, on any device. Once frames for a pod go to its
+// port, the bridge may have no neighbour entry any more, but our entry on the port has the address.
 func reachable(neighbors []netlink.Neigh) map[netip.Addr][]string {
 	out := map[netip.Addr][]string{}
 	for _, n := range neighbors {
@@ -241,16 +243,16 @@ func reachable(neighbors []netlink.Neigh) map[netip.Addr][]string {
 	return out
 }
 
-// station is a MAC address a bridge, by number, has heard of.
+// station is a MAC address that a bridge has learnt; bridge is its index.
 type station struct {
 	bridge int
 	mac    string
 }
 
-// learnt are the ports, by number, at which bridges heard stations.
-func learnt(heard []netlink.Neigh) map[station]int {
+// learnt returns the index of the bridge port of each station.
+func learnt(entries []netlink.Neigh) map[station]int {
 	out := map[station]int{}
-	for _, h := range heard {
+	for _, h := range entries {
 		if h.MasterIndex != 0 && h.Vlan == 0 && h.State&netlink.NUD_PERMANENT == 0 {
 			out[station{h.MasterIndex, h.HardwareAddr.String()}] = h.LinkIndex
 		}

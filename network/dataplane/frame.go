@@ -14,19 +14,19 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
-// On a TCP connection each WireGuard message is a frame: its length in two bytes, the larger first,
-// and the message as it would stand in a UDP packet. Nothing else is ever sent.
+// frameHeader is the size of a frame's header in bytes. On a TCP connection each WireGuard message is
+// a frame: its length as a big-endian 16-bit number, then the message as a UDP packet would hold it.
 //
 //	┌─ 2 bytes ─┬─ length bytes ─┐┌─ 2 bytes ─┬─ …
 //	│  length   │    message     ││  length   │
 //	└───────────┴────────────────┘└───────────┴─ …
 const frameHeader = 2
 
-// maxFrame is the largest frame: what two bytes can count, and its header.
+// maxFrame is the size of the largest frame with its header, in bytes.
 const maxFrame = frameHeader + device.MaxMessageSize
 
-// readSize is of the buffer a connection is read into: about 90 packets of a usual tunnel, which
-// go through WireGuard as one batch (128 at most), and more than the largest frame.
+// readSize is the size in bytes of the buffer a connection is read into. It holds about 90 packets
+// of a usual tunnel, which WireGuard handles as one batch (128 at most), and exceeds maxFrame.
 const readSize = 128 << 10
 
 var errNotFrames = errors.New("what is received is not WireGuard")
@@ -34,9 +34,9 @@ var errNotFrames = errors.New("what is received is not WireGuard")
 // frameReader cuts a stream into frames.
 type frameReader struct {
 	from io.Reader
-	// buffers take turns: one is with whoever asked for frames while the other is filled.
+	// buffers alternate: the caller of next uses one while the other is filled.
 	buffers [2][]byte
-	// rest is the begin of a frame at the end of buffers[0].
+	// rest is the incomplete frame at the end of buffers[0].
 	rest []byte
 }
 
@@ -44,8 +44,8 @@ func newFrameReader(from io.Reader) *frameReader {
 	return &frameReader{from: from, buffers: [2][]byte{make([]byte, readSize), make([]byte, readSize)}}
 }
 
-// next waits for whole frames, one at least. They are valid until next is called for the second
-// time. An error is final: a stream that lost its way does not find it again.
+// next waits for at least one whole frame. The frames are valid until the second call of next from
+// then. An error is final: a stream whose frame boundaries are lost cannot be resynchronized.
 func (r *frameReader) next() ([]byte, error) {
 	r.buffers[0], r.buffers[1] = r.buffers[1], r.buffers[0]
 	buffer := r.buffers[0]
@@ -85,9 +85,8 @@ func wholeFrames(b []byte) (int, error) {
 	return whole, nil
 }
 
-// checkMessage checks a message of which only the begin may be there: its type in the first byte,
-// three zeros, and the size that belongs to the type. So whoever speaks another language is known
-// by the first bytes.
+// checkMessage checks a message that may be incomplete: its type in the first byte, three zeros, and
+// the size that belongs to the type. Another protocol is thus detected by its first bytes.
 func checkMessage(size int, begin []byte) error {
 	if size < device.MinMessageSize {
 		return fmt.Errorf("%w: a message of %d bytes", errNotFrames, size)
@@ -112,13 +111,13 @@ func checkMessage(size int, begin []byte) error {
 	return nil
 }
 
-// cutFrame takes the first message off whole frames.
+// cutFrame splits the first message from whole frames.
 func cutFrame(frames []byte) (message, rest []byte) {
 	end := frameHeader + int(binary.BigEndian.Uint16(frames))
 	return frames[frameHeader:end], frames[end:]
 }
 
-// appendFrame is the opposite of cutFrame.
+// appendFrame appends a message with its header to frames.
 func appendFrame(frames, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(frames, uint16(len(message))), message...)
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// tunnelPrefix starts the names of tunnel devices.
+// tunnelPrefix is the prefix of the names of tunnel devices.
 var tunnelPrefix = api.TunnelInterface(0)
 
-// links are our devices.
+// links returns our devices.
 func (d *Dataplane) links() ([]netlink.Link, error) {
 	var out []netlink.Link
 	for n := -1; n < api.MaxTunnels; n++ {
@@ -73,7 +73,8 @@ func (d *Dataplane) observeLink(s *plan.State, l netlink.Link) error {
 	return nil
 }
 
-// overlayOf reads a device; of another kind than VXLAN it has VNI 0, which is never wanted.
+// overlayOf returns the state of a device. A device that is not VXLAN has VNI 0, which is never
+// desired.
 func overlayOf(l netlink.Link) plan.Overlay {
 	a := l.Attrs()
 	o := plan.Overlay{Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Down: a.Flags&net.FlagUp == 0}
@@ -83,7 +84,8 @@ func overlayOf(l netlink.Link) plan.Overlay {
 	return o
 }
 
-// writeOverlay makes the device; one that differs in more than MTU and state is made anew.
+// writeOverlay creates or updates the device. It recreates one that differs in more than MTU and
+// state.
 func (d *Dataplane) writeOverlay(old, new *plan.Overlay) error {
 	if old != nil && (old.VNI != new.VNI || old.Port != new.Port || old.Local != new.Local || old.MAC != new.MAC) {
 		if err := d.deleteOverlay(old, nil); err != nil {
@@ -115,7 +117,7 @@ func (d *Dataplane) makeOverlay(o *plan.Overlay) error {
 	return d.raise(o.Name, o.MTU)
 }
 
-// raise sets the MTU of a device and switches it on.
+// raise sets the MTU of a device and sets it up.
 func (d *Dataplane) raise(name string, mtu int) error {
 	l, err := d.netlink.LinkByName(name)
 	if err != nil {
@@ -134,9 +136,9 @@ func (d *Dataplane) deleteOverlay(old, _ *plan.Overlay) error { return d.deleteL
 func (d *Dataplane) deleteLink(name string) error {
 	l, err := d.netlink.LinkByName(name)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	return gone(d.netlink.LinkDel(l))
+	return ignoreMissing(d.netlink.LinkDel(l))
 }
 
 func (d *Dataplane) writeAddress(_, new *plan.Address) error {
@@ -150,12 +152,13 @@ func (d *Dataplane) writeAddress(_, new *plan.Address) error {
 func (d *Dataplane) deleteAddress(old, _ *plan.Address) error {
 	l, err := d.netlink.LinkByName(old.Device)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	return gone(d.netlink.AddrDel(l, &netlink.Addr{IPNet: ipNet(old.Prefix)}))
+	return ignoreMissing(d.netlink.AddrDel(l, &netlink.Addr{IPNet: ipNet(old.Prefix)}))
 }
 
-// devconf are the numbers of settings in IFLA_INET_CONF (IPV4_DEVCONF_… of linux/ip.h).
+// devconf returns the number of a setting in IFLA_INET_CONF (IPV4_DEVCONF_… of linux/ip.h), or 0 if
+// it has none.
 func devconf(setting string) uint16 {
 	switch setting {
 	case plan.SettingForwarding:
@@ -190,7 +193,7 @@ func (d *Dataplane) writeSetting(_, new *plan.Setting) error {
 	return d.confirm(*new)
 }
 
-// confirm reads a setting back: a node may forbid it silently.
+// confirm reads a setting back: a node may ignore the write without an error.
 func (d *Dataplane) confirm(want plan.Setting) error {
 	found, err := d.settings(want.Device)
 	if err != nil {
@@ -209,11 +212,11 @@ func (d *Dataplane) execute(req *nl.NetlinkRequest) error {
 	return err
 }
 
-// settings reads the IPv4 settings of a device; none when there is no such device.
+// settings returns the IPv4 settings of a device; none if there is no such device.
 func (d *Dataplane) settings(device string) ([]plan.Setting, error) {
 	l, err := d.netlink.LinkByName(device)
 	if err != nil {
-		return nil, gone(err)
+		return nil, ignoreMissing(err)
 	}
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -221,7 +224,7 @@ func (d *Dataplane) settings(device string) ([]plan.Setting, error) {
 	req.AddData(msg)
 	replies, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	if err != nil {
-		return nil, gone(err)
+		return nil, ignoreMissing(err)
 	}
 	var out []plan.Setting
 	for _, reply := range replies {
@@ -238,7 +241,7 @@ func (d *Dataplane) settings(device string) ([]plan.Setting, error) {
 	return out, nil
 }
 
-// inetConf finds IFLA_INET_CONF: an array of 32-bit values, the first with the number 1.
+// inetConf returns the value of IFLA_INET_CONF: an array of 32-bit values, numbered from 1.
 func inetConf(attrs []byte) ([]byte, error) {
 	for _, want := range []uint16{unix.IFLA_AF_SPEC, unix.AF_INET, iflaInetConf} {
 		list, err := nl.ParseRouteAttr(attrs)
@@ -255,8 +258,8 @@ func inetConf(attrs []byte) ([]byte, error) {
 	return attrs, nil
 }
 
-// Underlay tells the device that has an address, or with an invalid one the device of the default
-// route, and its first address.
+// Underlay returns the device that has an address. With an invalid address it returns the device of
+// the default route, and its first address.
 func (d *Dataplane) Underlay(addr netip.Addr) (plan.Underlay, netip.Addr, error) {
 	if !addr.IsValid() {
 		return d.defaultUnderlay()
@@ -277,15 +280,15 @@ func (d *Dataplane) Underlay(addr netip.Addr) (plan.Underlay, netip.Addr, error)
 	return plan.Underlay{}, addr, fmt.Errorf("find device of %s: no device has this address", addr)
 }
 
-// PodDevices are the devices behind which pods of this host are: those to which routes lead for pods, and those
-// that a pod has for itself, which are there before anybody has told its address. But is one by which this host
-// is joined to others.
-func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error) {
+// PodDevices returns the devices behind which pods of this host are: devices with routes to the pods'
+// ranges, and veth devices of single pods. The latter exist before their addresses are reported.
+// It omits the device except, which connects this host to others.
+func (d *Dataplane) PodDevices(pods []netip.Prefix, except string) ([]string, error) {
 	routes, err := d.netlink.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	onward := map[int]bool{} // devices by which routes lead to other hosts
+	onward := map[int]bool{} // devices with routes through other hosts
 	for _, r := range routes {
 		onward[r.LinkIndex] = onward[r.LinkIndex] || r.Gw != nil
 	}
@@ -299,13 +302,13 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error
 		}
 		l, err := d.netlink.LinkByIndex(r.LinkIndex)
 		if err != nil {
-			if gone(err) == nil {
-				continue // between the two looks
+			if ignoreMissing(err) == nil {
+				continue // removed since the routes were listed
 			}
 			return nil, fmt.Errorf("read link %d: %w", r.LinkIndex, err)
 		}
 		name := l.Attrs().Name
-		if !own && l.Type() != "veth" || name == but || strings.HasPrefix(name, api.InterfacePrefix) || slices.Contains(out, name) {
+		if !own && l.Type() != "veth" || name == except || strings.HasPrefix(name, api.InterfacePrefix) || slices.Contains(out, name) {
 			continue
 		}
 		out = append(out, name)
@@ -313,15 +316,15 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, but string) ([]string, error
 	return out, nil
 }
 
-// toPod tells whether a route is like those that CNIs make for a pod with a device of its own: directly to one
-// address.
+// toPod reports whether a route looks like the one that CNIs create for a pod with its own device: a
+// direct route to a single address.
 func toPod(r netlink.Route) bool {
 	to := prefix(r.Dst)
 	return r.Gw == nil && r.LinkIndex != 0 && r.Table == unix.RT_TABLE_MAIN && to.IsValid() && to.IsSingleIP()
 }
 
-// Here finds which of addresses are behind some devices of this host, and their Ethernet addresses as
-// far as they are known.
+// Here returns the addresses that are routed to the given devices of this host, each with its known
+// MAC addresses.
 func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][]string, error) {
 	neighbors, err := d.netlink.NeighList(0, netlink.FAMILY_ALL)
 	if err != nil {
@@ -331,14 +334,14 @@ func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][
 	for _, a := range addrs {
 		routes, err := d.netlink.RouteGet(a.AsSlice())
 		if err != nil || len(routes) == 0 {
-			continue // not routed: it is not here
+			continue // no route, so it is not behind these devices
 		}
 		l, err := d.netlink.LinkByIndex(routes[0].LinkIndex)
 		if err == nil && slices.Contains(devices, l.Attrs().Name) {
 			out[a] = macs[a]
 		}
 	}
-	d.heard.Store(&out)
+	d.lastHere.Store(&out)
 	return out, nil
 }
 

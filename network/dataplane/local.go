@@ -15,16 +15,17 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// ipvsDevice has the addresses of all Services where kube-proxy uses IPVS. The service CIDR covers them.
+// ipvsDevice is the device to which kube-proxy assigns the addresses of all Services in IPVS mode.
+// The service CIDR covers them.
 const ipvsDevice = "kube-ipvs0"
 
-// Local returns the addresses of this host, each with the length of the network it is connected to, and those of its
-// default gateways. What Liqo made is left out.
+// Local returns the addresses of this host, each with the prefix length of its network, and those of
+// its default gateways. It omits the overlay device.
 func (d *Dataplane) Local() ([]netip.Prefix, error) {
 	skip := map[int]bool{}
 	for _, name := range []string{api.OverlayInterface, ipvsDevice} {
 		l, err := d.netlink.LinkByName(name)
-		if gone(err) != nil {
+		if ignoreMissing(err) != nil {
 			return nil, fmt.Errorf("read link %s: %w", name, err)
 		}
 		if err == nil {
@@ -41,7 +42,7 @@ func (d *Dataplane) Local() ([]netip.Prefix, error) {
 			continue
 		}
 		out = append(out, prefix(a.IPNet))
-		if a.Peer != nil { // the network is that of the other end
+		if a.Peer != nil { // the prefix length belongs to the peer's address
 			out = append(out, prefix(a.Peer))
 		}
 	}

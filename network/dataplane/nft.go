@@ -21,30 +21,31 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// nftTables are our table in the kernel, that of quotes and those of users, through the nft command, by
-// family and name.
+// nftTables accesses our nft tables and those of users through the nft command. Keys are family and
+// name.
 type nftTables struct {
 	known map[string]nftTable
-	// texts is how nft printed all of them when the kernel's rules were of a generation; nil = not read yet.
+	// texts holds the tables as nft printed them at generation; nil if they must be read.
 	texts      map[string]string
 	generation uint32
-	// written are the tables of which it is not known yet how nft prints them; writtenAt is the generation of
-	// the last of them. Nobody else changed any rule in between.
+	// written holds the texts of written tables that nft has not printed yet. writtenAt is the
+	// generation after the last write; no other process changed rules between these writes.
 	written   map[string]string
 	writtenAt uint32
-	// missed are those of them that somebody else's change came between: the next time they are read at once.
-	missed map[string]bool
+	// raced holds tables that another process may have changed before they were printed. They are
+	// printed right after their next write.
+	raced map[string]bool
 }
 
-// nftTable tells what was asked for last and how nft printed it afterwards: another version of nft
-// may spell the same rules differently.
+// nftTable holds the text written last and how nft printed it afterwards: versions of nft print the
+// same rules differently.
 type nftTable struct{ written, listed string }
 
 // ours is the key of our table.
 const ours = "inet " + plan.NFTable
 
-// read adds our table, those of users, and what is in that of quotes. A table nobody touched since it
-// was written reads as it was written.
+// read adds the tables and quotes to s. A table that is unchanged since it was written has the text
+// that was written.
 func (t *nftTables) read(ctx context.Context, s *plan.State) error {
 	texts, err := t.print(ctx)
 	if err != nil {
@@ -70,8 +71,8 @@ func (t *nftTables) read(ctx context.Context, s *plan.State) error {
 	return nil
 }
 
-// print prints all tables, if anybody changed any rule since they were printed: nft takes milliseconds
-// of a processor, asking for the generation microseconds.
+// print returns all tables as nft prints them. It runs nft only if the generation changed: nft takes
+// milliseconds of CPU, reading the generation microseconds.
 func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 	before, err := generation()
 	if err == nil && t.texts != nil && before == t.generation {
@@ -80,7 +81,7 @@ func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 	t.texts = nil
 	names, err := nft(ctx, "", "list", "tables")
 	if err != nil {
-		return nil, fmt.Errorf("list nft tables: %w", lacking(err))
+		return nil, fmt.Errorf("list nft tables: %w", withModuleHint(err))
 	}
 	texts := map[string]string{}
 	for line := range strings.Lines(names) {
@@ -95,21 +96,22 @@ func (t *nftTables) print(ctx context.Context) (map[string]string, error) {
 	}
 	if after, err := generation(); err == nil && after == before {
 		t.texts, t.generation = texts, after
-		t.note(texts)
+		t.recordListings(texts)
 	}
 	return texts, nil
 }
 
-// note keeps how nft prints what was written, unless somebody else may have changed it since.
-func (t *nftTables) note(texts map[string]string) {
+// recordListings records how nft prints the written tables, unless another process may have changed
+// them since.
+func (t *nftTables) recordListings(texts map[string]string) {
 	if t.written == nil {
 		return
 	}
-	t.missed = map[string]bool{}
+	t.raced = map[string]bool{}
 	for key, written := range t.written {
 		switch listed := texts[key]; {
 		case t.generation != t.writtenAt:
-			t.missed[key] = true
+			t.raced[key] = true
 		case listed != "":
 			t.known[key] = nftTable{written, listed}
 		}
@@ -117,7 +119,8 @@ func (t *nftTables) note(texts map[string]string) {
 	t.written = nil
 }
 
-// generation is a number the kernel changes whenever anybody changes rules in this namespace.
+// generation returns the number that the kernel changes with every change of nft rules in this
+// network namespace.
 func generation() (uint32, error) {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: unix.NFNETLINK_V0})
@@ -136,13 +139,13 @@ func generation() (uint32, error) {
 			}
 		}
 	}
-	return 0, errors.New("read generation of nft rules: the kernel gives none")
+	return 0, errors.New("read generation of nft rules: the kernel returned none")
 }
 
-// write replaces a table; an empty text removes it.
+// write replaces a table; an empty text deletes it.
 func (t *nftTables) write(ctx context.Context, key, text string) error {
 	err := t.transact(ctx, key, text, func() error {
-		// "add" before "delete" makes the latter succeed also when there is no table.
+		// "delete" fails without a table, so "add" precedes it.
 		_, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-")
 		return err
 	})
@@ -152,17 +155,17 @@ func (t *nftTables) write(ctx context.Context, key, text string) error {
 	return nil
 }
 
-// transact writes a table in one transaction, which makes one generation. How nft prints the table is learnt when
-// it is read next: that takes some milliseconds, and what else is to be changed does not wait for it. Where others
-// change rules all the time it would never be.
+// transact writes a table in one transaction, which adds one to the generation. Printing the table
+// takes milliseconds, so it is left to the next read and does not delay other changes. A table in
+// raced is printed at once: where others change rules all the time, a later read would race again.
 func (t *nftTables) transact(ctx context.Context, key, text string, send func() error) error {
 	before, err := generation()
 	if err := send(); err != nil {
 		return err
 	}
 	delete(t.known, key)
-	if err != nil || t.missed[key] {
-		if listed, err := list(ctx, key); err == nil { // the next look tells of an error
+	if err != nil || t.raced[key] {
+		if listed, err := list(ctx, key); err == nil { // the next read returns the error
 			t.known[key] = nftTable{text, listed}
 		}
 		return nil
@@ -174,7 +177,7 @@ func (t *nftTables) transact(ctx context.Context, key, text string, send func() 
 	return nil
 }
 
-// list prints a table without what its rules counted; empty when there is none.
+// list prints a table without counters; empty if there is no such table.
 func list(ctx context.Context, key string) (string, error) {
 	text, err := nft(ctx, "", append([]string{"-s", "list", "table"}, strings.Fields(key)...)...)
 	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
@@ -186,20 +189,20 @@ func list(ctx context.Context, key string) (string, error) {
 	return text, nil
 }
 
-// nft runs the command; its error says what nft said.
+// nft runs the command and returns its output; an error includes what it wrote to stderr.
 func nft(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "nft", args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	var err error
-	threads.Blocking(func() { err = cmd.Run() }) // packets of the userspace WireGuard go on meanwhile
+	threads.Blocking(func() { err = cmd.Run() }) // userspace WireGuard keeps running meanwhile
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.String(), nil
 }
 
-// writeUserTable replaces a table of a user, or removes it.
+// writeUserTable returns a function that replaces or deletes a table of a user.
 func (d *Dataplane) writeUserTable(ctx context.Context) func(old, new *plan.Table) error {
 	return func(old, new *plan.Table) error {
 		if old != nil {
@@ -208,7 +211,7 @@ func (d *Dataplane) writeUserTable(ctx context.Context) func(old, new *plan.Tabl
 		if new == nil {
 			return d.tables.write(ctx, old.Family+" "+old.Name, "")
 		}
-		d.refusedTables.note(*new, d.tables.write(ctx, new.Family+" "+new.Name, new.Text))
+		d.refusedTables.record(*new, d.tables.write(ctx, new.Family+" "+new.Name, new.Text))
 		return nil
 	}
 }

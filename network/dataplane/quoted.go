@@ -23,24 +23,24 @@ import (
 )
 
 // quotedTable holds the rules for addresses quoted in ICMP errors. The nft command can write such
-// an address, but not correct a checksum for it, so these rules go to the kernel as messages of
-// netlink. Each has its Quote as a comment, by which it is read back.
+// an address, but cannot correct the checksum for it. These rules are therefore sent to the kernel
+// as netlink messages. The comment of each rule is its Quote, from which it is read back.
 const (
 	quotedTable = "liqo-quoted"
 	quotes      = "ip " + quotedTable
 )
 
-// Where the addresses of a quoted IPv4 header are, in bytes from the begin of an ICMP error: its own
-// header has 8 (RFC 792), source and destination are at 12 and 16 of the quoted one (RFC 791).
-// Correcting the checksum of the quoted header, at its byte 10, keeps the sum of all its bytes, so
-// the checksum of the error stays right also.
+// These are offsets of fields of the quoted IPv4 header, in bytes from the start of an ICMP error. The
+// ICMP header has 8 bytes (RFC 792); source and destination are at 12 and 16 of the quoted header
+// (RFC 791). Correcting the quoted header's checksum, at byte 10, keeps the sum of all its bytes, so
+// the checksum of the ICMP error stays valid.
 const (
 	quotedSource, quotedDestination = 8 + 12, 8 + 16
 	quotedChecksum                  = 8 + 10
 )
 
-// readQuotes reads the rules back from how nft prints them; listed is how it did after they were
-// written, "" = by an earlier process. What somebody changed reads as a rule that is never wanted.
+// readQuotes parses the rules from the output of nft. listed is the output after they were written,
+// or "" if an earlier process wrote them. A changed table yields a rule that is never desired.
 func readQuotes(text, listed string) []plan.Quote {
 	changed := []plan.Quote{{}}
 	if listed != "" && listed != text {
@@ -70,7 +70,7 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 	b.add(unix.NFT_MSG_DELTABLE, 0, table...)
 	if len(c.New) > 0 {
 		b.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table...)
-		// After raw, before connections are looked up (−200); and after everything else.
+		// The first runs after raw and before conntrack (−200), the second after all others.
 		b.chain("from-peer", unix.NF_INET_PRE_ROUTING, -298)
 		b.chain("to-peer", unix.NF_INET_POST_ROUTING, 301)
 		for _, chain := range []string{"from-peer", "to-peer"} {
@@ -91,13 +91,14 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 // nfAccept ends a chain (NF_ACCEPT of linux/netfilter.h).
 const nfAccept = 1
 
-// nftBatch are messages of one transaction.
+// nftBatch holds the messages of one transaction.
 type nftBatch struct {
 	bytes []byte
 	acks  int
 }
 
-// message adds one of netlink; resource is the subsystem where the batch begins and ends.
+// message appends a netlink message; resource is the subsystem in the messages that begin and end a
+// batch, and 0 in others.
 func (b *nftBatch) message(kind, flags int, family byte, resource uint16, attrs ...*nl.RtAttr) {
 	body := binary.BigEndian.AppendUint16([]byte{family, unix.NFNETLINK_V0}, resource)
 	for _, a := range attrs {
@@ -110,7 +111,7 @@ func (b *nftBatch) message(kind, flags int, family byte, resource uint16, attrs 
 	b.bytes = append(append(b.bytes, header...), body...)
 }
 
-// add adds a message that is answered.
+// add appends a message that the kernel acknowledges.
 func (b *nftBatch) add(kind, flags int, attrs ...*nl.RtAttr) {
 	b.acks++
 	b.message(unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_ACK|flags, unix.NFPROTO_IPV4, 0, attrs...)
@@ -122,13 +123,14 @@ func (b *nftBatch) chain(name string, hook, priority int) {
 		text(unix.NFTA_CHAIN_TABLE, quotedTable), text(unix.NFTA_CHAIN_NAME, name), at, text(unix.NFTA_CHAIN_TYPE, "filter"))
 }
 
-// passOthers lets all but ICMP, nearly everything, leave the chain by its first rule.
+// passOthers adds a first rule that accepts all packets but ICMP, so that most traffic leaves the
+// chain there.
 func (b *nftBatch) passOthers(chain string) {
 	b.rule(chain, []*nl.RtAttr{meta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP}), accept()})
 }
 
-// quote adds the rule for one kind of ICMP error. It ends the chain, so that what it wrote is not translated
-// again where it is in another prefix.
+// quote adds the rule for one type of ICMP error. The rule ends the chain, so that no other rule
+// translates the new address again.
 func (b *nftBatch) quote(q plan.Quote, kind byte) {
 	chain, device, at := "to-peer", unix.NFT_META_OIFNAME, quotedSource
 	if q.Inbound {
@@ -167,7 +169,7 @@ func (b *nftBatch) rule(chain string, exprs []*nl.RtAttr, more ...*nl.RtAttr) {
 		text(unix.NFTA_RULE_TABLE, quotedTable), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...)}, more...)...)
 }
 
-// send commits the batch and reads what is answered.
+// send commits the batch and reads the acknowledgements.
 func (b *nftBatch) send() error {
 	var whole nftBatch
 	whole.message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
@@ -178,7 +180,7 @@ func (b *nftBatch) send() error {
 		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
-	// 10 s: the kernel answers at once, or not at all.
+	// The kernel answers at once or never, so 10 s suffice.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
 		return os.NewSyscallError("setsockopt", err)
 	}
@@ -207,7 +209,7 @@ func (b *nftBatch) send() error {
 	return nil
 }
 
-// Attributes: numbers are of 32 bits, the larger byte first; texts end with a zero.
+// These functions make attributes: numbers are big-endian with 32 bits, texts end with a zero byte.
 
 func number(kind, value int) *nl.RtAttr {
 	return nl.NewRtAttr(kind, binary.BigEndian.AppendUint32(nil, uint32(value)))
@@ -227,7 +229,7 @@ func data(kind int, value []byte) *nl.RtAttr {
 	return nest(kind, nl.NewRtAttr(unix.NFTA_DATA_VALUE, value))
 }
 
-// Expressions, which all work on the first register.
+// These functions make expressions, which all use the first register.
 
 func expression(name string, attrs ...*nl.RtAttr) *nl.RtAttr {
 	return nest(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, attrs...))
@@ -248,14 +250,14 @@ func accept() *nl.RtAttr {
 	return expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, verdict))
 }
 
-// payload loads or stores bytes of the transport's header.
+// payload loads or stores bytes of the transport header.
 func payload(register *nl.RtAttr, offset, size int, more ...*nl.RtAttr) *nl.RtAttr {
 	attrs := append([]*nl.RtAttr{register, number(unix.NFTA_PAYLOAD_BASE, unix.NFT_PAYLOAD_TRANSPORT_HEADER),
 		number(unix.NFTA_PAYLOAD_OFFSET, offset), number(unix.NFTA_PAYLOAD_LEN, size)}, more...)
 	return expression("payload", attrs...)
 }
 
-// bitwise keeps the bits of mask and turns those of xor.
+// bitwise keeps the bits of mask, then flips those of xor.
 func bitwise(mask, xor []byte) *nl.RtAttr {
 	return expression("bitwise", number(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1), number(unix.NFTA_BITWISE_DREG, unix.NFT_REG_1),
 		number(unix.NFTA_BITWISE_LEN, len(mask)), data(unix.NFTA_BITWISE_MASK, mask), data(unix.NFTA_BITWISE_XOR, xor))

@@ -12,13 +12,13 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// tryAgain is how long something of a user that the kernel refused is left alone: a device that a
-// route needs may come later.
-const tryAgain = time.Minute
+// retryRefusedAfter is how long refused content of a user is not written again. It is retried because
+// a device that a route needs may appear later.
+const retryRefusedAfter = time.Minute
 
-// refused are things of users that the kernel did not take, by the text of each. They are no
-// reason to fail, so that a user's mistake does not keep us from ours, and count as found for a
-// while, so that the same is not tried at each look.
+// refused holds content of users that the kernel refused, by its text. Such content causes no error,
+// so a user's mistake does not block our own changes. It counts as observed for retryRefusedAfter,
+// so it is not written on every reconcile.
 type refused[T fmt.Stringer] map[string]refusal[T]
 
 type refusal[T fmt.Stringer] struct {
@@ -27,8 +27,8 @@ type refusal[T fmt.Stringer] struct {
 	at    time.Time
 }
 
-// note takes the outcome of writing a thing.
-func (r refused[T]) note(thing T, err error) {
+// record stores the result of writing a thing; nil removes it.
+func (r refused[T]) record(thing T, err error) {
 	if err == nil {
 		delete(r, thing.String())
 		return
@@ -36,10 +36,10 @@ func (r refused[T]) note(thing T, err error) {
 	r[thing.String()] = refusal[T]{thing, err, time.Now()}
 }
 
-// pretend puts what was refused in the place of what is there.
-func (r refused[T]) pretend(found []T, same func(a, b T) bool) []T {
+// hide replaces observed things with refused ones that are the same to same.
+func (r refused[T]) hide(found []T, same func(a, b T) bool) []T {
 	for text, x := range r {
-		if time.Since(x.at) > tryAgain {
+		if time.Since(x.at) > retryRefusedAfter {
 			delete(r, text)
 			continue
 		}
@@ -54,7 +54,7 @@ func (r refused[T]) pretend(found []T, same func(a, b T) bool) []T {
 	return found
 }
 
-// Refused tells what the kernel did not take of a user's content; empty when it took everything.
+// Refused returns one message for each part of a user's content that the kernel refused.
 func (d *Dataplane) Refused(c plan.Content) []string {
 	var out []string
 	for _, t := range c.Tables {
@@ -75,9 +75,9 @@ func (d *Dataplane) Refused(c plan.Content) []string {
 	return out
 }
 
-// pretend puts what was refused into what was observed.
-func (d *Dataplane) pretend(s *plan.State) {
-	s.Tables = d.refusedTables.pretend(s.Tables, func(a, b plan.Table) bool { return a.Family == b.Family && a.Name == b.Name })
-	s.Routes = d.refusedRoutes.pretend(s.Routes, func(a, b plan.Route) bool { return a.Table == b.Table && a.To == b.To })
-	s.Rules = d.refusedRules.pretend(s.Rules, func(a, b plan.Rule) bool { return a == b })
+// hideRefused makes refused content count as observed.
+func (d *Dataplane) hideRefused(s *plan.State) {
+	s.Tables = d.refusedTables.hide(s.Tables, func(a, b plan.Table) bool { return a.Family == b.Family && a.Name == b.Name })
+	s.Routes = d.refusedRoutes.hide(s.Routes, func(a, b plan.Route) bool { return a.Table == b.Table && a.To == b.To })
+	s.Rules = d.refusedRules.hide(s.Rules, func(a, b plan.Rule) bool { return a == b })
 }

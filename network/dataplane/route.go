@@ -61,17 +61,18 @@ func (d *Dataplane) writeNeighbor(_, new *plan.Neighbor) error {
 func (d *Dataplane) deleteNeighbor(old, _ *plan.Neighbor) error {
 	n, err := d.neighbor(old)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	return gone(d.netlink.NeighDel(n))
+	return ignoreMissing(d.netlink.NeighDel(n))
 }
 
-// routes reads our routing table and those of users, one by one: there may be one of each pod.
+// routes returns the routes of our routing tables and of users'. It filters them one by one, as the
+// namespace may have a route for each pod.
 func (d *Dataplane) routes() ([]plan.Route, error) {
 	var out []plan.Route
-	var links []int // of each
+	var links []int // the device of each route, by index
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		// Without a table the kernel tells the routes of all, as it does with one: the library picks.
+		// The kernel lists the routes of all tables even if one is named; the library filters.
 		err := d.netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			if isOurs(r.Table) {
 				if r.Type == unix.RTN_THROW {
@@ -99,10 +100,10 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 	return out, nil
 }
 
-// isOurs tells whether a routing table is ours or a user's.
+// isOurs reports whether a routing table is ours or a user's.
 func isOurs(table int) bool { return plan.IsOwnTable(table) || plan.IsUserTable(table) }
 
-// routeFound is a route as a plan says it, but for its device.
+// routeFound converts a route to plan.Route, without its device.
 func routeFound(r netlink.Route, family int) plan.Route {
 	out := plan.Route{To: prefix(r.Dst), Via: address(r.Gw), MTU: r.MTU, Throw: r.Type == unix.RTN_THROW}
 	if r.Dst == nil {
@@ -170,7 +171,7 @@ func (d *Dataplane) writeRoute(old, new *plan.Route) error {
 		err = d.netlink.RouteReplace(r)
 	}
 	if plan.IsUserTable(new.Table) {
-		d.refusedRoutes.note(*new, err)
+		d.refusedRoutes.record(*new, err)
 		return nil
 	}
 	return err
@@ -180,12 +181,12 @@ func (d *Dataplane) deleteRoute(old, _ *plan.Route) error {
 	delete(d.refusedRoutes, old.String())
 	r, err := d.route(old)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	return gone(d.netlink.RouteDel(r))
+	return ignoreMissing(d.netlink.RouteDel(r))
 }
 
-// scopeName is a scope as users name it, "" = global; scope is the opposite.
+// scopeName returns the name of a scope as users write it; "" is global.
 func scopeName(s netlink.Scope) string {
 	switch s {
 	case netlink.SCOPE_SITE:
@@ -200,6 +201,7 @@ func scopeName(s netlink.Scope) string {
 	return ""
 }
 
+// scope returns the scope with a name; unknown names are global.
 func scope(name string) netlink.Scope {
 	for _, s := range []netlink.Scope{netlink.SCOPE_SITE, netlink.SCOPE_LINK, netlink.SCOPE_HOST, netlink.SCOPE_NOWHERE} {
 		if scopeName(s) == name {
@@ -209,7 +211,7 @@ func scope(name string) netlink.Scope {
 	return netlink.SCOPE_UNIVERSE
 }
 
-// rules reads what leads to our routing table and to those of users.
+// rules returns the rules that select our routing tables or those of users.
 func (d *Dataplane) rules() ([]plan.Rule, error) {
 	four, err := d.rulesOf(unix.AF_INET)
 	if err != nil {
@@ -219,8 +221,8 @@ func (d *Dataplane) rules() ([]plan.Rule, error) {
 	return append(four, six...), err
 }
 
-// rulesOf reads those of a family. The kernel may have no rules for it, as for IPv6 when booted with
-// ipv6.disable=1: then there are none. To be asked for routes or neighbours is no error for it.
+// rulesOf returns the rules of a family; none if the kernel does not support it, as for IPv6 when
+// booted with ipv6.disable=1. Listing routes or neighbours does not fail there.
 func (d *Dataplane) rulesOf(family int) ([]plan.Rule, error) {
 	found, err := d.netlink.RuleList(family)
 	if errors.Is(err, unix.EAFNOSUPPORT) {
@@ -271,7 +273,7 @@ func rule(r *plan.Rule) *netlink.Rule {
 	return n
 }
 
-// icmp is the protocol of a family.
+// icmp returns the number of the ICMP protocol of a family.
 func icmp(family int) int {
 	if family == unix.AF_INET6 {
 		return unix.IPPROTO_ICMPV6
@@ -281,11 +283,11 @@ func icmp(family int) int {
 
 func (d *Dataplane) writeRule(_, new *plan.Rule) error {
 	err := d.netlink.RuleAdd(rule(new))
-	if errors.Is(err, unix.EEXIST) { // somebody made it since the kernel was read
+	if errors.Is(err, unix.EEXIST) { // created since the kernel was read
 		err = nil
 	}
 	if plan.IsUserTable(new.Table) {
-		d.refusedRules.note(*new, err)
+		d.refusedRules.record(*new, err)
 		return nil
 	}
 	return err
@@ -293,7 +295,7 @@ func (d *Dataplane) writeRule(_, new *plan.Rule) error {
 
 func (d *Dataplane) deleteRule(old, _ *plan.Rule) error {
 	delete(d.refusedRules, old.String())
-	return gone(d.netlink.RuleDel(rule(old)))
+	return ignoreMissing(d.netlink.RuleDel(rule(old)))
 }
 
 func familyOf(six bool) int {

@@ -55,8 +55,8 @@ type stream struct {
 	// proven is when WireGuard last answered the other side, in Unix nanoseconds; 0 = it did not
 	// yet, so this may be a stranger.
 	proven atomic.Int64
-	// heard is when something was last received, or the connection made.
-	heard atomic.Int64
+	// lastReceived is when data was last received or the connection was made, in Unix nanoseconds.
+	lastReceived atomic.Int64
 
 	// wake has a message when something waits; done is closed when the connection is.
 	wake, done chan struct{}
@@ -76,7 +76,7 @@ func newStream(c net.Conn, source conn.Endpoint) *stream {
 	if source == nil {
 		s.source = s
 	}
-	s.heard.Store(time.Now().UnixNano())
+	s.lastReceived.Store(time.Now().UnixNano())
 	return s
 }
 

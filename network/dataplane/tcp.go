@@ -181,7 +181,7 @@ func (b *tcpBind) ParseEndpoint(text string) (conn.Endpoint, error) {
 		l = &line{place: place(to), hurry: make(chan struct{}, 1)}
 		b.lines[to] = l
 	}
-	if l.stream != nil && time.Since(time.Unix(0, l.stream.heard.Load())) < staleAfter {
+	if l.stream != nil && time.Since(time.Unix(0, l.stream.lastReceived.Load())) < staleAfter {
 		return l, nil
 	}
 	if l.stream != nil {
@@ -296,12 +296,12 @@ func (b *tcpBind) connect(l *line, s *session) bool {
 		return false
 	}
 	x := newStream(c, l)
-	x.proven.Store(x.heard.Load()) // we chose it
+	x.proven.Store(x.lastReceived.Load()) // we chose it
 	if !b.install(l, s, x) {
 		x.close()
 		return false
 	}
-	made := x.heard.Load()
+	made := x.lastReceived.Load()
 	b.running.Go(x.write)
 	b.running.Go(func() { b.watchUse(l, x) })
 	b.connected(netip.AddrPort(l.place))
@@ -311,7 +311,7 @@ func (b *tcpBind) connect(l *line, s *session) bool {
 		l.stream = nil
 	}
 	b.mu.Unlock()
-	return x.heard.Load() != made
+	return x.lastReceived.Load() != made
 }
 
 // install puts the connection into its line, unless the session ended meanwhile.
@@ -399,7 +399,7 @@ func (s *session) read(x *stream) {
 		if first && x.proven.Load() == 0 {
 			x.conn.SetReadDeadline(time.Now().Add(proof))
 		}
-		x.heard.Store(time.Now().UnixNano())
+		x.lastReceived.Store(time.Now().UnixNano())
 		to := s.strange
 		if x.proven.Load() != 0 {
 			to = s.known

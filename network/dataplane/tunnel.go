@@ -26,31 +26,31 @@ import (
 type tunnel interface {
 	device() (*wgtypes.Device, error)
 	configure(wgtypes.Config) error
-	// tcp tells whether packets travel over TCP.
+	// tcp reports whether the transport is TCP.
 	tcp() bool
-	// close ends what runs in this process.
+	// close stops what runs in this process.
 	close()
 }
 
-// Implementations of WireGuard.
+// These are the implementations of WireGuard that Implementation returns.
 const (
 	Kernel    = "kernel"
 	Userspace = "userspace"
 )
 
-// Traffic is what a tunnel did with its peer.
+// Traffic holds the counters of a tunnel's peer.
 type Traffic struct {
 	// Received and Sent are in bytes since the peer was added.
 	Received, Sent int64
-	// Handshake is the time of the last one; zero = none yet.
+	// Handshake is the time of the last handshake; zero if there was none yet.
 	Handshake time.Time
-	// Endpoint is where the peer is now; invalid = not known.
+	// Endpoint is the current endpoint of the peer; invalid if not known.
 	Endpoint netip.AddrPort
-	// Port is ours, at which the peer's packets arrive.
+	// Port is the local port at which the peer's packets arrive.
 	Port int
 }
 
-// Traffic reads the counters of a peer; the zero value when there is no such peer.
+// Traffic returns the counters of a peer; zero if there is no such peer.
 func (d *Dataplane) Traffic(device, publicKey string) (Traffic, error) {
 	dev, err := d.tunnelOf(device).device()
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Dataplane) Traffic(device, publicKey string) (Traffic, error) {
 	return Traffic{}, nil
 }
 
-// Implementation tells which WireGuard a device uses: Kernel or Userspace.
+// Implementation returns the WireGuard implementation of a device: Kernel or Userspace.
 func (d *Dataplane) Implementation(device string) string {
 	if _, ok := d.tunnels[device]; ok {
 		return Userspace
@@ -72,14 +72,14 @@ func (d *Dataplane) Implementation(device string) string {
 	return Kernel
 }
 
-// Redial takes a peer out of a tunnel. Who then applies what is wanted puts it back, and WireGuard
-// starts anew with it: at the wanted endpoint and at once, while it would try only every 5 s.
+// Redial removes a peer from a tunnel. The next Apply adds it again, so WireGuard starts a handshake
+// with the desired endpoint at once, instead of its retry every 5 s.
 func (d *Dataplane) Redial(device, publicKey string) error {
 	peer := plan.Peer{Device: device, PublicKey: publicKey}
 	return d.writePeer(&peer, nil)
 }
 
-// HangUp ends the connections that were made to tunnels over TCP; whoever made them makes others.
+// HangUp closes the connections accepted by tunnels over TCP; their clients connect again.
 func (d *Dataplane) HangUp() {
 	for _, t := range d.tunnels {
 		if u, ok := t.(userspaceTunnel); ok && u.tcp() {
@@ -88,7 +88,7 @@ func (d *Dataplane) HangUp() {
 	}
 }
 
-// tunnelOf finds a device: what does not run in this process is the kernel's.
+// tunnelOf returns the tunnel of a device; one that does not run in this process is the kernel's.
 func (d *Dataplane) tunnelOf(device string) tunnel {
 	if t, ok := d.tunnels[device]; ok {
 		return t
@@ -108,8 +108,8 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 	})
 	for _, p := range dev.Peers {
 		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(), Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}
-		if given, ok := d.dialled[a.Name+" "+peer.PublicKey]; ok && peer.Endpoint.IsValid() {
-			peer.Endpoint = given
+		if configured, ok := d.dialled[a.Name+" "+peer.PublicKey]; ok && peer.Endpoint.IsValid() {
+			peer.Endpoint = configured
 		}
 		for _, n := range p.AllowedIPs {
 			peer.AllowedIPs = append(peer.AllowedIPs, prefix(&n))
@@ -120,9 +120,9 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 	return nil
 }
 
-// writePeers makes devices and peers, and removes those not wanted.
+// writePeers applies the changes of tunnel devices and peers.
 func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Change[plan.Tunnel]) error {
-	for _, c := range slices.Backward(tunnels) { // the last first: they are found by counting
+	for _, c := range slices.Backward(tunnels) { // highest number first: links stops at the first gap
 		if c.New != nil {
 			continue
 		}
@@ -146,8 +146,8 @@ func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Ch
 	return nil
 }
 
-// writeTunnel makes a device as far as it is not there: with a key, a port, and switched on. One of
-// another transport is made anew, and what hung on it by the next pass.
+// writeTunnel creates or updates a device with its key, port and MTU, and sets it up. A device with
+// another transport is recreated; the next reconcile restores its peers, addresses and routes.
 func (d *Dataplane) writeTunnel(old, new *plan.Tunnel) error {
 	if old != nil && old.TCP != new.TCP {
 		if err := d.removeTunnel(old.Name); err != nil {
@@ -175,8 +175,8 @@ func (d *Dataplane) writeTunnel(old, new *plan.Tunnel) error {
 	return d.raise(new.Name, new.MTU)
 }
 
-// makeTunnel asks the kernel and, when it has no WireGuard, makes one in this process. The kernel
-// knows no transport but UDP.
+// makeTunnel creates a tunnel in the kernel or, if it has no WireGuard, in this process. The kernel
+// supports only UDP as transport.
 func (d *Dataplane) makeTunnel(want *plan.Tunnel) error {
 	var stream *tcpBind
 	if want.TCP {
@@ -227,7 +227,7 @@ func (d *Dataplane) writePeer(old, want *plan.Peer) error {
 	}
 	if err := d.tunnelOf(p.Device).configure(wgtypes.Config{Peers: []wgtypes.PeerConfig{config}}); err != nil {
 		if want == nil && errors.Is(err, os.ErrNotExist) {
-			return nil // gone with its device
+			return nil // deleted with its device
 		}
 		return fmt.Errorf("write tunnel peer %s: %w", p.PublicKey, err)
 	}
@@ -246,7 +246,7 @@ func endpoint(a *net.UDPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// kernelTunnel is a device of the kernel, by name.
+// kernelTunnel is the name of a WireGuard device of the kernel.
 type kernelTunnel string
 
 func (k kernelTunnel) device() (*wgtypes.Device, error) {

@@ -21,16 +21,16 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// userspaceTunnel is WireGuard inside this process, on a TUN device that lives as long as it.
+// userspaceTunnel is WireGuard inside this process, on a TUN device with the same lifetime.
 type userspaceTunnel struct {
 	dev *device.Device
-	// stream is the transport over TCP; nil = UDP.
+	// stream is the transport over TCP; nil for UDP.
 	stream *tcpBind
-	// calls are what it did not take.
+	// calls counts rejected handshakes.
 	calls *calls
 }
 
-// startUserspace makes a tunnel over UDP, or over TCP with a bind for it.
+// startUserspace starts a tunnel over TCP with the given bind, or over UDP if it is nil.
 func startUserspace(name string, mtu int, stream *tcpBind) (userspaceTunnel, error) {
 	t, err := tun.CreateTUN(name, mtu)
 	if err != nil {
@@ -61,18 +61,18 @@ func (u userspaceTunnel) close() {
 
 func (u userspaceTunnel) tcp() bool { return u.stream != nil }
 
-// greet begins a new session with the peer a connection was made to: the server may be another
-// process than before and know nothing of the old one, and it must learn by a packet it can
-// authenticate where to send. WireGuard alone would notice after 15 s.
+// greet starts a new session with the peer after a connection to it was made. The server may be a new
+// process that does not know the old session, and learns the peer's endpoint only from a packet
+// it can authenticate. WireGuard alone would notice after 15 s.
 func (u userspaceTunnel) greet(to netip.AddrPort) {
 	dev, err := u.device()
 	if err != nil {
-		return // it is being closed
+		return // the device is being closed
 	}
 	for _, p := range dev.Peers {
 		if peer := u.dev.LookupPeer(device.NoisePublicKey(p.PublicKey)); peer != nil && endpoint(p.Endpoint) == to {
 			peer.ExpireCurrentKeypairs()
-			peer.SendHandshakeInitiation(false) // what is lost is tried again
+			peer.SendHandshakeInitiation(false) // WireGuard retries it
 		}
 	}
 }
@@ -135,7 +135,7 @@ func readDevice(d *wgtypes.Device, key, value string) {
 	}
 }
 
-// readPeer reads one line; what does not parse stays zero, for the text comes from the library.
+// readPeer reads one line. A value that does not parse stays zero: the text comes from the library.
 func readPeer(p *wgtypes.Peer, key, value string) {
 	number, _ := strconv.ParseInt(value, 10, 64)
 	switch key {

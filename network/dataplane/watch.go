@@ -17,21 +17,21 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Watch calls changed when one of our devices or the routes of our table or of users' change, and heard when
-// one of the pods Here was asked for last is heard of or a pod gets a device of its own, until the context ends. Rules and nft tables are not
-// watched: on a node kube-proxy writes them all the time.
-func (d *Dataplane) Watch(ctx context.Context, changed, heard func()) error {
+// Watch runs until the context ends. It calls changed when our devices, or routes of our tables or
+// users', change. It calls podMoved when a pod of the latest Here gets a new MAC address, or when a
+// route to a single pod is added. It ignores rules and nft tables, which kube-proxy writes often.
+func (d *Dataplane) Watch(ctx context.Context, changed, podMoved func()) error {
 	for ctx.Err() == nil {
-		if err := d.watch(ctx, changed, heard); err != nil {
+		if err := d.watch(ctx, changed, podMoved); err != nil {
 			return err
 		}
-		heard() // the kernel dropped messages when there were too many: anything may have changed
+		podMoved() // the kernel dropped messages, so anything may have changed
 	}
 	return nil
 }
 
-// watch ends without an error when the kernel ends a subscription.
-func (d *Dataplane) watch(ctx context.Context, changed, heard func()) error {
+// watch returns nil when the kernel ends a subscription.
+func (d *Dataplane) watch(ctx context.Context, changed, podMoved func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	links, routes, neighbors := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64), make(chan netlink.NeighUpdate, 64)
@@ -62,25 +62,25 @@ func (d *Dataplane) watch(ctx context.Context, changed, heard func()) error {
 			if isOurs(u.Table) {
 				changed()
 			} else if u.Type == unix.RTM_NEWROUTE && toPod(u.Route) {
-				heard()
+				podMoved()
 			}
 		case u, ok := <-neighbors:
 			if !ok {
 				return nil
 			}
-			if d.news(u.Neigh) {
-				heard()
+			if d.hasNewMAC(u.Neigh) {
+				podMoved()
 			}
 		}
 	}
 }
 
-// news tells whether a neighbour is a pod of which another Ethernet address was known, or none.
-func (d *Dataplane) news(n netlink.Neigh) bool {
-	heard := d.heard.Load()
-	if heard == nil {
+// hasNewMAC reports whether a neighbour is a pod of the latest Here with a MAC address not known then.
+func (d *Dataplane) hasNewMAC(n netlink.Neigh) bool {
+	known := d.lastHere.Load()
+	if known == nil {
 		return false
 	}
-	macs, here := (*heard)[address(n.IP)]
+	macs, here := (*known)[address(n.IP)]
 	return here && slices.ContainsFunc(reachable([]netlink.Neigh{n})[address(n.IP)], func(mac string) bool { return !slices.Contains(macs, mac) })
 }
