@@ -343,7 +343,7 @@ func TestAttackLargeObjects(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
 	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
-	// The chart of this test takes 64 KiB.
+	// The chart of this test takes 62.5 KiB.
 	fits, exceeds := strings.Repeat("x", 60<<10), strings.Repeat("x", 65<<10)
 	secret := func(name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
@@ -352,7 +352,7 @@ func TestAttackLargeObjects(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
 	}
 	refused := func(err error) bool {
-		return strings.Contains(fmt.Sprint(err), "takes 64Ki") && strings.Contains(fmt.Sprint(err), "offloading.namespaceBounds.objectSize")
+		return strings.Contains(fmt.Sprint(err), "takes 62.5Ki") && strings.Contains(fmt.Sprint(err), "offloading.namespaceBounds.objectSize")
 	}
 	large := secret("large")
 	large.StringData = map[string]string{"a": exceeds}
@@ -361,10 +361,11 @@ func TestAttackLargeObjects(t *testing.T) {
 		return refused(err), err
 	})
 	for what, change := range map[string]func(*corev1.ConfigMap){
-		"data":               func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": exceeds} },
-		"many small entries": func(c *corev1.ConfigMap) { c.Data = entries(1100, 60) },
-		"binary data":        func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"a": []byte(exceeds)} },
-		"annotations":        func(c *corev1.ConfigMap) { c.Annotations = map[string]string{"a": exceeds} },
+		"data":                 func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": exceeds} },
+		"many small entries":   func(c *corev1.ConfigMap) { c.Data = entries(1100, 60) },
+		"letters of two bytes": func(c *corev1.ConfigMap) { c.Data = map[string]string{"a": strings.Repeat("ü", 33<<10)} },
+		"binary data":          func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"a": []byte(exceeds)} },
+		"annotations":          func(c *corev1.ConfigMap) { c.Annotations = map[string]string{"a": exceeds} },
 		"all together": func(c *corev1.ConfigMap) {
 			c.Data, c.Annotations = map[string]string{"a": fits[:40<<10]}, map[string]string{"a": fits[:40<<10]}
 		},

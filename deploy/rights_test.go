@@ -80,7 +80,7 @@ func startProvider(t *testing.T) provider {
 		p.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	// apitest is the administrator who arranges what tests need.
-	rendered, err := render(t, strings.TrimSuffix(bases[0], "}")+", offloading: {namespaceBounds: {objectSize: 64Ki}, namespaceWriters: {users: [aksService, apitest]}}}")
+	rendered, err := render(t, strings.TrimSuffix(bases[0], "}")+", offloading: {namespaceBounds: {objectSize: 62.5Ki}, namespaceWriters: {users: [aksService, apitest]}}}")
 	if err != nil {
 		t.Fatal(err)
 	}
