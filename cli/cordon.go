@@ -33,8 +33,8 @@ type tenantChange struct {
 	// shortSlice describes the verb for one slice; empty if there is none.
 	shortSlice string
 	to         authv1beta1.TenantCondition
-	// from holds the states in which the verb applies, empty for all. In other states it only
-	// prints warns.
+	// from holds the states in which the verb applies, empty for all. In any other state the verb
+	// changes nothing and prints the text of warns.
 	from  []authv1beta1.TenantCondition
 	warns string
 	// asks reports that the user must confirm.
@@ -91,10 +91,10 @@ func (c *cluster) locateTenant(ctx context.Context, tenant *authv1beta1.Tenant) 
 	if err != nil {
 		return err
 	}
-	clusterPrefix := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
+	named := slices.ContainsFunc(tenants, func(t client.Object) bool { return t.GetName() == tenant.Name })
 	of := slices.DeleteFunc(tenants,
 		func(t client.Object) bool { return t.(*authv1beta1.Tenant).Spec.ClusterID != tenant.Name })
-	if clusterPrefix || len(of) != 1 {
+	if named || len(of) != 1 {
 		return c.locate(ctx, tenant)
 	}
 	tenant.Name, tenant.Namespace = of[0].GetName(), of[0].GetNamespace()

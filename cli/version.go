@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,13 +66,14 @@ func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 // flagOf returns the value of a flag of a Deployment; empty if it is not set.
 func flagOf(d *appsv1.Deployment, name string) string { return flagIn(d.Spec.Template.Spec, name) }
 
-func flagIn(pod corev1.PodSpec, name string) string {
+// flagIn returns the value of a flag in the command of a pod; empty if it is not set.
+func flagIn(pod corev1.PodSpec, name string) (value string) {
 	for _, container := range pod.Containers {
-		for _, arg := range append(container.Command, container.Args...) {
-			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-				return value
+		for _, arg := range slices.Concat(container.Command, container.Args) {
+			if found, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+				value = found // of repeated flags the last counts
 			}
 		}
 	}
-	return ""
+	return value
 }
