@@ -72,10 +72,10 @@ func gatherShadowPod(
 		}
 	}
 	if o.EnforceResources && in.NeedsQuota() {
-		if err := quotas.current(root); err != nil {
+		if in.Quota, err = quotas.quota(ctx, r, root); err != nil {
 			return in, err
 		}
-		in.Quota, err = quotas.quota(ctx, r, root)
+		err = quotas.current(root) // once the watches have been read
 	}
 	return in, err
 }
