@@ -48,8 +48,8 @@ check: ## format, vet, linters, generated files, import law
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	GOWORK=off go build -C lint -o ../bin/lint
 	bin/lint ./... ./testbed/... ./deploy/image/...
-	go test -vet=off ./internal/law
-	@go test -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
+	go test -count=1 -vet=off ./internal/law
+	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	$(MAKE) generate
 	git diff --exit-code -- api deploy || { echo "generated files were stale: commit what 'make generate' made"; exit 1; }
 

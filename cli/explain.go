@@ -172,12 +172,6 @@ func namespaceProblem(n *corev1.Namespace) string {
 // wantsNode reports whether a virtual node has a Node; without one it only reflects.
 func wantsNode(v *offv1beta1.VirtualNode) bool { return v.Spec.CreateNode == nil || *v.Spec.CreateNode }
 
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 func podReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -134,12 +134,13 @@ func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
 		return err
 	}
 	infos := map[string]*peerInfo{}
-	for _, f := range found {
-		infos[f.Spec.ClusterID] = &peerInfo{}
+	var work []func() error
+	for i := range found {
+		info := &peerInfo{}
+		infos[found[i].Spec.ClusterID] = info
+		work = append(work, func() error { return c.inspectPeer(ctx, &found[i], info) })
 	}
-	if err := onEach(found, func(f corev1beta1.ForeignCluster) error {
-		return c.inspectPeer(ctx, &f, infos[f.Spec.ClusterID])
-	}); err != nil {
+	if err := inParallel(work...); err != nil {
 		return err
 	}
 	switch {

@@ -54,7 +54,13 @@ func (c *cluster) objectsOfPeer(ctx context.Context, peer string) (*peerObjects,
 	lists := []client.ObjectList{&o.configurations, &o.servers, &o.clients, &o.fabrics, &o.connections, &o.tenants,
 		&o.identities, &o.nodes, &o.slices}
 	return o, inParallel(func() error {
-		return onEach(lists, func(list client.ObjectList) error { return c.listOf(ctx, everywhere, peer, list) })
+		return onEach(lists, func(list client.ObjectList) error {
+			err := c.listOf(ctx, everywhere, peer, list)
+			if meta.IsNoMatchError(err) { // of a kind that another version of Liqo lacks there are none
+				return nil
+			}
+			return err
+		})
 	}, func() error {
 		o.sharedKey.ObjectMeta = metaOf(c.namespace, api.AuthenticationKeysSecret)
 		err := c.Get(ctx, client.ObjectKeyFromObject(&o.sharedKey), &o.sharedKey)
@@ -283,7 +289,7 @@ func (c *cluster) nodeProblems(ctx context.Context, v *offv1beta1.VirtualNode) [
 		return out
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
-	if problem := c.problemIn(ctx, node); !nodeReady(node) {
+	if problem := c.problemIn(ctx, node); !api.NodeReady(node) {
 		out = append(out, problem)
 	}
 	return out

@@ -246,7 +246,7 @@ func workers(nodes []corev1.Node) int32 {
 	for _, n := range nodes {
 		tainted := slices.ContainsFunc(n.Spec.Taints,
 			func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
-		if isRealNode(n) && !n.Spec.Unschedulable && !tainted && nodeReady(&n) {
+		if isRealNode(n) && !n.Spec.Unschedulable && !tainted && api.NodeReady(&n) {
 			out++
 		}
 	}
