@@ -19,7 +19,8 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// identities turns the credentials a provider gave into kubeconfig Secrets.
+// identities reconciles Identities: it makes kubeconfig Secrets of the credentials that providers
+// issue.
 func (o Options) identities() ctl.Registrar {
 	return ctl.Controller[*authv1beta1.Identity, plan.IdentityInput]{
 		Name: "identity",
@@ -73,12 +74,13 @@ func (o Options) gatherIdentity(ctx context.Context, r ctl.Reader,
 	return in, nil
 }
 
-// identityNamed reads an Identity, nil for none.
+// identityNamed reads an Identity; it returns nil if there is none.
 func identityNamed(ctx context.Context, r client.Reader, namespace, name string) (*authv1beta1.Identity, error) {
 	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &authv1beta1.Identity{})
 }
 
-// kubeconfigOf reads the Secret with the kubeconfig of an Identity, nil for none.
+// kubeconfigOf reads the Secret with the kubeconfig of an Identity; it returns nil if there is
+// none.
 func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity string) (*corev1.Secret, error) {
 	name := api.KubeconfigSecretName(identity)
 	return ctl.Optional(ctx, r, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
@@ -90,8 +92,8 @@ func identitiesOfPeer(ctx context.Context, r client.Reader, obj client.Object) [
 		client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
 }
 
-// ofControlPlane maps the control plane's Identity and kubeconfig to the Identities of slices beside it: they
-// lead where it does.
+// ofControlPlane maps the control plane's Identity and kubeconfig to the Identities of slices in
+// the same namespace, which use the same endpoint.
 func ofControlPlane(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	control := obj.GetLabels()[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane)
 	if i, ok := obj.(*authv1beta1.Identity); ok {
@@ -103,7 +105,7 @@ func ofControlPlane(ctx context.Context, r client.Reader, obj client.Object) []r
 	return roots(ctx, r, &authv1beta1.IdentityList{}, client.InNamespace(obj.GetNamespace()))
 }
 
-// renews hands fresh control-plane credentials to consumers.
+// renews reconciles Renews: it hands fresh control-plane credentials to consumers.
 func (o Options) renews() ctl.Registrar {
 	return ctl.Controller[*authv1beta1.Renew, plan.RenewInput]{
 		Name:    "renew",
@@ -119,7 +121,7 @@ func (o Options) renews() ctl.Registrar {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 
-// tenantOf reads the admitted Tenant of an object's namespace, nil for none.
+// tenantOf reads the admitted Tenant of an object's namespace; it returns nil if there is none.
 func tenantOf(ctx context.Context, r ctl.Reader, obj client.Object) (*authv1beta1.Tenant, error) {
 	tenants, err := tenantsOf(ctx, r, obj)
 	return plan.Admitted(tenants), err

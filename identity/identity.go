@@ -71,7 +71,7 @@ func Controllers(o Options) []ctl.Registrar {
 	}
 }
 
-// offer is what every consumer of the default class is offered.
+// offer returns what this cluster offers to every consumer of the default class.
 func (o Options) offer() plan.Offer {
 	return plan.Offer{
 		Defaults: o.DefaultNodeResources, DefaultClass: o.DefaultResourceSliceClassEnabled,

@@ -18,7 +18,7 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// nonces fills nonce Secrets, on either side of the handshake.
+// nonces fills nonce Secrets, on both sides of the handshake.
 func (o Options) nonces() ctl.Registrar {
 	return ctl.Controller[*corev1.Secret, plan.NonceInput]{
 		Name: "nonce",
@@ -72,7 +72,7 @@ func (o Options) gatherNonce(ctx context.Context, r ctl.Reader, root *corev1.Sec
 	return in, err
 }
 
-// namespacePeer is the peer that an object's namespace belongs to; empty if it is not a tenant namespace.
+// namespacePeer returns the peer of an object's namespace; empty if it is not a tenant namespace.
 func namespacePeer(ctx context.Context, r ctl.Reader, obj client.Object) (string, error) {
 	namespace, err := namespaceOf(ctx, r, obj)
 	if err != nil || namespace.Labels[api.LabelTenantNamespace] != api.True {
@@ -81,7 +81,7 @@ func namespacePeer(ctx context.Context, r ctl.Reader, obj client.Object) (string
 	return namespace.Labels[api.LabelRemoteClusterID], nil
 }
 
-// namespaceOf reads the namespace an object lies in.
+// namespaceOf reads an object's namespace.
 func namespaceOf(ctx context.Context, r ctl.Reader, obj client.Object) (*corev1.Namespace, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, &namespace); err != nil {

@@ -15,10 +15,11 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// apiServerPort is where control-plane nodes serve the API: the default of kubeadm and others.
+// apiServerPort is the port of the API server on control-plane nodes: the default of kubeadm and
+// others.
 const apiServerPort = "6443"
 
-// APIServer is how peers reach this cluster's API server.
+// APIServer holds the address and CA by which peers reach this cluster's API server.
 type APIServer struct {
 	// Address is a URL; empty while it is not known.
 	Address string
@@ -31,8 +32,8 @@ func (a APIServer) params(certificate []byte, proxy string) *authv1beta1.AuthPar
 	return &authv1beta1.AuthParams{CA: a.CA, APIServer: a.Address, SignedCRT: certificate, ProxyURL: proxy}
 }
 
-// ControlPlaneNode tells whether a node is said to run the API server. A virtual node, whose labels come
-// from a provider, does not.
+// ControlPlaneNode reports whether a node is labelled as one that runs the API server. A virtual
+// node never counts, because its labels come from a provider.
 func ControlPlaneNode(node desired.Object) bool {
 	if node.GetLabels()[api.LabelType] == api.TypeVirtualNode {
 		return false
@@ -45,8 +46,8 @@ func ControlPlaneNode(node desired.Object) bool {
 	return false
 }
 
-// NodeAPIServer is the URL of the API server on a control-plane node, the first by name that
-// has an internal address; empty when there is none.
+// NodeAPIServer returns the URL of the API server on a control-plane node: the first by name that
+// has an internal address. It returns an empty string if there is none.
 func NodeAPIServer(nodes []corev1.Node) string {
 	sorted := slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range sorted {

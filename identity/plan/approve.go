@@ -11,7 +11,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ApproveInput is an undecided signing request and the name of this process's user.
+// ApproveInput holds an undecided signing request and the user name of this process.
 type ApproveInput struct {
 	Root *certificatesv1.CertificateSigningRequest
 	Self string
@@ -22,8 +22,8 @@ func Undecided(request *certificatesv1.CertificateSigningRequest) bool {
 	return request.Labels[api.LabelRemoteTenantCSR] == api.True && len(request.Status.Conditions) == 0
 }
 
-// Approve approves a request that this process has made. Anybody may put our label on one; who has created it, the
-// API server writes down.
+// Approve approves a request that this process created. The label alone proves nothing, because
+// anybody may set it; the API server records the creator.
 func Approve(in ApproveInput) desired.Plan {
 	if in.Root.Spec.Username != in.Self {
 		return desired.Plan{}

@@ -21,7 +21,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// AskedSlice is a ResourceSlice at the consumer and what decides about it.
+// AskedSlice is the input for a ResourceSlice at the consumer.
 type AskedSlice struct {
 	Root *authv1beta1.ResourceSlice
 	// ClusterID is this cluster, the consumer.
@@ -70,7 +70,7 @@ func (in AskedSlice) plan() desired.Plan {
 	return in.refused(in.outdated(in.renewed(in.use())))
 }
 
-// renewed reports of a plan that the provider has not renewed the slice's certificate in time.
+// renewed makes a plan report that the provider has not renewed the slice's certificate in time.
 func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
 	if in.Root.Status.AuthParams == nil {
 		return plan
@@ -85,8 +85,8 @@ func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
 	return plan
 }
 
-// outdated reports of a plan that the provider has not answered the slice's present request. What it granted
-// for an earlier one stays in use meanwhile, so that no pod is disturbed.
+// outdated makes a plan report that the provider has not answered the slice's current request. The
+// earlier grant stays in use meanwhile, so that no pod is disturbed.
 func (in AskedSlice) outdated(plan desired.Plan) desired.Plan {
 	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
 		authv1beta1.ResourceSliceResources} {
@@ -99,7 +99,7 @@ func (in AskedSlice) outdated(plan desired.Plan) desired.Plan {
 	return plan
 }
 
-// reporting lets a plan report a verdict in place of its own. What it prunes stays the same.
+// reporting replaces the verdict that a plan reports. What the plan prunes stays the same.
 func reporting(plan desired.Plan, v desired.Verdict) desired.Plan {
 	if plan.State == desired.Ready {
 		plan.Degraded = v
@@ -109,7 +109,7 @@ func reporting(plan desired.Plan, v desired.Verdict) desired.Plan {
 	return plan
 }
 
-// refused tells of a plan that the provider refuses the slice, whatever it answered before.
+// refused makes a plan report that the provider refuses the slice, even if it accepted it earlier.
 func (in AskedSlice) refused(plan desired.Plan) desired.Plan {
 	c := answer(in.Root, authv1beta1.ResourceSliceReplicated)
 	if c.Status != authv1beta1.ResourceSliceFalse {
@@ -118,7 +118,7 @@ func (in AskedSlice) refused(plan desired.Plan) desired.Plan {
 	return reporting(plan, desired.Wait(c.Reason, "%s", c.Message).Verdict)
 }
 
-// release keeps the identity until the virtual node has let go of what runs at the provider.
+// release keeps the identity until the virtual node is drained.
 func (in AskedSlice) release() desired.Plan {
 	if in.VirtualNode == nil {
 		return desired.Plan{}
@@ -147,7 +147,7 @@ func (in AskedSlice) unique() desired.Verdict {
 	return desired.Verdict{}
 }
 
-// fill completes what the user left out: who asks whom, and the signing request.
+// fill completes the fields that the user left out: consumer, provider and the signing request.
 func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	filled := in.Root.DeepCopy()
 	peer := cmp.Or(in.Root.Spec.ProviderClusterID, in.Root.Labels[api.LabelRemoteClusterID], in.NamespacePeer)
@@ -204,7 +204,7 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 	return err == nil && sameKey(asked, key.Public())
 }
 
-// use turns the answer into objects; without an acceptance it adds and removes nothing.
+// use makes objects of the provider's answer. Without an acceptance it adds and removes nothing.
 func (in AskedSlice) use() desired.Plan {
 	root := in.Root
 	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
@@ -237,7 +237,7 @@ func (in AskedSlice) use() desired.Plan {
 	return plan
 }
 
-// nodeReady is what the VirtualNode says of itself: a slice serves when it does.
+// nodeReady returns the readiness of the VirtualNode: a slice is ready when its node is.
 func (in AskedSlice) nodeReady() desired.Verdict {
 	if in.VirtualNode != nil {
 		for _, c := range in.VirtualNode.Status.Conditions {
@@ -253,7 +253,7 @@ func (in AskedSlice) nodeReady() desired.Verdict {
 	return desired.Wait(ReasonNodePending, "VirtualNode %s is being made; look at its conditions", in.Root.Name).Verdict
 }
 
-// pending waits for the second answer, but makes the identity as soon as the first one is there.
+// pending waits for the second answer, but creates the Identity as soon as the first is accepted.
 func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) desired.Plan {
 	plan := desired.Wait(ReasonProviderPending,
 		"the provider has not answered about %s; look at 'liqoctl info peer', and ask its administrator whether this "+
@@ -269,14 +269,15 @@ func (in AskedSlice) pending(t authv1beta1.ResourceSliceConditionType) desired.P
 	return plan
 }
 
-// wantsNode tells whether the user asks for a virtual node: annotation present and not false.
+// wantsNode reports whether the user asks for a virtual node: the annotation exists and is not
+// false.
 func (in AskedSlice) wantsNode() bool {
 	value, ok := in.Root.Annotations[api.AnnotationCreateVirtualNode]
 	return ok && value != "false"
 }
 
-// harmless are the labels that a provider may give to a node of this cluster: not those by which a
-// node is trusted here (KEP-279, node restriction), or taken for the machine it is on.
+// harmless returns the labels that a provider may set on a node of this cluster. It drops labels
+// that mark a node as trusted (KEP-279, node restriction) and those that name its machine.
 func harmless(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	maps.DeleteFunc(out, func(key, _ string) bool {
@@ -305,7 +306,8 @@ func (in AskedSlice) identity() *authv1beta1.Identity {
 	}
 }
 
-// virtualNode mirrors what was granted. What it leaves out is filled in at admission.
+// virtualNode returns the VirtualNode for the granted resources. Admission sets the fields it
+// leaves out.
 func (in AskedSlice) virtualNode() *offv1beta1.VirtualNode {
 	root, granted := in.Root, in.Root.Status
 	spec := offv1beta1.VirtualNodeSpec{

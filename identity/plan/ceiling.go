@@ -30,14 +30,14 @@ type Ceilings struct {
 	Total    corev1.ResourceList `json:"total,omitempty"`
 }
 
-// Changes reports whether the slice is to be granted other amounts than it has. Only then other slices and
-// the nodes matter.
+// Changes reports whether the slice is to be granted other amounts than it has. Other slices and
+// the nodes matter only then.
 func (in GrantedSlice) Changes() bool {
 	return in.Root.DeletionTimestamp == nil && defaultClass(in.Root) &&
 		!equality.Semantic.DeepEqual(in.amounts(), in.granted())
 }
 
-// granted returns the amounts the slice has, nil while it is not accepted.
+// granted returns the amounts granted to the slice; nil while it is not accepted.
 func (in GrantedSlice) granted() corev1.ResourceList {
 	if accepted(in.Root, authv1beta1.ResourceSliceResources) {
 		return in.Root.Status.Resources
@@ -45,8 +45,8 @@ func (in GrantedSlice) granted() corev1.ResourceList {
 	return nil
 }
 
-// Exceeded names the ceiling the slice would exceed; it is empty if it exceeds none. What the slice has, and
-// less than that, exceeds none.
+// Exceeded describes the ceiling that the slice would exceed; it is empty if there is none. Amounts
+// up to those already granted exceed no ceiling.
 func (in GrantedSlice) Exceeded() string {
 	amounts, granted := in.amounts(), in.granted()
 	for _, level := range []struct {
@@ -91,7 +91,7 @@ func within(name corev1.ResourceName, amounts, granted corev1.ResourceList) bool
 	return had && (named || name != corev1.ResourcePods) && amount.Cmp(has) <= 0
 }
 
-// others returns the sum of what other accepted slices have, of the slices that count.
+// others returns the sum of the grants of other accepted slices for which counts returns true.
 func (in GrantedSlice) others(counts func(authv1beta1.ResourceSlice) bool) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for i := range in.All {
@@ -105,7 +105,7 @@ func (in GrantedSlice) others(counts func(authv1beta1.ResourceSlice) bool) corev
 	return sum
 }
 
-// add adds the amounts of more to sum, but for those below zero.
+// add adds the positive amounts of more to sum.
 func add(sum, more corev1.ResourceList) {
 	for name, amount := range more {
 		if amount.Sign() > 0 {

@@ -24,7 +24,7 @@ import (
 const (
 	pemCertificate = "CERTIFICATE"
 
-	// requestNameHash is how many hex characters tell signing requests apart: 64 bits.
+	// requestNameHash is the number of hex characters in the name of a signing request: 64 bits.
 	requestNameHash = 16
 
 	// DefaultLifetime is asked of the signer for certificates of peers: long enough for a signer to be mended
@@ -51,7 +51,8 @@ func ParseCertificate(data []byte) (*x509.Certificate, error) {
 	return certificate, nil
 }
 
-// RenewAt is when a certificate is signed again: when two thirds of its life have passed.
+// RenewAt returns the time at which a certificate is due for renewal: after two thirds of its
+// lifetime.
 //
 //	NotBefore ─────────────────── RenewAt ── LateAt ── NotAfter
 //	          2/3 of the life        │ 1/12  │   1/4: somebody is told and has time to help
@@ -75,7 +76,7 @@ func trusted(chain, clientCAs []byte) bool {
 	})
 }
 
-// certificates reads those of a PEM bundle.
+// certificates parses all certificates of a PEM bundle.
 func certificates(bundle []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -91,26 +92,28 @@ func certificates(bundle []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// LateAt is when a certificate that is still in use counts as not renewed. It is later than NextCheck waits.
+// LateAt returns the time from which a certificate in use counts as not renewed. NextCheck ends
+// earlier.
 func LateAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 4 * 3)
 }
 
-// NextCheck is how long to wait before looking at the certificate again: 1.1 times what is left
-// to RenewAt, so that one look suffices; 0 when renewal is due.
+// NextCheck returns how long to wait before the certificate is checked again. It is 1.1 times the
+// time left to RenewAt, so that one check suffices; 0 if renewal is due.
 func NextCheck(c *x509.Certificate, now time.Time) time.Duration {
 	return max(RenewAt(c).Sub(now)*11/10, 0)
 }
 
-// untilLate is how long to wait before looking whether a certificate was renewed; 0 when that is known.
+// untilLate returns how long to wait until LateAt; 0 if it has passed.
 func untilLate(c *x509.Certificate, now time.Time) time.Duration { return max(LateAt(c).Sub(now), 0) }
 
-// validUntil is the end of a certificate as users read it. It does not change, so it may stand in conditions.
+// validUntil returns the end of a certificate's validity for messages. It is constant, so
+// conditions may hold it.
 func validUntil(c *x509.Certificate) string { return c.NotAfter.UTC().Format(time.RFC3339) }
 
-// Issue is one certificate a provider keeps valid for a consumer.
+// Issue describes one certificate that a provider keeps valid for a consumer.
 type Issue struct {
-	// Namespace and Secret say where the certificate is kept.
+	// Namespace and Secret name the Secret that keeps the certificate.
 	Namespace, Secret string
 	// Peer is the consumer's cluster ID.
 	Peer string
@@ -127,19 +130,20 @@ type Issue struct {
 	Now       time.Time
 }
 
-// issued is what an Issue comes to.
+// issued is the result of an Issue.
 type issued struct {
-	// certificate (PEM) to hand out; empty when there is none yet.
+	// certificate (PEM) is handed out; empty if there is none yet.
 	certificate []byte
-	// objects keep the certificate and, while one is wanted, the request to the signer.
+	// objects hold the certificate and, while one is pending, the signing request.
 	objects []desired.Object
-	// events tell of a certificate that is handed out first.
+	// events report a certificate that is handed out for the first time.
 	events []desired.Event
-	// after is when to look again.
+	// after is the time until the next reconcile.
 	after time.Duration
-	// pending says why there is no certificate; the zero value when there is one.
+	// pending is the reason why there is no certificate; the zero value if there is one.
 	pending desired.Verdict
-	// lacks says why the certificate in use is to be replaced and is not yet; the zero value when it is in order.
+	// lacks is the reason why a certificate due for replacement is still in use; the zero value if
+	// none is due.
 	lacks desired.Verdict
 }
 
@@ -158,9 +162,9 @@ func HeldFor(held, request []byte) *x509.Certificate {
 	return certificate
 }
 
-// SigningName names the signing request that gets or renews a certificate. It holds the
-// certificate that is replaced, so that each renewal is a request of its own and a stale cache
-// asks for the same one twice.
+// SigningName returns the name of the signing request that issues or renews a certificate. The name
+// depends on the certificate that is replaced. So each renewal has its own request, and a stale
+// cache leads to the same name.
 func SigningName(namespace string, request, held []byte) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%s\n", namespace, request)
@@ -206,8 +210,8 @@ func (i Issue) signed() bool {
 	return i.Signing != nil && HeldFor(i.Signing.Status.Certificate, i.Request) != nil
 }
 
-// due says why a certificate that is to be replaced is still in use: the API server does not trust it or what was
-// signed to replace it, or the signer has refused, or should have answered by now.
+// due returns why a certificate due for replacement is still in use. Either the API server trusts
+// neither it nor its successor, or the signer refused or is late.
 func (i Issue) due(held *x509.Certificate) desired.Verdict {
 	state := signingState(i.Signing)
 	switch {
@@ -248,7 +252,7 @@ func (i Issue) signing() *certificatesv1.CertificateSigningRequest {
 	return request
 }
 
-// secret shows what was asked and signed; nothing reads it back.
+// secret returns the Secret that shows the request and the certificate; nothing reads it back.
 func (i Issue) secret(certificate []byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -259,7 +263,7 @@ func (i Issue) secret(certificate []byte) *corev1.Secret {
 	}
 }
 
-// signingState says why the signer has not given a certificate.
+// signingState returns the reason why the signer has not issued a certificate.
 func signingState(r *certificatesv1.CertificateSigningRequest) desired.Verdict {
 	if r != nil {
 		for _, c := range r.Status.Conditions {
