@@ -70,7 +70,7 @@ func (o Options) gatherSlice(ctx context.Context, r ctl.Reader,
 	return plan.SliceInput{Asked: asked}, err
 }
 
-// gatherGranted reads what the provider decides on.
+// gatherGranted reads the input for the provider's answer.
 func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 	root *authv1beta1.ResourceSlice) (*plan.GrantedSlice, error) {
 	in := &plan.GrantedSlice{Root: root, Offer: o.offer(), Lifetime: o.CertificateLifetime, Now: time.Now()}
@@ -109,8 +109,8 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 	return in, gatherGrants(ctx, r, in)
 }
 
-// gatherGrants reads what a grant is compared with. The cache may not show the last grant yet, so that the API server
-// is asked before another one; refusals cost it nothing.
+// gatherGrants reads the input to check a grant against. The cache may not show the last grant yet,
+// so it asks the API server before a new one. Refusals need no such request.
 func gatherGrants(ctx context.Context, r ctl.Reader, in *plan.GrantedSlice) error {
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
@@ -133,7 +133,7 @@ func gatherGrants(ctx context.Context, r ctl.Reader, in *plan.GrantedSlice) erro
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=list
 
-// users reads who has a user name in this cluster.
+// users reads the holders of user names in this cluster.
 func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
 	var namespaces corev1.NamespaceList
 	var tenants authv1beta1.TenantList
@@ -157,7 +157,7 @@ func (o Options) users(ctx context.Context, r ctl.Reader) (plan.Users, error) {
 	return users, nil
 }
 
-// gatherAsked reads what the consumer decides on.
+// gatherAsked reads the input for the consumer's side.
 func (o Options) gatherAsked(ctx context.Context, r ctl.Reader,
 	root *authv1beta1.ResourceSlice) (*plan.AskedSlice, error) {
 	in := &plan.AskedSlice{Root: root, ClusterID: o.ClusterID, Now: time.Now()}
@@ -194,8 +194,8 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader,
 	return in, err
 }
 
-// ownVirtualNode is the VirtualNode made of a slice. Once the slice is being deleted the API
-// server is asked: the cache may not have seen it yet.
+// ownVirtualNode returns the VirtualNode made for a slice. While the slice is being deleted it
+// reads from the API server, because the cache may be stale.
 func ownVirtualNode(ctx context.Context, r ctl.Reader,
 	root *authv1beta1.ResourceSlice) (*offv1beta1.VirtualNode, error) {
 	var reader client.Reader = r
@@ -209,8 +209,8 @@ func ownVirtualNode(ctx context.Context, r ctl.Reader,
 	return node, err
 }
 
-// remoteNamespace is the tenant namespace at the provider, as the control plane's kubeconfig
-// Secret of a namespace says; empty while there is none.
+// remoteNamespace returns the tenant namespace at the provider, from the control plane's kubeconfig
+// Secret in a namespace; empty if there is none.
 func remoteNamespace(ctx context.Context, r client.Reader, namespace string) (string, error) {
 	secrets, err := controlPlaneSecrets(ctx, r, namespace)
 	for _, secret := range secrets {
@@ -231,7 +231,7 @@ func controlPlaneSecrets(ctx context.Context, r client.Reader, namespace string)
 	return secrets.Items, nil
 }
 
-// namesakes maps a slice to those of the same name: when it goes, the next one may stand.
+// namesakes maps a slice to those of the same name: one of them may replace a deleted slice.
 func namesakes(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	if plan.Replicated(obj) {
 		return nil

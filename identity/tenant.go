@@ -24,8 +24,8 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// tenants admits consumers. The finalizer is there for the ClusterRoleBinding and the FlowSchema, which
-// no owner reference can collect.
+// tenants admits consumers. The finalizer deletes the ClusterRoleBinding and the FlowSchema, which
+// have no owner reference.
 func (o Options) tenants() ctl.Registrar {
 	sameNamespace := ctl.SameNamespace(&authv1beta1.TenantList{})
 	return ctl.Controller[*authv1beta1.Tenant, plan.TenantInput]{
@@ -116,8 +116,8 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 	return in, err
 }
 
-// gatherBindings reads what matters until a certificate is issued: from the API server, everybody's
-// bindings and slices.
+// gatherBindings reads all bindings and slices from the API server. They matter until a certificate
+// is issued.
 func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Live.List(ctx, &bindings); err != nil {
@@ -155,14 +155,14 @@ func signing(ctx context.Context, r ctl.Reader, name string) (*certificatesv1.Ce
 
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=extension-apiserver-authentication,verbs=get;list;watch
 
-// CachedConfigMaps are those the controllers of this room may read.
+// CachedConfigMaps returns the ConfigMaps that the controllers of this room may read.
 func CachedConfigMaps() cache.ByObject {
 	return cache.ByObject{Namespaces: map[string]cache.Config{
 		plan.ClientCAsNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", plan.ClientCAsConfigMap)},
 	}}
 }
 
-// clientCAs are the CAs (PEM) whose certificates the API server accepts; empty when it does not say.
+// clientCAs returns the client CAs (PEM) that the API server trusts; empty if it publishes none.
 func clientCAs(ctx context.Context, r ctl.Reader) ([]byte, error) {
 	key := client.ObjectKey{Namespace: plan.ClientCAsNamespace, Name: plan.ClientCAsConfigMap}
 	published, err := ctl.Optional(ctx, r, key, &corev1.ConfigMap{})
@@ -174,7 +174,7 @@ func clientCAs(ctx context.Context, r ctl.Reader) ([]byte, error) {
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// apiServer is how peers reach the API server.
+// apiServer returns the address and CA by which peers reach the API server.
 func (o Options) apiServer(ctx context.Context, r ctl.Reader) (plan.APIServer, error) {
 	server := plan.APIServer{Address: o.APIServerAddress}
 	if !o.TrustedCA {

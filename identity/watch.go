@@ -50,7 +50,7 @@ func ifClientCAs(next ctl.MapFunc) ctl.MapFunc {
 	}
 }
 
-// inside maps a Namespace to the roots it holds.
+// inside maps a Namespace to the roots in it.
 func inside(prototype client.ObjectList) ctl.MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 		return roots(ctx, r, prototype, client.InNamespace(obj.GetName()))
@@ -72,7 +72,7 @@ func (o Options) keyed(prototype client.ObjectList, opts ...client.ListOption) c
 	}
 }
 
-// rivals maps a Tenant to those that want the same namespace or peer.
+// rivals maps a Tenant to those for the same namespace or peer.
 func rivals(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	changed := obj.(*authv1beta1.Tenant)
 	return tenantsWhere(ctx, r, func(t *authv1beta1.Tenant) bool {

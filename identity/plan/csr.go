@@ -18,7 +18,7 @@ import (
 
 const pemRequest = "CERTIFICATE REQUEST"
 
-// Subject is what a request asks to be named: user and single group at the provider.
+// Subject holds the names that a request asks for: the user and its only group at the provider.
 type Subject struct{ User, Group string }
 
 // ControlPlaneSubject is the subject of a consumer's control plane.
@@ -60,8 +60,8 @@ func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// CheckRequest returns the request's key when it asks for exactly the subject and nothing else:
-// every further name would become a right.
+// CheckRequest returns the request's key if it asks for exactly the subject and nothing else. Every
+// further name would grant rights.
 func CheckRequest(data []byte, want Subject) (crypto.PublicKey, error) {
 	request, err := ParseRequest(data)
 	if err != nil {

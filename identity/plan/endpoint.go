@@ -15,13 +15,13 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// endpoint is where a kubeconfig leads: the URL of an API server and of the proxy before it, empty for none.
-// The two belong together: the proxy decides which host is meant by an address.
+// endpoint holds the URLs of an API server and of the proxy before it, empty if there is none. The
+// two belong together, because the proxy resolves the API server's host.
 type endpoint struct{ server, proxy string }
 
 func endpointOf(p *authv1beta1.AuthParams) endpoint { return endpoint{p.APIServer, p.ProxyURL} }
 
-// String is how users read an endpoint, and approve it.
+// String returns the endpoint as users read and approve it.
 func (e endpoint) String() string {
 	if e.proxy == "" {
 		return e.server
@@ -43,7 +43,7 @@ func host(address string) string {
 	return u.Host
 }
 
-// inSecret reads endpoint and CA (PEM) of the kubeconfig in a Secret; false when there is none.
+// inSecret reads endpoint and CA (PEM) of the kubeconfig in a Secret; ok is false if there is none.
 func inSecret(s *corev1.Secret) (at endpoint, ca []byte, ok bool) {
 	var config struct {
 		CurrentContext string `json:"current-context"`
@@ -73,8 +73,8 @@ func inSecret(s *corev1.Secret) (at endpoint, ca []byte, ok bool) {
 	return endpoint{}, nil, false
 }
 
-// approves reports whether this cluster may call an endpoint that the provider names: it is that of the
-// control plane's Identity or of its kubeconfig made by hand, or a user has approved it.
+// approves reports whether this cluster may connect to an endpoint that the provider names. It may
+// if the control plane's Identity or its kubeconfig made by hand uses it, or a user approved it.
 func (in IdentityInput) approves(named endpoint) bool {
 	for _, identity := range []*authv1beta1.Identity{in.Root, in.ControlPlane} {
 		if identity == nil {
@@ -94,8 +94,9 @@ func (in IdentityInput) approves(named endpoint) bool {
 	return false
 }
 
-// leading is p with the endpoint that the kubeconfig is to have: p's own if it is approved or in use already,
-// else the one in use. It is nil when there is none. The verdict says what is not approved.
+// leading returns p with the endpoint for the kubeconfig: that of p if it is approved or already in
+// use, else the one in use. It returns nil if there is none. The verdict reports an endpoint that
+// is not approved.
 func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthParams, desired.Verdict) {
 	present, ca, ok := inSecret(in.Kubeconfig)
 	switch {
@@ -109,10 +110,11 @@ func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthPar
 	return out, in.unapproved(p)
 }
 
-// printable is what an endpoint may consist of that is shown as part of a command: users paste it into a shell.
+// printable matches endpoints that messages may show in a command, because users paste it into a
+// shell.
 var printable = regexp.MustCompile(`^[A-Za-z0-9.:/_\[\] -]{1,500}$`)
 
-// unapproved says what a user can do about an endpoint that the provider names.
+// unapproved returns how a user can approve or reject an endpoint that the provider names.
 func (in IdentityInput) unapproved(given *authv1beta1.AuthParams) desired.Verdict {
 	named, name := endpointOf(given).String(), in.Root.Name
 	if in.ControlPlane != nil {

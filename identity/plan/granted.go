@@ -57,7 +57,7 @@ type Offer struct {
 	Ceilings    Ceilings
 }
 
-// GrantedSlice is the copy of a consumer's ResourceSlice at the provider and what decides about it.
+// GrantedSlice is the input for the copy of a consumer's ResourceSlice at the provider.
 type GrantedSlice struct {
 	Root *authv1beta1.ResourceSlice
 	// Tenant is the one of Root's namespace, nil for none.
@@ -112,8 +112,8 @@ func (in GrantedSlice) plan() desired.Plan {
 	return plan
 }
 
-// lacks is what keeps the slice from serving, by the same rule as at the consumer: both questions are
-// to be accepted. The answer of another class is its controller's, and stands in Root.
+// lacks returns the reason why the slice is not ready. Both questions must be accepted, as at the
+// consumer. For other classes than the default, their controller's answer is in Root.
 func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdict {
 	answered = answered.DeepCopy()
 	answered.Spec, answered.Generation = in.Root.Spec, in.Root.Generation
@@ -145,7 +145,7 @@ func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdic
 // slice is a node of its own at the consumer; a hub with a slice for each of its teams has some tens.
 const slicesPerTenant = 100
 
-// many tells that as many older slices of the consumer are served.
+// many reports whether the consumer already has slicesPerTenant older slices.
 func (in GrantedSlice) many() bool {
 	before := 0
 	for i := range in.Slices {
@@ -156,7 +156,7 @@ func (in GrantedSlice) many() bool {
 	return before >= slicesPerTenant
 }
 
-// authenticate issues the certificate of the slice's user; the error says why it must not.
+// authenticate issues the certificate of the slice's user; it returns an error if it must not.
 func (in GrantedSlice) authenticate() (desired.Plan, error) {
 	root := in.Root
 	if len(root.Spec.CSR) == 0 {
@@ -226,7 +226,7 @@ func (in GrantedSlice) issue() desired.Plan {
 	return plan
 }
 
-// denied refuses the authentication, and keeps what was handed out before.
+// denied refuses the authentication and keeps credentials handed out earlier.
 func (in GrantedSlice) denied(reason, message string) desired.Plan {
 	message = api.Printable(message) // the consumer writes parts of it
 	plan := desired.Block(reason, "%s", message)
@@ -283,7 +283,8 @@ func (in GrantedSlice) provide(plan *desired.Plan, invalid error) {
 	}
 }
 
-// granting tells what is granted, by a Quota that is made or, with nil, by the status.
+// granting returns the event that reports a grant: about a new Quota or, if quota is nil, about the
+// status.
 func (in GrantedSlice) granting(quota desired.Object, amounts corev1.ResourceList) desired.Event {
 	consumer, list := in.Tenant.Spec.ClusterID, make([]string, 0, len(amounts))
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
@@ -310,8 +311,8 @@ func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
 		authv1beta1.ResourceSliceAccepted, reason, message))
 }
 
-// keep leaves what was granted for an earlier request as it is: the condition is not about the present one,
-// and says why that is refused.
+// keep retains the grant of an earlier request. The condition keeps that request's generation, and
+// its message says why the current one is refused.
 func (in GrantedSlice) keep(given *authv1beta1.ResourceSliceStatus, refusal string) {
 	given.Resources = in.Root.Status.Resources
 	c := &given.Conditions[len(given.Conditions)-1]
@@ -321,7 +322,7 @@ func (in GrantedSlice) keep(given *authv1beta1.ResourceSliceStatus, refusal stri
 	}
 }
 
-// refusal says why nothing new is granted; empty when it is.
+// refusal returns why nothing new is granted; empty if there is no reason.
 func (in GrantedSlice) refusal(invalid error) (reason, message string) {
 	switch {
 	case invalid != nil:
@@ -344,7 +345,7 @@ func (in GrantedSlice) refusal(invalid error) (reason, message string) {
 	return "", ""
 }
 
-// amounts are the defaults overlaid by what the slice asks for.
+// amounts returns the defaults overlaid by the amounts the slice asks for.
 func (in GrantedSlice) amounts() corev1.ResourceList {
 	amounts := corev1.ResourceList{}
 	for _, list := range []corev1.ResourceList{in.Offer.Defaults, in.Root.Spec.Resources} {
@@ -355,8 +356,7 @@ func (in GrantedSlice) amounts() corev1.ResourceList {
 	return amounts
 }
 
-// storageClasses are the classes of this cluster by name, without the one that only stands for
-// volumes elsewhere.
+// storageClasses returns the classes of this cluster by name, without Liqo's own class.
 func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
 	var types []authv1beta1.StorageType
 	for _, class := range in.StorageClasses {
@@ -408,7 +408,7 @@ func (in GrantedSlice) cordonText() string {
 	return "the resource slice is cordoned; ask the provider to run 'liqoctl uncordon resourceslice'"
 }
 
-// markCordon is Root with the mark of its tenant's state, nil when it has it already.
+// markCordon returns Root with its tenant's cordon annotation; nil if Root is up to date.
 func (in GrantedSlice) markCordon() desired.Object {
 	_, marked := in.Root.Annotations[api.AnnotationCordonTenant]
 	if marked == in.tenantCordoned() {
@@ -423,8 +423,8 @@ func (in GrantedSlice) markCordon() desired.Object {
 	return filled
 }
 
-// condition is an answer to the present request; its time changes only with its status. The schema of other
-// consumers has no generation in it.
+// condition returns an answer to the current request; its time changes only with its status. The
+// schema of other consumers may lack its generation.
 func (in GrantedSlice) condition(t authv1beta1.ResourceSliceConditionType,
 	status authv1beta1.ResourceSliceConditionStatus, reason, message string) authv1beta1.ResourceSliceCondition {
 	c := authv1beta1.ResourceSliceCondition{Type: t, Status: status, Reason: reason, Message: message,

@@ -17,7 +17,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// IdentityInput is what decides the kubeconfig of an Identity.
+// IdentityInput is the input for the kubeconfig of an Identity.
 type IdentityInput struct {
 	Root *authv1beta1.Identity
 	// ClusterID is this cluster, the consumer.
@@ -36,7 +36,8 @@ type IdentityInput struct {
 	ControlPlaneSecrets []corev1.Secret
 	// Kubeconfig is the Secret of Root as it is now, nil for none.
 	Kubeconfig *corev1.Secret
-	// Configurations tell how this cluster sees the provider's ranges; only read in band.
+	// Configurations hold the ranges to which the provider's are remapped; they are read only in
+	// band.
 	Configurations []netv1beta1.Configuration
 	Now            time.Time
 }
@@ -104,7 +105,7 @@ func Identity(in IdentityInput) desired.Plan {
 	return plan
 }
 
-// notRenewed says at the consumer that the provider keeps a certificate in use too long.
+// notRenewed reports at the consumer that the provider has not renewed a certificate in time.
 func notRenewed(c *x509.Certificate) desired.Verdict {
 	return desired.Wait(ReasonCertificateNotRenewed,
 		"the certificate is valid until %s and the provider has not renewed it; its Tenant and ResourceSlices say "+
@@ -112,7 +113,7 @@ func notRenewed(c *x509.Certificate) desired.Verdict {
 			"If it refuses this cluster already, run 'liqoctl authenticate' again", validUntil(c)).Verdict
 }
 
-// certificateFor is the certificate in p when it was issued for the key, else nil.
+// certificateFor returns the certificate in p if it was issued for the key, else nil.
 func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certificate {
 	if p == nil {
 		return nil
@@ -154,10 +155,10 @@ func (in IdentityInput) secret(config []byte) *corev1.Secret {
 	}
 }
 
-// renewed is Root with the credentials from its mailbox, nil when they are not newer. The one
-// whose certificate was issued later wins, so neither an old mailbox nor an old manifest goes back, and a
-// provider that was built anew may give shorter ones than before. Of an endpoint that is not approved only
-// the certificate is taken, and the verdict says so.
+// renewed returns Root with the credentials of its Renew; nil if they are not newer. The
+// certificate issued later wins. So an old Renew or manifest has no effect, and a rebuilt provider
+// may issue shorter lifetimes. If the endpoint is not approved, only the certificate is used, and
+// the verdict reports it.
 func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (desired.Object, desired.Verdict) {
 	if in.Renew == nil {
 		return nil, desired.Verdict{}
@@ -176,7 +177,7 @@ func (in IdentityInput) renewed(key crypto.Signer, own *x509.Certificate) (desir
 	return filled, desired.Verdict{}
 }
 
-// withRenew adds the mailbox.
+// withRenew adds the Renew to the plan.
 func (in IdentityInput) withRenew(plan desired.Plan, key crypto.Signer) desired.Plan {
 	request, err := NewRequest(key, ControlPlaneSubject(in.ClusterID))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Kubeconfig is what a kubeconfig of ours holds.
+// Kubeconfig holds the fields of a kubeconfig made by Liqo.
 type Kubeconfig struct {
 	// Cluster is the provider's ID, User the identity's name, Namespace the tenant namespace
 	// in the provider.

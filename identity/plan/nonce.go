@@ -14,14 +14,14 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NonceSize is how many random bytes make a nonce.
+// NonceSize is the number of random bytes in a nonce.
 const NonceSize = 64
 
-// NonceInput is what decides the content of a nonce Secret, on either side.
+// NonceInput is the input for the content of a nonce Secret, on either side.
 type NonceInput struct {
 	// Root is any Secret; those without a nonce label plan nothing.
 	Root *corev1.Secret
-	// Tenant tells that Root lies in a tenant namespace.
+	// Tenant is true if Root is in a tenant namespace.
 	Tenant bool
 	// Tenants are those of Root's namespace.
 	Tenants []authv1beta1.Tenant
@@ -31,9 +31,9 @@ type NonceInput struct {
 	Keys Keys
 }
 
-// Nonce fills the challenge a provider made, and the answer a consumer gives. An answer is
-// changed only when it was given with another key, and a challenge only when a Tenant was admitted with it: it
-// serves once, so that a Tenant of former days, which others may have kept, admits nobody.
+// Nonce fills the provider's challenge and the consumer's answer. An answer changes only if it was
+// signed with another key. A challenge changes once a Tenant was admitted with it, so an old Tenant
+// that others kept admits nobody.
 func Nonce(in NonceInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !in.Tenant {
@@ -48,15 +48,15 @@ func Nonce(in NonceInput) desired.Plan {
 	return desired.Plan{}
 }
 
-// spent tells that a Tenant was admitted with the challenge.
+// spent reports whether a Tenant was admitted with the challenge.
 func (in NonceInput) spent() bool {
 	return slices.ContainsFunc(in.Tenants, func(t authv1beta1.Tenant) bool {
 		return Issued(&t) && answers(&t, in.Root.Data[api.NonceField])
 	})
 }
 
-// signedNonce signs what can be a challenge and nothing else: the key also proves who this cluster is
-// where others choose what is to be signed, as in TLS.
+// signedNonce signs only texts that can be a challenge. The key also authenticates this cluster
+// where others choose the signed text, as in TLS.
 func signedNonce(in NonceInput) desired.Plan {
 	if !IsNonce(in.Root.Data[api.NonceField]) {
 		return desired.Block(ReasonInvalid, "%s is no nonce, which is the base64 text of %d bytes; delete this "+
@@ -77,7 +77,7 @@ func signedNonce(in NonceInput) desired.Plan {
 	return fillSecret(in.Root, api.SignedNonceField, signature)
 }
 
-// IsNonce tells that a text can be a challenge.
+// IsNonce reports whether a text can be a challenge.
 func IsNonce(text []byte) bool {
 	random, err := base64.StdEncoding.DecodeString(string(text))
 	return err == nil && len(random) == NonceSize

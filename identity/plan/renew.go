@@ -8,7 +8,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// RenewInput is what decides the answer to a consumer's Renew.
+// RenewInput is the input for the answer to a consumer's Renew.
 type RenewInput struct {
 	// Root is any Renew; only copies made by a consumer are answered.
 	Root *authv1beta1.Renew
@@ -16,9 +16,9 @@ type RenewInput struct {
 	Tenants []authv1beta1.Tenant
 }
 
-// Renew hands the Tenant's current credentials to its consumer. The Tenant alone decides when
-// they are renewed; the request in Root is not read. A copy goes with the Tenant: its consumer has lost
-// the right to take it back.
+// Renew hands the Tenant's current credentials to its consumer. Only the Tenant decides when they
+// are renewed; the request in Root is not read. A copy is deleted with the Tenant, because its
+// consumer may no longer delete it.
 func Renew(in RenewInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil || !Replicated(root) ||

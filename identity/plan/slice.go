@@ -8,8 +8,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// SliceInput is what decides about a ResourceSlice: at the consumer, where it was asked for,
-// or at the provider, where it is a copy. Exactly one of the two is set.
+// SliceInput is the input for a ResourceSlice. Asked is set at the consumer, which requested it;
+// Granted at the provider, which has a copy. Exactly one of them is set.
 type SliceInput struct {
 	Asked   *AskedSlice
 	Granted *GrantedSlice
@@ -44,12 +44,12 @@ func Outdated(s *authv1beta1.ResourceSlice, c authv1beta1.ResourceSliceCondition
 		given != nil && len(given.SignedCRT) > 0 && HeldFor(given.SignedCRT, s.Spec.CSR) == nil
 }
 
-// accepted tells whether the provider has accepted that side of the slice.
+// accepted reports whether the provider has accepted that part of the slice.
 func accepted(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionType) bool {
 	return answer(s, t).Status == authv1beta1.ResourceSliceAccepted
 }
 
-// Admitted is the Tenant among those of one namespace that was admitted, nil for none.
+// Admitted returns the admitted Tenant among those of one namespace; nil if there is none.
 func Admitted(tenants []authv1beta1.Tenant) *authv1beta1.Tenant {
 	for i := range tenants {
 		if tenants[i].Status.TenantNamespace != "" && tenants[i].DeletionTimestamp == nil {

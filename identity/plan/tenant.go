@@ -20,7 +20,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// TenantInput is what decides what a consumer is granted here.
+// TenantInput is the input for a consumer's rights at this provider.
 type TenantInput struct {
 	Root *authv1beta1.Tenant
 	// Namespace is the one Root lies in.
@@ -50,10 +50,10 @@ type TenantInput struct {
 	Now       time.Time
 }
 
-// Tenant plans what a consumer is granted here: its role bindings, its share of the API server and its
-// signed certificate.
-// A tenant that waits or is blocked keeps what it has. A drained tenant keeps its certificate
-// but loses its bindings and everything it replicated here; a deleted one keeps nothing.
+// Tenant plans a consumer's rights: its role bindings, its share of the API server and its
+// certificate. A tenant that waits or is blocked keeps its rights. A drained tenant keeps its
+// certificate but loses its bindings and everything it replicated here. A deleted tenant keeps
+// nothing.
 func Tenant(in TenantInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -68,8 +68,8 @@ func Tenant(in TenantInput) desired.Plan {
 	return in.counted(in.admitted())
 }
 
-// counted tells in the status how much the consumer has copied here, which an admission policy bounds. A
-// consumer that spoils its Tenant, and keeps what it was granted, is counted all the same.
+// counted reports in the status how many objects the consumer has copied here; an admission policy
+// limits them. The count continues if the consumer makes its Tenant invalid and keeps its rights.
 func (in TenantInput) counted(plan desired.Plan) desired.Plan {
 	status := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
 		TenantNamespace: in.Root.Status.TenantNamespace, AuthParams: in.Root.Status.AuthParams,
@@ -90,7 +90,7 @@ func (in TenantInput) counted(plan desired.Plan) desired.Plan {
 	return plan
 }
 
-// admitted is what a Tenant in its place gets.
+// admitted plans the rights of a Tenant that place accepts.
 func (in TenantInput) admitted() desired.Plan {
 	root := in.Root
 	if label := root.Labels[api.LabelRemoteClusterID]; label != "" && label != root.Spec.ClusterID {
@@ -109,7 +109,7 @@ func (in TenantInput) admitted() desired.Plan {
 	return in.handshake()
 }
 
-// place checks that the Tenant stands where it may: no second one for the same peer or namespace.
+// place checks that no other Tenant is for the same peer or namespace.
 func (in TenantInput) place() desired.Verdict {
 	id, namespace := in.Root.Spec.ClusterID, in.Namespace
 	switch {
@@ -137,7 +137,7 @@ func (in TenantInput) place() desired.Verdict {
 }
 
 // tolerated admits a consumer whose credentials the user made: no certificate, no role binding. Its
-// slices get certificates all the same, whose group is the consumer's ID.
+// slices still get certificates, whose group is the consumer's ID.
 func (in TenantInput) tolerated() desired.Plan {
 	if in.Root.Status.TenantNamespace == "" {
 		if refused := in.unbound(); refused.State != desired.Ready {
@@ -152,15 +152,15 @@ func (in TenantInput) tolerated() desired.Plan {
 	}
 }
 
-// admission tells that the consumer got the rights of a binding.
+// admission returns the event that the consumer got the rights of a binding.
 func (in TenantInput) admission(binding desired.Object) desired.Event {
 	return desired.Event{Object: binding, Reason: "TenantAdmitted", Message: fmt.Sprintf(
 		"cluster %q is admitted in namespace %s, until this Tenant is drained or deleted", in.Root.Spec.ClusterID,
 		in.Root.Namespace)}
 }
 
-// drained takes from a plan what the consumer works with. It does so whatever else the Tenant lacks:
-// a consumer may write most of it, and must not keep what it has by spoiling it.
+// drained removes the consumer's rights from a plan, even if the Tenant is invalid. A consumer may
+// write most of its Tenant, and must not keep its rights by making it invalid.
 func (in TenantInput) drained(plan desired.Plan) desired.Plan {
 	for i := range in.RoleBindings {
 		if b := &in.RoleBindings[i]; !ours(b) && in.byHand(b) {
@@ -177,7 +177,7 @@ func (in TenantInput) drained(plan desired.Plan) desired.Plan {
 	})
 	plan.Events = slices.DeleteFunc(plan.Events, func(e desired.Event) bool { return e.Object != nil })
 	plan.Actions = desired.Deletes(in.replicated()...)
-	plan.Degraded = desired.Verdict{} // the consumer needs no certificate, and whoever drains it waits for Ready
+	plan.Degraded = desired.Verdict{} // the consumer needs no certificate, and draining waits for Ready
 	if plan.State != desired.Ready {  // which prunes nothing
 		plan.Actions = append(plan.Actions, desired.Deletes(in.clusterBinding())...)
 		if in.ControlPlaneBinding != nil && ours(in.ControlPlaneBinding) {
@@ -187,7 +187,7 @@ func (in TenantInput) drained(plan desired.Plan) desired.Plan {
 	return plan
 }
 
-// handshake admits a consumer that proves to hold its key.
+// handshake admits a consumer that proves possession of its key.
 func (in TenantInput) handshake() desired.Plan {
 	root := in.Root
 	key, err := CheckRequest(root.Spec.CSR, ControlPlaneSubject(root.Spec.ClusterID))
@@ -214,18 +214,19 @@ func (in TenantInput) handshake() desired.Plan {
 	return in.grant()
 }
 
-// issued tells that the consumer has proved its key before. The answer stands in the status,
-// which only we write; Secrets in the namespace may be written by peering users.
+// issued reports whether the consumer has proved possession of its key before. It reads the status,
+// which only Liqo writes; peering users may write Secrets in the namespace.
 func (in TenantInput) issued() bool {
 	params := in.Root.Status.AuthParams
 	return params != nil && HeldFor(params.SignedCRT, in.Root.Spec.CSR) != nil
 }
 
-// Issued tells Gather whether the bindings and nonces still matter.
+// Issued reports whether the certificate is issued, so that Gather need not read bindings and
+// nonces.
 func Issued(t *authv1beta1.Tenant) bool { return TenantInput{Root: t}.issued() }
 
-// prove checks the signature, and that the ID is nobody else's here: it becomes a user and a
-// group name, and would inherit what was bound to them.
+// prove checks the signature, and that nobody else uses the consumer's ID here. The ID becomes a
+// user and group name, and would inherit rights bound to them.
 func (in TenantInput) prove() desired.Plan {
 	if len(in.Nonces) == 0 {
 		return desired.Wait(ReasonNonceNotFound,
@@ -240,7 +241,8 @@ func (in TenantInput) prove() desired.Plan {
 			"'liqoctl generate tenant' on the consumer")
 }
 
-// signed are the challenges that the Tenant answers: one at most, unless somebody made them alike.
+// signed returns the challenges that the Tenant answers: at most one, unless someone created equal
+// ones.
 func (in TenantInput) signed() []desired.Object {
 	var out []desired.Object
 	for i := range in.Nonces {
@@ -251,14 +253,14 @@ func (in TenantInput) signed() []desired.Object {
 	return out
 }
 
-// answers tells whether a Tenant holds the signature of a challenge.
+// answers reports whether a Tenant holds the signature of a challenge.
 func answers(t *authv1beta1.Tenant, nonce []byte) bool {
 	public, err := ParsePublicKey(t.Spec.PublicKey)
 	return err == nil && len(nonce) > 0 && Verify(public, nonce, t.Spec.Signature) == nil
 }
 
-// unbound checks that nobody else has the consumer's name: no slice, and no subject of a binding of
-// others but the one that a user makes by hand for its control plane.
+// unbound checks that nobody else has the consumer's name: no slice, and no subject of foreign
+// bindings. A binding that a user made by hand for the consumer's control plane is allowed.
 func (in TenantInput) unbound() desired.Plan {
 	id := in.Root.Spec.ClusterID
 	if other := (Users{Slices: in.AllSlices}).Holder(id); other != "" {
@@ -277,13 +279,13 @@ func (in TenantInput) unbound() desired.Plan {
 	return desired.Plan{}
 }
 
-// byHand tells the binding of the declarative way to peer, which stands for ours.
+// byHand reports whether a user made the binding for declarative peering; it replaces Liqo's own.
 func (in TenantInput) byHand(b *rbacv1.RoleBinding) bool {
 	return in.Root.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake && b.Namespace == in.Root.Namespace &&
 		b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == api.ClusterRoleRemoteControlPlane
 }
 
-// names tells whether a subject is the consumer's user or group.
+// names reports whether a subject is the consumer's user or group.
 func (in TenantInput) names(s rbacv1.Subject) bool {
 	return (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) && s.Name == in.Root.Spec.ClusterID
 }
@@ -367,8 +369,8 @@ func (in TenantInput) flowSchema() *flowcontrolv1.FlowSchema {
 	}
 }
 
-// flowSubjects are the other users and ServiceAccounts among subjects of a binding. A group that is bound
-// may have members that are no peers.
+// flowSubjects returns the other users and ServiceAccounts among a binding's subjects. Groups are
+// left out, because they may have members that are no peers.
 func (in TenantInput) flowSubjects(subjects []rbacv1.Subject) []flowcontrolv1.Subject {
 	var out []flowcontrolv1.Subject
 	for _, s := range subjects {
@@ -390,7 +392,7 @@ func bindingLabels(id string) map[string]string {
 	}
 }
 
-// replicated is what the consumer put into the tenant namespace.
+// replicated returns the objects that the consumer replicated into the tenant namespace.
 func (in TenantInput) replicated() []desired.Object {
 	var objects []desired.Object
 	for i := range in.Slices {
@@ -406,18 +408,18 @@ func (in TenantInput) replicated() []desired.Object {
 	return objects
 }
 
-// Replicated tells a copy made by the peer from an object of this cluster.
+// Replicated reports whether an object is a copy made by the peer.
 func Replicated(obj desired.Object) bool {
 	return obj.GetLabels()[api.LabelReplicated] == "true"
 }
 
-// ours tells a binding Liqo made from one made by somebody else.
+// ours reports whether Liqo made a binding.
 func ours(obj desired.Object) bool {
 	labels := obj.GetLabels()
 	return labels[api.LabelManaged] == "true" || labels[api.LabelAppManagedBy] == api.ManagedByLiqo
 }
 
-// older orders objects of one kind: of two that exclude each other, the older one stands.
+// older orders objects of one kind: if two exclude each other, the older one wins.
 func older(a, b desired.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if !at.Equal(&bt) {
