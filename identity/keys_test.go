@@ -104,7 +104,7 @@ func authority() *x509.Certificate {
 	}
 }
 
-// signed is what a cluster's signer makes of a request.
+// signed returns the certificate that a cluster's signer issues for a request.
 func signed(signer crypto.Signer, ca *x509.Certificate, key crypto.PublicKey, subject pkix.Name) []byte {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(3), Subject: subject, NotAfter: time.Now().Add(time.Hour),

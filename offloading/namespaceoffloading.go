@@ -53,7 +53,7 @@ func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []recon
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetNamespace()}}}
 }
 
-// namespaceMap tells each peer which namespaces it is to hold.
+// namespaceMap reconciles the NamespaceMap of each peer, which lists the namespaces for it.
 func namespaceMap(o Options) ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.NamespaceMapInput]{
 		Name: "namespacemap",
@@ -152,7 +152,7 @@ func virtualNodeNamespaces(ctx context.Context, r client.Reader, obj client.Obje
 	return tenantNamespaces(ctx, r, obj)
 }
 
-// namespaceOffloading tells the user how an extended namespace stands at each peer.
+// namespaceOffloading reports how an offloaded namespace stands at each peer.
 func namespaceOffloading(o Options) ctl.Registrar {
 	roots := ctl.All(&offloadingv1beta1.NamespaceOffloadingList{})
 	return ctl.Controller[*offloadingv1beta1.NamespaceOffloading, plan.NamespaceOffloadingInput]{

@@ -24,11 +24,12 @@ import (
 
 // Options are the settings of the room.
 type Options struct {
-	// Kubelet is what all virtual kubelets share: this cluster's ID, Liqo's namespace, pod CIDRs.
+	// Kubelet holds the settings of all virtual kubelets: this cluster's ID, Liqo's namespace, pod
+	// CIDRs.
 	Kubelet plan.KubeletSettings
 	// DefaultOptions names the VkOptionsTemplate of virtual nodes that name none.
 	DefaultOptions types.NamespacedName
-	// EnforceResources says that ShadowPods are checked against Quotas.
+	// EnforceResources makes admission check ShadowPods against Quotas.
 	EnforceResources bool
 	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
 	PodSecurity string
@@ -39,7 +40,7 @@ type Options struct {
 	NamespaceBounds plan.NamespaceBounds
 	// GuestPods is what pods of consumers may have beyond what any workload needs.
 	GuestPods plan.GuestPods
-	// DenyDirectConnections says that addresses of third clusters are never reached directly.
+	// DenyDirectConnections prevents direct connections to addresses of third clusters.
 	DenyDirectConnections bool
 	// ReplaceLostPods says that offloaded pods that terminate on a node that is not ready are
 	// deleted for good, so that their consumer starts others.

@@ -55,10 +55,10 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 // end the process when that takes too long. The manager knows it of its own cache only.
 type waiting struct{ cache.Cache }
 
-// NeedLeaderElection tells the manager so.
+// NeedLeaderElection returns false: every replica needs the cache.
 func (waiting) NeedLeaderElection() bool { return false }
 
-// earlier treats pods that admission would treat otherwise now.
+// earlier treats pods that admission would now treat differently.
 func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.EarlierPodInput]{
 		Name: "earlier-pods", Quiet: true,
@@ -79,7 +79,8 @@ func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 	}
 }
 
-// unplaced taints virtual nodes whose provider has no room for pods, and has those made anew elsewhere.
+// unplaced taints virtual nodes whose provider has no room for pods, and has those pods recreated
+// elsewhere.
 func (p pendingPods) unplaced(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.UnplacedInput]{
 		Name: "unplaced-pods", Quiet: true, Only: isVirtualNode,

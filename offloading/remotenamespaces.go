@@ -66,7 +66,7 @@ func remoteNamespaces(o Options) ctl.Registrar {
 	}
 }
 
-// replicated tells the copy of a consumer's map from one this cluster sends to a provider.
+// replicated reports whether a map is the copy of a consumer's, not one sent to a provider.
 func replicated(root *offloadingv1beta1.NamespaceMap) bool {
 	return root.Labels[api.LabelReplicated] == api.True
 }

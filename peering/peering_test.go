@@ -92,7 +92,7 @@ func TestForeignClusterFollows(t *testing.T) {
 	}
 }
 
-// planned is what is done for a peer without ForeignCluster, where Liqo is in a namespace.
+// planned returns the plan for a peer without ForeignCluster, with Liqo in the given namespace.
 func planned(t *testing.T, c client.Client, namespace, id string) desired.Plan {
 	t.Helper()
 	row := Options{LiqoNamespace: namespace}.creation()

@@ -60,7 +60,7 @@ func await(ctx context.Context, config *rest.Config, health string) error {
 	}
 }
 
-// answered tells whether there was an answer, whatever it says.
+// answered reports whether the API server answered, even with an error.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)

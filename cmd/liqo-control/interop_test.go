@@ -211,7 +211,7 @@ func isDumped(o *unstructured.Unstructured) bool {
 		strings.HasPrefix(o.GetNamespace(), "inter-") && o.GetKind() != "NamespaceOffloading"
 }
 
-// content is what an object says, without when it was said.
+// content returns an object's fields without its timestamps.
 func content(o *unstructured.Unstructured) map[string]any {
 	out := o.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "ownerReferences"} {

@@ -56,7 +56,7 @@ func admitted(consumer string) *authv1beta1.Tenant {
 
 var atRome = plan.APIServer{Address: "https://192.0.2.1:6443"}
 
-// answered is what rome decides about a slice of milan's, beside those who have a user name already.
+// answered returns rome's answer to a slice of milan's; others already hold the given user names.
 func answered(root *authv1beta1.ResourceSlice, users plan.Users) desired.Plan {
 	return plan.Slice(plan.SliceInput{Granted: &plan.GrantedSlice{
 		Root: root, Tenant: admitted("milan"), Users: users, Offer: plan.Offer{DefaultClass: true}, APIServer: atRome, Now: now,
@@ -253,7 +253,7 @@ func TestAttackFormerAnswer(t *testing.T) {
 	})
 }
 
-// atConsumer is what milan makes of rome's answer to a slice that has a virtual node.
+// atConsumer returns milan's plan for rome's answer to a slice that has a virtual node.
 func atConsumer(root *authv1beta1.ResourceSlice) desired.Plan {
 	root.Namespace = "liqo-tenant-rome"
 	root.Labels = map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome", api.LabelRemoteClusterID: "rome"}

@@ -40,7 +40,8 @@ const (
 	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"
 )
 
-// Offer is what this cluster offers to every consumer of the default class.
+// Offer holds the resources and classes that this cluster offers to every consumer of the default
+// class.
 type Offer struct {
 	// Defaults are granted for the resources a slice does not name.
 	Defaults corev1.ResourceList

@@ -93,7 +93,7 @@ func (g *gate) guard(next http.Handler) http.Handler {
 	})
 }
 
-// verb is what an HTTP method is called in rights.
+// verb returns the authorization verb for an HTTP method.
 func verb(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -106,8 +106,8 @@ func verb(method string) string {
 	return strings.ToLower(method)
 }
 
-// subresources are the rights on a node one of which a path needs, as Kubernetes has it
-// (KEP-2862): everything is "proxy" but what has a narrower name.
+// subresources returns the node subresources of which a request for the path needs one, as in
+// Kubernetes (KEP-2862). Paths without a narrower name need "proxy".
 func subresources(path string) []string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
@@ -154,7 +154,7 @@ func (g *gate) byCertificate(ctx context.Context, chain []*x509.Certificate) (*u
 	return &user{name: chain[0].Subject.CommonName, groups: chain[0].Subject.Organization}, nil
 }
 
-// clientCA is what the API server verifies clients with.
+// clientCA returns the CAs with which the API server verifies clients.
 func (g *gate) clientCA(ctx context.Context) (*x509.CertPool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 // maxUnasked is how many intervals may pass without a request to a provider that answers.
 const maxUnasked = 3
 
-// lease tells the node controller that the provider answers. It is renewed only then, so a
-// provider that is lost makes the node not ready after the usual grace.
+// lease renews the Node's Lease while the provider answers. So the node of a lost provider becomes
+// not ready after the usual grace period.
 type lease struct {
 	leases   coordinationclient.LeaseInterface
 	peer     *remote.Peer

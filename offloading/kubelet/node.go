@@ -37,7 +37,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// Options are what one virtual node needs.
+// Options holds the settings and clients of one virtual node.
 type Options struct {
 	Flags *Flags
 	// Home is this cluster.
@@ -146,7 +146,7 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 	return n, nil
 }
 
-// versionOf is the version of the home API server.
+// versionOf returns the version of the home API server.
 func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
 	v, err := d.ServerVersion()
 	if err != nil {
@@ -268,7 +268,7 @@ func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// remoteNamespace is where a home namespace lies at the provider.
+// remoteNamespace returns the provider's namespace for a home namespace; false if there is none.
 func (n *node) remoteNamespace(ctx context.Context, home string) (string, bool) {
 	m, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}, &offloadingv1beta1.NamespaceMap{})
 	if err != nil || m == nil {

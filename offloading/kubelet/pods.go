@@ -45,8 +45,8 @@ func (n *node) cachedPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// runningPods answers /runningpods: names, IDs and images of what runs, as a container runtime
-// would tell a kubelet.
+// runningPods answers /runningpods with names, IDs and images of running containers, as a container
+// runtime reports them.
 func (n *node) runningPods(w http.ResponseWriter, r *http.Request) {
 	pods, err := n.cachedPods(r.Context())
 	if err != nil {

@@ -26,11 +26,11 @@ import (
 const (
 	// headerTime bounds how long a client may take for its request line and headers.
 	headerTime = 30 * time.Second
-	// endTime is what running answers get when the process ends.
+	// endTime is how long running answers may take when the process ends.
 	endTime = 2 * time.Second
 )
 
-// serve answers the home API server, and whoever else asks kubelets, until ctx ends.
+// serve answers the home API server and other clients of kubelets until ctx ends.
 func (n *node) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           newGate(n.home, n.Flags.NodeName).guard(n.routes()),

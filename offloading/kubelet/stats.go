@@ -30,7 +30,7 @@ import (
 // metricsTime bounds one question to the provider's metrics API.
 const metricsTime = 5 * time.Second
 
-// podMetrics is what the metrics API (metrics.k8s.io/v1beta1) says about a pod.
+// podMetrics holds the metrics of a pod from the metrics API (metrics.k8s.io/v1beta1).
 type podMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -53,8 +53,8 @@ type podMetrics struct {
 // some to start. metrics-server takes 0 for not measured, and then leaves out the whole pod.
 const leastSeconds = 0.001
 
-// sample is the state of one container. The metrics API gives rates only, home wants totals: CPU
-// is the sum of rate times time from the window in which the container was seen first.
+// sample holds the state of one container. The metrics API gives rates only, and the summary needs
+// totals. CPU is the sum of rate times time, from the window in which the container was first seen.
 type sample struct {
 	namespace, pod, container string
 	at, start                 time.Time

@@ -34,7 +34,8 @@ type AdmissionCertificateInput struct {
 	Root *corev1.Secret
 	// Pair is a new certificate with its key and authority, as a Secret holds them; nil if none is due.
 	Pair map[string][]byte
-	// Webhooks is what tells the API server whom to trust; nil if it does not exist, or a certificate is due.
+	// Webhooks holds the CA that the API server trusts; nil if it does not exist or a certificate
+	// is due.
 	Webhooks *admissionregistrationv1.MutatingWebhookConfiguration
 	Now      time.Time
 }

@@ -16,8 +16,8 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// GuestPods is what the administrator of a provider allows pods of consumers beyond what any workload needs. It is the
-// chart value offloading.guestPods. The zero value allows nothing more.
+// GuestPods holds what a provider's administrator allows pods of consumers beyond ordinary
+// workloads. It is the chart value offloading.guestPods. The zero value allows nothing more.
 type GuestPods struct {
 	// Fields are further fields of a pod's spec, like "priorityClassName".
 	Fields []string `json:"fields"`

@@ -23,7 +23,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// KubeletSettings are what all virtual kubelets of this cluster share.
+// KubeletSettings holds the settings that all virtual kubelets of this cluster share.
 type KubeletSettings struct {
 	// ClusterID is this cluster.
 	ClusterID string

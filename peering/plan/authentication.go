@@ -11,7 +11,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 )
 
-// authentication tells about Tenant and Identity; nil when there is neither.
+// authentication returns the conditions about Tenant and Identity; nil if neither exists.
 func (in Input) authentication() []corev1beta1.Condition {
 	if len(in.Tenants)+len(in.Identities) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// networking tells about configuration, gateways and tunnel; nil when there is none of them.
+// networking returns the conditions about configuration, gateways and tunnel; nil if none exists.
 func (in Input) networking() []corev1beta1.Condition {
 	gateways := len(in.GatewayServers) + len(in.GatewayClients)
 	if len(in.Configurations)+len(in.Connections)+gateways == 0 {

@@ -13,7 +13,8 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 )
 
-// offloading tells about virtual kubelets and virtual nodes; nil when there is no VirtualNode.
+// offloading returns the conditions about virtual kubelets and nodes; nil if there is no
+// VirtualNode.
 func (in Input) offloading() []corev1beta1.Condition {
 	if len(in.VirtualNodes) == 0 {
 		return nil
@@ -46,7 +47,7 @@ func (in Input) offloading() []corev1beta1.Condition {
 		words{"NodesNotReady", "no virtual node is ready; look at their conditions"}))
 }
 
-// nodeReady tells whether the virtual Node of that name is Ready.
+// nodeReady reports whether the virtual Node of that name is Ready.
 func (in Input) nodeReady(name string) bool {
 	return slices.ContainsFunc(in.Nodes, func(n corev1.Node) bool { return n.Name == name && api.NodeReady(&n) })
 }

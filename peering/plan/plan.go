@@ -50,7 +50,7 @@ type Input struct {
 	Now   time.Time
 }
 
-// Modules tells which modules are installed.
+// Modules holds which modules are installed.
 type Modules struct{ Networking, Authentication, Offloading bool }
 
 // Probe is the outcome of one check of a peer's API server.
@@ -130,7 +130,7 @@ func Kubeconfigs(secrets []corev1.Secret, tenantNamespaces []corev1.Namespace) [
 	return out
 }
 
-// role is what the peer is to this cluster.
+// role returns the peer's role: consumer, provider, both or unknown.
 func (in Input) role() corev1beta1.Role {
 	consumer := len(in.Tenants) > 0
 	provider := len(in.Identities)+len(in.Secrets)+len(in.VirtualNodes) > 0
@@ -164,7 +164,7 @@ func (in Input) tenantNamespace() *corev1beta1.TenantNamespace {
 	return &names
 }
 
-// apiServerStatus tells whether the peer's API server answers; nothing when it is not asked.
+// apiServerStatus returns the condition of the peer's API server; nil if it is not probed.
 func (in Input) apiServerStatus() []corev1beta1.Condition {
 	switch {
 	case in.Probe == nil:

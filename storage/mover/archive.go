@@ -23,9 +23,9 @@ import (
 const (
 	// marker lies in a volume that holds a part of a copy only.
 	marker = ".liqo-move"
-	// lostAndFound is what file systems make in the root of a volume, for themselves.
+	// lostAndFound is a directory that file systems create in the root of a volume for themselves.
 	lostAndFound = "lost+found"
-	// xattrs begins what tar says of extended attributes; the other names are the system's.
+	// xattrs is tar's prefix of extended attributes; the names after it are those of the system.
 	xattrs     = "SCHILY.xattr."
 	userXattrs = "user."
 	// entryCost is how many bytes of the claim's size one entry counts beside its content, so that the size also

@@ -176,7 +176,7 @@ func (c *client) ask(ctx context.Context, method, path string, body io.Reader) (
 	return nil, lasting{fmt.Errorf("the server of the volume says: %s", strings.TrimSpace(string(text)))}
 }
 
-// firstError tells errors of the disk from those of the network.
+// firstError distinguishes errors of the disk from those of the network.
 type firstError struct {
 	to  io.Writer
 	err error

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// lastWords is what Kubernetes shows of a container that has ended.
+// lastWords is the file whose text Kubernetes shows as the message of a terminated container.
 const lastWords = "/dev/termination-log"
 
-// Command is the role: a server beside the volume, two clients beside the copy.
+// Command returns the role's command: one server for the volume, two clients for the copy.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mover",

@@ -5,7 +5,7 @@
 // files and connections and nothing of Kubernetes, where it has no rights.
 //
 //	volume ─ serve ── GET ──▶ pull ─ copy      beside the volume: serve, in the claim's namespace
-//	copy ─ push ── PUT ──▶ serve ─ volume      beside the copy: pull and push, at home
+//	copy ─ push ── PUT ──▶ serve ─ volume      beside the copy: pull and push, in the local cluster
 //
 // A copy is one file, a tar archive that depends on nothing but what is in the volume: two volumes
 // with one digest hold the same. It has the names, content, owners, modes, times to the second, hard

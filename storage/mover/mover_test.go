@@ -130,7 +130,7 @@ func (e *endingWriter) Write(p []byte) (int, error) {
 	return e.ResponseWriter.Write(p)
 }
 
-// listing is what a volume holds, as a user sees it.
+// listing returns the content of a volume as a user sees it.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	var out strings.Builder

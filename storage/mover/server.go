@@ -79,7 +79,7 @@ func (s *server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// hashOf is what servers know of a token.
+// hashOf returns the hash of a token; servers know only the hash.
 func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

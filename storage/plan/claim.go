@@ -66,9 +66,9 @@ func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 //
 //	node       the volume                                        fits
 //	real       that of a claim of a real class, shown once more  where that one does, on real nodes
-//	full       none; the scheduler chooses anew, and the claim behind it begins again
+//	full       none; the scheduler chooses again, and the claim behind it begins again
 //	virtual    a placeholder; the claim is made at the provider  every virtual node of the provider
-//	neither    none; the scheduler chooses anew
+//	neither    none; the scheduler chooses again
 //
 // A claim that has its volume is not planned any more: later pods follow the volume. The claim at the provider is
 // written in reflection/translate/claim.go: Claim.

@@ -70,7 +70,8 @@ func Size(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) 
 	return size
 }
 
-// Copy is the claim that holds the copy: at home, of the same class, with room for all of the claim.
+// Copy returns the local claim that holds the copy: of the same class, with room for the whole
+// claim.
 func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Volumes, Name: m.id()},
@@ -83,7 +84,7 @@ func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume
 	}
 }
 
-// said is what was said of a claim, without what has become of it.
+// said returns the claim's metadata and spec as the user wrote them, without status.
 func said(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -94,7 +95,7 @@ func said(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// Record is what AnnotationMoved holds.
+// Record returns the text of AnnotationMoved for a claim.
 func Record(claim *corev1.PersistentVolumeClaim) (string, error) {
 	record := said(claim)
 	record.UID = claim.UID
