@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// answerTime is what the API server has for an answer, askAgain is between two questions.
+	// answerTime limits one request to the API server; askAgain is the pause between two requests.
 	answerTime, askAgain = 5 * time.Second, time.Second
 	// answersLeft is how many other answers in a row are waited out: one that starts is not ready, or does
 	// not know our rights yet. What lasts is no matter of waiting, and others tell more of it.
