@@ -17,11 +17,11 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// contents say what a cache holds, by kind.
+// contents describes what a cache holds, by kind.
 type contents map[client.Object]content
 
-// content is what a cache holds of one kind: the objects that marks and fields select, and of them what
-// trim leaves; nil is everything.
+// content describes the objects of one kind in a cache: those that marks and fields select, reduced
+// by trim. A nil field does not restrict anything.
 type content struct {
 	marks  labels.Selector
 	fields fields.Selector
@@ -52,8 +52,8 @@ func mapperOf(s *runtime.Scheme, custom []CustomResource) meta.RESTMapper {
 	return mapper
 }
 
-// trimming leaves of the managed fields those that say which labels and annotations of a remote object came
-// from home, and does what trim does, nil for nothing.
+// trimming returns a transform that keeps only the managed fields that record which labels and
+// annotations of a remote object came from the consumer. It also calls trim; nil = nothing more.
 func trimming(trim func(client.Object)) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(client.Object)

@@ -16,9 +16,9 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// CustomResource is a resource that is reflected without knowing more of it than its names. They
-// are given, not asked for: a cluster that is away, or does not have the resource yet, is waited
-// for like any other.
+// CustomResource describes a resource that is reflected knowing only its names. The names are
+// configured, not discovered: the engine waits for a cluster that is unreachable or does not have
+// the resource yet.
 type CustomResource struct {
 	Resource schema.GroupVersionResource
 	offv1beta1.ReflectorConfig
@@ -44,7 +44,7 @@ func ParseCustomResource(resource, how string) (CustomResource, error) {
 	return CustomResource{*gvr, tuning}, nil
 }
 
-// kind is the row of the resource in the table of kinds.
+// kind returns the resource's row in the table of kinds.
 func (c CustomResource) kind(o Options) Kind {
 	prototype := &unstructured.Unstructured{}
 	prototype.SetGroupVersionKind(c.Resource.GroupVersion().WithKind(c.Kind))
@@ -55,7 +55,7 @@ func (c CustomResource) kind(o Options) Kind {
 	}
 }
 
-// add lets a mapper know the resource: its kind, and that of lists of it.
+// add registers the resource with a mapper: its kind, and the kind of its lists.
 func (c CustomResource) add(mapper *meta.DefaultRESTMapper) {
 	singular := c.Resource.GroupVersion().WithResource(strings.ToLower(c.Kind))
 	for _, kind := range []string{c.Kind, c.Kind + "List"} {

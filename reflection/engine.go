@@ -63,14 +63,14 @@ type Config struct {
 	Node string
 	// Home and Remote are the two sides.
 	Home, Remote *remote.Cluster
-	// Kinds is what is kept equal.
+	// Kinds are the kinds that are kept equal.
 	Kinds []Kind
-	// Events gives the writer of events of a source; nil = no events.
+	// Events returns the writer of events of a source; nil = no events.
 	Events func(source string) EventFunc
-	// Released says that home objects need not wait for the peer any more because it was
+	// Released reports whether home objects need not wait for the peer any more, because it was
 	// declared dead; nil = never.
 	Released func(ctx context.Context) bool
-	// Synced is told when a kind of a namespace is being worked on; nil = nobody wants to know.
+	// Synced is called when a kind starts to be reconciled in a namespace; nil = not called.
 	Synced func(kind string)
 
 	metrics *metrics
@@ -79,7 +79,7 @@ type Config struct {
 // EventFunc writes an event on a home object; level is Normal or Warning.
 type EventFunc func(home runtime.Object, level, reason, message string)
 
-// Engine keeps the objects of two clusters equal. See must be called once before anything happens.
+// Engine keeps the objects of two clusters equal. It does nothing until See is called once.
 type Engine struct {
 	Config
 	kinds []*worker
@@ -89,7 +89,7 @@ type Engine struct {
 	namespaces map[string]*namespace // by home name
 }
 
-// slot is one object in one of the two clusters.
+// slot names one object in one of the two clusters.
 type slot struct {
 	cluster cluster
 	key     types.NamespacedName // at home
@@ -102,7 +102,7 @@ const (
 	atRemote cluster = true
 )
 
-// worker is one kind at work.
+// worker reconciles the objects of one kind.
 type worker struct {
 	Kind
 	engine *Engine
@@ -113,11 +113,11 @@ type worker struct {
 	refused ctl.Refused[types.NamespacedName]
 
 	mu       sync.Mutex
-	failures map[types.NamespacedName]string    // last message shown, so that it is shown once
-	silence  map[types.NamespacedName]time.Time // since when the peer does not say whether it is ready
+	failures map[types.NamespacedName]string    // last message reported, so that it is reported once
+	silence  map[types.NamespacedName]time.Time // since when the peer denies access to its readiness
 }
 
-// New makes an engine; it does nothing before Run.
+// New returns an engine, which does nothing before Run.
 func New(c Config) (*Engine, error) {
 	if c.metrics == nil {
 		m, err := newMetrics(nil)
@@ -148,7 +148,7 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Run works until ctx ends. Everything that exists at the remote stays.
+// Run reconciles until ctx ends. Remote objects are not deleted then.
 func (e *Engine) Run(ctx context.Context) error {
 	var stop []func()
 	defer func() {
@@ -187,9 +187,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// See takes over a new view: namespaces that are new in it are opened, those that left it are
-// closed (their remote objects are the provider's to remove, with the namespace), and every
-// object is looked at again. Calls must not overlap. ctx is that of Run.
+// See sets a new view. It opens the namespaces that are new in it, and closes those that it no
+// longer has: the provider removes their remote objects with the namespace. Then it enqueues every
+// object. Calls must not overlap. ctx is that of Run.
 func (e *Engine) See(ctx context.Context, view translate.View) error {
 	before := e.view.Swap(&view)
 	e.mu.Lock()
@@ -219,8 +219,8 @@ func (e *Engine) See(ctx context.Context, view translate.View) error {
 	return nil
 }
 
-// seeOwn takes over a view in which only Own differs, and reconciles the kinds with a Report: only these show
-// addresses. Calls must not overlap with See.
+// seeOwn sets a view in which only Own differs, and enqueues the objects of kinds with a Report:
+// only these show addresses. Calls must not overlap with See.
 func (e *Engine) seeOwn(ctx context.Context, view translate.View) {
 	e.view.Store(&view)
 	e.mu.RLock()
@@ -232,14 +232,14 @@ func (e *Engine) seeOwn(ctx context.Context, view translate.View) {
 	}
 }
 
-// namespace gives the mapped namespace, nil if it is not mapped.
+// namespace returns the mapped namespace; nil if it is not mapped.
 func (e *Engine) namespace(home string) *namespace {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.namespaces[home]
 }
 
-// origin finds the home object behind a remote object that is ours; see origin in kinds.go.
+// origin returns the home object of a remote object that this engine made; see origin in kinds.go.
 func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
 	ns := e.namespace(key.Namespace)
 	for _, w := range e.kinds {
@@ -259,7 +259,7 @@ func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedNa
 	return nil, nil
 }
 
-// lookAtAll queues every home object of the kind the caches hold. The engine is locked.
+// lookAtAll enqueues all cached home objects of the kind. The engine is locked.
 func (w *worker) lookAtAll(ctx context.Context) {
 	if w.HomeCache != nil {
 		w.lookAt(ctx, w.HomeCache, w.Home, "")
@@ -272,7 +272,7 @@ func (w *worker) lookAtAll(ctx context.Context) {
 	}
 }
 
-// lookAtNamespace queues the home objects of a namespace that are in caches of all namespaces.
+// lookAtNamespace enqueues the home objects of a namespace whose kinds have a HomeCache.
 func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
 	for _, w := range e.kinds {
 		if w.HomeCache != nil {
@@ -281,7 +281,7 @@ func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
 	}
 }
 
-// lookAt queues the objects of a kind that a cache holds; namespace "" = all.
+// lookAt enqueues the cached objects of a kind; namespace "" = all.
 func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
 	keys, err := keysOf(ctx, r, w.engine.Home.Scheme(), kind, namespace, client.Object.GetName)
 	if err != nil {
@@ -293,7 +293,7 @@ func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object
 	}
 }
 
-// sawHome queues a home object.
+// sawHome enqueues a home object after an event.
 func (w *worker) sawHome(obj client.Object) {
 	if !w.concerns(obj) {
 		return
@@ -303,15 +303,15 @@ func (w *worker) sawHome(obj client.Object) {
 	w.queue.Add(key)
 }
 
-// concerns says whether a home object is, or may have been, ours. Engines of other peers use the
-// same finalizer: theirs are in other namespaces.
+// concerns reports whether a home object is, or may have been, reflected by this engine. Engines of
+// other peers use the same finalizer, but in other namespaces.
 func (w *worker) concerns(home client.Object) bool {
 	held := w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer)
 	return w.mine(home) || held && w.engine.namespace(home.GetNamespace()) != nil
 }
 
-// watch calls saw for every event of a kind in a cache, until remove is called; synced says
-// whether saw has been called for everything that was there at the beginning.
+// watch calls saw for every event of a kind in a cache, until remove is called. synced reports
+// whether saw has been called for all objects of the initial list.
 func (w *worker) watch(ctx context.Context, c informers, kind client.Object, saw func(client.Object)) (remove func(), synced cache.InformerSynced, err error) {
 	informer, err := c.GetInformer(ctx, kind, notWaiting)
 	if err != nil {
@@ -366,7 +366,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	switch {
 	case refusal(err) != nil:
 		w.refused.Add(key)
-	case err == nil && after == 0: // otherwise nothing may have been tried
+	case err == nil && after == 0: // otherwise the peer may not have been asked
 		for _, other := range w.refused.Accepted(key) {
 			w.queue.Add(other)
 		}
@@ -376,7 +376,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	}
 	if err != nil && ctx.Err() == nil {
 		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
-		if !errors.Is(err, errTooMany) || after == 0 { // else it is known when there is room
+		if !errors.Is(err, errTooMany) || after == 0 { // otherwise the time of the retry is known
 			w.queue.AddRateLimited(key)
 			return
 		}

@@ -18,27 +18,29 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
-// recentEvents is of how many objects is known what was said last, so that it is counted and not written again.
-// Nearly all is said once; of 4096 objects, as by default, it took 1.5 kB of each.
+// recentEvents is the number of objects whose last event is cached, so that a repetition is counted
+// instead of written. Nearly all events occur once. With client-go's default of 4096 objects, the
+// cache took 1.5 kB for each.
 const recentEvents = 256
 
 const (
-	// newsRate is how many events that tell of success are written in a second, and newsBurst how many at once:
-	// twice what kubelets wrote by default until Kubernetes 1.26. Each costs what a step of a pod costs, and no
-	// pod of a thousand waits for them. As with all events, those that a thousand others wait before are dropped.
+	// newsRate is how many events about success are written per second, and newsBurst how many at
+	// once: twice the default of kubelets until Kubernetes 1.26. Each costs as much as a step of a
+	// pod's start, and no pod waits for them. Events are dropped while a thousand others are
+	// queued.
 	newsRate, newsBurst = 10, 20
 )
 
 const (
-	// shownRate is how many events of a provider are made at home in a second, and shownBurst how many at once: one of
-	// each pod when a thousand fail together. With what translate lets through of each (8 kB) and the hour after which
-	// API servers remove events by default, a virtual node takes about 300 MB of home's etcd at most, whose own limit
-	// is 2 GB by default.
+	// shownRate is how many events of a provider are created locally per second, and shownBurst how
+	// many at once: one of each pod when a thousand fail together. Each has at most 8 kB (see
+	// translate), and API servers delete events after an hour by default. So a virtual node takes
+	// about 300 MB of the local etcd at most, whose default limit is 2 GB.
 	shownRate, shownBurst = 10, 1000
 )
 
-// bound limits what somebody else has us write. Objects that are there are followed at a rate of their own, however
-// many others are to be made.
+// bound limits the rate at which a peer can cause writes. Changes of existing objects have a rate
+// of their own, however many others are to be created.
 type bound struct {
 	made, changed flowcontrol.PassiveRateLimiter
 }
@@ -50,7 +52,8 @@ func newBound() *bound {
 	}
 }
 
-// allows takes one of those that may be made or changed now, if any is left; nil allows everything.
+// allows reports whether an object may be created or changed now, and counts it; nil allows
+// everything.
 func (b *bound) allows(anew bool) bool {
 	switch {
 	case b == nil:
@@ -61,9 +64,9 @@ func (b *bound) allows(anew bool) bool {
 	return b.changed.TryAccept()
 }
 
-// recorders write events at home.
+// recorders write events to the local cluster.
 type recorders struct {
-	// news are of success and wait for their turn; warnings do not wait for them.
+	// news records events about success, which are rate limited; warnings do not wait for them.
 	news, warnings record.EventBroadcaster
 }
 
@@ -95,15 +98,15 @@ func (r recorders) shutdown() {
 	r.warnings.Shutdown()
 }
 
-// of gives the writer of a source.
+// of returns the function that makes event writers by source.
 func (r recorders) of(s *runtime.Scheme) func(source string) EventFunc {
 	return func(source string) EventFunc {
 		from := corev1.EventSource{Component: source}
 		news, warnings := r.news.NewRecorder(s, from), r.warnings.NewRecorder(s, from)
 		return func(object runtime.Object, level, reason, message string) {
-			// Peers write parts of it.
+			// Peers write parts of the message.
 			message = api.Printable(message)
-			if level == corev1.EventTypeNormal && reason != reasonDisabled { // which explains what a user misses
+			if level == corev1.EventTypeNormal && reason != reasonDisabled { // this one explains to users why an object is missing
 				news.Event(object, level, reason, message)
 			} else {
 				warnings.Event(object, level, reason, message)

@@ -45,8 +45,9 @@ func (f *foreign) note(kind string, key types.NamespacedName, taken bool) {
 	}
 }
 
-// restore records what conditions of pods say of kinds that are reflected, so that a restart does not change them. An
-// engine that opens a namespace checks each of its names again.
+// restore records the foreign objects that the conditions of pods name, if their kinds are
+// reflected. So a restart does not change the conditions. An engine that opens a namespace checks
+// each name again.
 func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]offv1beta1.ReflectorConfig) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// Kind is one row of the table of what is kept equal. A home object and its remote one have the
-// same name unless RemoteName says otherwise; a field flows in one direction only.
+// Kind describes one kind of objects that are kept equal. A home object and its remote object have
+// the same name unless RemoteName is set. Each field flows in one direction only.
 type Kind struct {
 	// Name is the resource in metrics, logs and the source of events.
 	Name string
-	// Workers is how many objects are worked on at once; 0 switches the kind off.
+	// Workers is the number of objects reconciled concurrently; 0 switches the kind off.
 	Workers int
 	// AllowList reflects only objects marked for it; false = all but those marked against it.
 	AllowList bool
 
 	// Home and Remote are prototypes of the objects on both sides.
 	Home, Remote client.Object
-	// HomeCache holds the home objects of all namespaces, synced and run by somebody else;
-	// nil = the engine runs a cache for each mapped namespace.
+	// HomeCache holds the home objects of all namespaces. The caller starts and syncs it; nil = the
+	// engine runs a cache for each mapped namespace.
 	HomeCache cache.Cache
-	// Mine says which home objects are to be kept equal; nil = all.
+	// Mine selects the home objects to be kept equal; nil = all.
 	Mine func(home client.Object) bool
-	// Marks select the remote objects that are ours; whatever does not match is never touched.
+	// Marks selects the remote objects that this engine owns; others are never changed.
 	Marks labels.Selector
-	// RemoteName gives the name of the remote object, HomeName that of the home object behind a
-	// remote one; nil = they are equal.
+	// RemoteName returns the name of the remote object of a home object, HomeName the reverse; nil
+	// = the names are equal.
 	RemoteName func(home string) string
 	HomeName   func(remote client.Object) string
 	// FormerName returns the name that former versions gave to the remote object. An object of that
@@ -45,69 +45,70 @@ type Kind struct {
 	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its objects.
 	Report      client.Object
 	ReportMarks labels.Selector
-	// Beside are home kinds Gather reads in the namespace of an object: when one of them
-	// changes, all objects of this kind in that namespace are looked at again.
+	// Beside lists home kinds that Gather reads in the namespace of an object. When one of their
+	// objects changes, all objects of this kind in that namespace are enqueued.
 	Beside []client.Object
 
-	// Gather reads what Push needs besides the two objects and puts it into the View; after
-	// is when to look again, 0 = no need; the error errNotOurs says that there is nothing to do
-	// with the object. nil = nothing.
+	// Gather reads what Push needs besides the two objects, and returns it in the View. after is
+	// the time until the object is reconciled again; 0 = not needed. The error errNotOurs means
+	// that the object is to be ignored. nil = nothing to read.
 	Gather func(ctx context.Context, r client.Reader, o Objects, v translate.View) (view translate.View,
 		after time.Duration, err error)
-	// Push gives the remote object as it should be, nil for none, starting from o.Remote. An
-	// error is for the user and does not go away by trying again; with an object it tells what
-	// the object lacks, without one what is there stays as it is.
+	// Push returns the desired remote object, starting from o.Remote; nil = none. An error is
+	// reported to users and is not retried. With an object, the error describes what the object
+	// lacks; without one, the existing remote object stays unchanged.
 	Push func(o Objects, v translate.View) (client.Object, error)
 	// Lesser returns what to write in place of an object that the peer refuses as invalid, nil for nothing; a nil
 	// function never does.
 	Lesser func(want client.Object) client.Object
-	// Pull gives the home object with the status that comes back, also when the peer refuses what is
-	// pushed; nil = nothing comes back. An error is for the user: it says which part of what the peer reports does
-	// not come back.
+	// Pull returns the home object with the status to write, also when the peer refuses what is
+	// pushed; nil = no status is written. An error is reported to users: it names the part of the
+	// peer's report that is not taken over.
 	Pull func(o Objects, v translate.View) (client.Object, error)
-	// Strategic writes the status as a strategic merge patch, for kinds of Kubernetes whose
-	// status has several writers.
+	// Strategic writes the status as a strategic merge patch, for Kubernetes kinds whose status has
+	// several writers.
 	Strategic bool
-	// Shared: others write lists in the status too, which a patch holds whole. It is sent only for the state
-	// it was made of.
+	// Shared makes status patches conditional on the resource version they were computed for:
+	// others write to lists in the status, too, and a patch replaces a list as a whole.
 	Shared bool
 
-	// Events is what the reasons of events end in; empty = "Reflection".
+	// Events is the suffix of the reasons of events; empty = "Reflection".
 	Events string
-	// Quiet: success is no event, as every pod has one already.
+	// Quiet suppresses events about success, because every pod has one already.
 	Quiet bool
-	// Finalizer holds a home object until its remote one is gone; empty = none.
+	// Finalizer holds a home object until its remote object is gone; empty = none.
 	Finalizer string
-	// Keeps: what was pushed stays when its origin goes; it ends by itself, or with an origin that
-	// a Finalizer holds.
+	// Keeps retains a remote object when its home object goes. The remote object then ends by
+	// itself, or with a home object that a Finalizer holds.
 	Keeps bool
-	// EndsWithOrigin reports which remote objects of a kind that Keeps are deleted with their origin all the same;
-	// nil = none.
+	// EndsWithOrigin reports whether a remote object of a kind with Keeps is nevertheless deleted
+	// with its home object; nil = never.
 	EndsWithOrigin func(remote client.Object) bool
-	// Ending says what becomes of the remote object of a home object that is being deleted;
-	// nil = it goes.
+	// Ending decides what becomes of the remote object of a home object that is being deleted; nil
+	// = it is deleted.
 	Ending func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error)
-	// Ends: a home object being deleted is removed by us once nothing is left of it at the
-	// peer, as a kubelet does with pods.
+	// Ends makes the engine finalize the deletion of a home object once nothing of it is left at
+	// the peer, as a kubelet does with pods.
 	Ends bool
-	// HomeFields select the home objects that are read at all, where there is no HomeCache; nil = all.
+	// HomeFields selects the home objects that are cached, if there is no HomeCache; nil = all.
 	HomeFields fields.Selector
-	// TrimRemote and TrimReport remove from the objects in caches what is not read; nil = nothing. Of home
-	// objects whoever makes HomeCache does.
+	// TrimRemote and TrimReport remove unused parts of cached objects; nil = nothing. The HomeCache
+	// trims home objects itself.
 	TrimRemote, TrimReport func(client.Object)
-	// InPart says whether an object of which a part was removed is to be read whole before it, or what is
-	// made of it, is written to the peer; nil = never.
+	// InPart reports whether an object was trimmed so that it must be read whole before it, or an
+	// object derived from it, is written to the peer; nil = never.
 	InPart func(client.Object) bool
-	// Bound is at what rate remote objects are made and changed, what comes over it being tried again later; nil =
-	// as it comes.
+	// Bound limits the rate at which remote objects are created and changed. Writes above it are
+	// retried later; nil = no limit.
 	Bound *bound
 	// Names records which remote names belong to objects of the provider; nil = they are not recorded.
 	Names *foreign
-	// Budget is how much is pulled into each home object. What comes over it waits, and the latest state is pulled
-	// then; nil = that of all kinds but pods.
+	// Budget limits how much is pulled into each home object. Writes above it wait, and then write
+	// the latest state; nil = the budget of all kinds except pods.
 	Budget *budget
-	// Grace is how many seconds the Report of a home object being deleted has to end, if not those
-	// it has anyway; nil = it has them. A peer need not grant that: then it has its own.
+	// Grace returns the grace period, in seconds, with which the Report of a deleted home object is
+	// deleted; nil = it keeps its own. A peer need not allow the request: then the Report keeps its
+	// own, too.
 	Grace func(o Objects) *int64
 }
 
@@ -115,15 +116,15 @@ type Kind struct {
 type Ending int
 
 const (
-	// Goes: it is deleted, and then the home object let go.
+	// Goes deletes the remote object, and then releases the home object.
 	Goes Ending = iota
-	// Stays: it is left where it is, and the home object let go.
+	// Stays retains the remote object, and releases the home object.
 	Stays
-	// Waits: another event of the home object decides.
+	// Waits postpones the decision to another event of the home object.
 	Waits
 )
 
-// Objects are the objects of one key; nil = it does not exist.
+// Objects holds the objects of one key; nil = it does not exist.
 type Objects struct{ Home, Remote, Report client.Object }
 
 func (k *Kind) remoteName(home string) string {
@@ -172,7 +173,7 @@ func Trim[T client.Object](trim func(T)) func(client.Object) {
 	}
 }
 
-// as gives the typed object, a typed nil for none.
+// as returns the typed object; a typed nil for nil.
 func as[T client.Object](obj client.Object) T {
 	typed, _ := obj.(T)
 	return typed
