@@ -36,8 +36,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// podKinds belong to one virtual node: its pods and their tokens. pods is a cache of the pods
-// of that node in all namespaces, names what is known of the objects they use.
+// podKinds returns the kinds that one virtual node reflects: its pods and their tokens. pods caches
+// the pods of that node in all namespaces. names records which objects that pods use belong to the
+// provider.
 func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign) []Kind {
 	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
 	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
@@ -81,9 +82,9 @@ func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign)
 	}}
 }
 
-// gatherPod reads the keys of the ConfigMaps and Secrets from which containers take variables. They are read once for
-// each pod, so no cache holds them. One that does not exist yet has no keys. Of a new pod with host ports it reads also
-// the others of the node.
+// gatherPod reads the keys of the ConfigMaps and Secrets from which containers take variables. They
+// are read once for each pod, so no cache holds them. An object that does not exist yet has no
+// keys. For a new pod with host ports, it also lists the other pods of the node.
 func gatherPod(home, pods client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
 		v.EnvKeys = map[string][]string{}
@@ -111,8 +112,8 @@ func gatherPod(home, pods client.Reader) func(context.Context, client.Reader, Ob
 	}
 }
 
-// pullPod pulls the status of the remote pod, if it is the one made from this ShadowPod and
-// not a former one. The error says that the pod has come to use objects of the peer.
+// pullPod pulls the status of the remote pod, if it was made from this ShadowPod and not from a
+// former one. The error says that the pod now uses objects of the peer.
 func pullPod(names *foreign) func(Objects, translate.View) (client.Object, error) {
 	return func(o Objects, v translate.View) (client.Object, error) {
 		home, shadow, remote := as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), as[*corev1.Pod](o.Report)
@@ -141,9 +142,9 @@ func madeFromAnother(remote *corev1.Pod, shadow types.UID) bool {
 
 // +kubebuilder:rbac:groups="",resources=events,namespace=offloaded,verbs=delete
 
-// eventKinds flow from the provider to home: what is said there about the pods of the virtual
-// node and, by the virtual node that reflects them, about the other objects. Their engine sees
-// the two clusters the other way round.
+// eventKinds returns the kinds that flow from the provider to the consumer: events about the pods
+// of the virtual node. The virtual node that reflects the other objects also reflects events about
+// those. In their engine the clusters are swapped: home is the provider.
 func eventKinds(o Options, origins ...origin) []Kind {
 	o.Consumer, o.Provider = o.Provider, o.Consumer
 	tuning := o.Reflectors[offv1beta1.ReflectEvent]
@@ -160,16 +161,16 @@ func eventKinds(o Options, origins ...origin) []Kind {
 		Bound:      newBound(),
 		Quiet:      true,
 		Keeps:      true,
-		// One that another virtual node has shown may have an origin that this cache does not hold yet.
+		// The origin of an event that another virtual node reflected may be missing in this cache.
 		EndsWithOrigin: func(shown client.Object) bool { return shown.GetLabels()[api.LabelNodeName] == o.Node },
 	}}
 }
 
-// origin finds the home object behind an object of the provider, its name being that of the home
-// namespace and the remote object; nil if there is none we reflect.
+// origin returns the home object of an object of the provider; nil if there is none. The key has
+// the home namespace and the name of the remote object.
 type origin func(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error)
 
-// podOf finds home pods behind remote pods and the requests for them.
+// podOf returns an origin that finds the home pods of remote pods and ShadowPods.
 func podOf(pods client.Reader) origin {
 	return func(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
 		if !ofPod(kind) {
@@ -183,11 +184,11 @@ func podOf(pods client.Reader) origin {
 	}
 }
 
-// ofPod says whether an object of this kind stands for a home pod, which was there before it.
+// ofPod reports whether an object of this kind stands for a home pod, which existed before it.
 func ofPod(kind string) bool { return kind == "Pod" || kind == "ShadowPod" }
 
-// gatherInvolved reads the home object an event is about. An event that is fresh is looked at
-// again: what it is about, if no pod, may not have been seen yet.
+// gatherInvolved reads the home object that an event is about. A recent event about an object other
+// than a pod is retried, because the caches may not show that object yet.
 func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	const fresh = 5 * time.Second
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
@@ -207,8 +208,8 @@ func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objec
 	}
 }
 
-// namespaceKinds belong to a provider: whatever lies in the offloaded namespaces. One of its
-// virtual nodes reflects them.
+// namespaceKinds returns the kinds of the other objects in offloaded namespaces. One of a
+// provider's virtual nodes reflects them.
 func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 	mine := marks(o)
 	kinds := []Kind{
@@ -285,9 +286,9 @@ func gatherOwner(home client.Reader) func(context.Context, client.Reader, Object
 	}
 }
 
-// endOfClaim gives a volume at the provider back as late as one at home: when no pod uses the claim
-// any more, and unless the volume is to be retained. One that a claim without our mark finds there is a former
-// claim's, which was to stay.
+// endOfClaim deletes a volume at the provider when a local volume would be deleted: once no pod
+// uses the claim, and unless the volume is to be retained. A claim without our finalizer did not
+// make the remote volume: a former claim left it, to be retained.
 func endOfClaim(mark string) func(context.Context, client.Reader, client.Object) (Ending, error) {
 	return func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error) {
 		claim := obj.(*corev1.PersistentVolumeClaim)
@@ -311,8 +312,8 @@ func endOfClaim(mark string) func(context.Context, client.Reader, client.Object)
 	}
 }
 
-// gatherEndpoints reads the Service of a slice and the addresses that stand for pods which are
-// neither at home nor at the provider.
+// gatherEndpoints reads the Service of a slice, and the addresses of endpoints that are pods of
+// neither the consumer nor the provider.
 func gatherEndpoints(serviceAllowList bool) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
 	return func(ctx context.Context, r client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
 		v.ServiceAllowList = serviceAllowList
@@ -342,7 +343,7 @@ func gatherEndpoints(serviceAllowList bool) func(context.Context, client.Reader,
 	}
 }
 
-// marks select what this home cluster has reflected to this provider.
+// marks selects the objects that this consumer has reflected to this provider.
 func marks(o Options, also ...labels.Requirement) labels.Selector {
 	return labels.NewSelector().Add(
 		requirement(api.LabelOrigin, selection.Equals, o.Consumer),
@@ -350,8 +351,8 @@ func marks(o Options, also ...labels.Requirement) labels.Selector {
 	).Add(also...)
 }
 
-// requirement is one condition on a label. Keys are constants and values are names of objects,
-// so it cannot fail but by a programming error.
+// requirement returns one condition on a label. Keys are constants and values are names of objects,
+// so an error is a programming error.
 func requirement(key string, op selection.Operator, values ...string) labels.Requirement {
 	r, err := labels.NewRequirement(key, op, values)
 	utilruntime.Must(err)

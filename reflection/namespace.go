@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// namespace is one mapped namespace with a cache on either side. Access at the provider is
-// granted namespace by namespace, so there is one cache for each.
+// namespace is one mapped namespace with a cache for each cluster. The provider grants access by
+// namespace, so each has its own caches.
 type namespace struct {
 	remote string
 	home   cache.Cache // of the kinds without a cache of their own
@@ -30,7 +30,7 @@ type namespace struct {
 	cancel context.CancelFunc
 }
 
-// informers is the part of a cache that is watched.
+// informers is the part of a cache's interface that watches need.
 type informers = cache.Informers
 
 // notWaiting gets an informer before it has synced.
@@ -38,11 +38,11 @@ func notWaiting(o *cache.InformerGetOptions) { o.BlockUntilSynced = new(false) }
 
 func (ns *namespace) close() { ns.cancel() }
 
-// ready says whether the caches of a kind hold everything.
+// ready reports whether the caches of a kind have synced.
 func (ns *namespace) ready(w *worker) bool { return ns.synced[w].Load() }
 
-// open starts the caches of a namespace. It does not wait for them: each kind starts to work
-// when its own caches are filled, so a kind the provider refuses does not stop the others.
+// open starts the caches of a namespace. It does not wait for them. Each kind starts when its own
+// caches have synced, so a kind that the provider refuses does not stop the others.
 func (e *Engine) open(ctx context.Context, home, remote string) (*namespace, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ns := &namespace{remote: remote, synced: map[*worker]*atomic.Bool{}, cancel: cancel}
@@ -88,7 +88,8 @@ func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err erro
 	return nil
 }
 
-// attach watches all a kind needs in a namespace, and looks at every object once all is there.
+// attach starts the watches of a kind in a namespace, and enqueues all objects once they have
+// synced.
 func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	key := func(obj client.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: home, Name: w.homeName(obj)}
@@ -136,8 +137,8 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	return nil
 }
 
-// begin lets a kind work in a namespace once its caches are filled. What was seen until then
-// was not looked at, so all of it is.
+// begin starts a kind in a namespace once its caches have synced. It enqueues all objects, because
+// earlier events were ignored.
 func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache, home string, synced []toolscache.InformerSynced) {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
@@ -151,7 +152,7 @@ func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache
 	for _, key := range remote {
 		w.queue.Add(types.NamespacedName{Namespace: home, Name: key.Name})
 	}
-	for _, name := range w.Names.names(w.Name, home) { // their local objects may be gone by now
+	for _, name := range w.Names.names(w.Name, home) { // their local objects may be deleted by now
 		w.queue.Add(types.NamespacedName{Namespace: home, Name: name})
 	}
 	if w.engine.Synced != nil {
@@ -159,7 +160,8 @@ func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache
 	}
 }
 
-// keysOf lists the keys of a kind in a cache; namespace "" = all. name gives the name of an object.
+// keysOf lists the keys of a kind in a cache; namespace "" = all. name returns the name in the key
+// of an object.
 func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string,
 	name func(client.Object) string) ([]types.NamespacedName, error) {
 	gvk, err := apiutil.GVKForObject(kind, scheme)
@@ -182,7 +184,7 @@ func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind c
 	return keys, err
 }
 
-// listOf makes an empty list for objects like kind.
+// listOf returns an empty list for objects like kind.
 func listOf(scheme *runtime.Scheme, kind client.Object, gvk schema.GroupVersionKind) (client.ObjectList, error) {
 	if _, custom := kind.(*unstructured.Unstructured); custom {
 		list := &unstructured.UnstructuredList{}

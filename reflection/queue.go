@@ -12,17 +12,18 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// queue holds the keys (namespace and name at home) of one kind that are to be looked at.
+// queue holds the keys (home namespace and name) of one kind that are to be reconciled.
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-// Back-off of a key that fails, doubled each time. The first is short because conflicts are settled
-// by the next event. Refused objects are tried in turn besides: see ctl.Refused.
+// firstRetry and lastRetry bound the back-off of a failing key, which doubles. The first is short
+// because the next event settles a conflict. Refused objects are also retried in turn: see
+// ctl.Refused.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Minute
 )
 
-// newQueue makes a queue that is fair between namespaces and has no rate limit but back-off.
+// newQueue returns a queue that is fair between namespaces, and delays only keys that fail.
 func newQueue() queue {
 	return ctl.FairQueue("",
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),

@@ -29,61 +29,64 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// Options are what the reflection of one virtual node needs to know.
+// Options describes the reflection of one virtual node.
 type Options struct {
-	// Home and Remote reach the API servers; Remote follows its credentials by itself
+	// Home and Remote reach the API servers. Remote keeps its credentials up to date
 	// (remote.Peer.Config).
 	Home, Remote *rest.Config
 	// Consumer and Provider are cluster IDs; Consumer is the home cluster.
 	Consumer, Provider string
 	// Node is the virtual node.
 	Node string
-	// TenantNamespace is that of the provider at home, LiqoNamespace the one of the
-	// installation.
+	// TenantNamespace is the provider's tenant namespace in the consumer, LiqoNamespace the
+	// namespace of the installation.
 	TenantNamespace, LiqoNamespace string
-	// PodIP is the address of this process' pod, shown as that of the pods' host; zero = none.
+	// PodIP is the address of this process's pod, which pods report as their host's; zero = none.
 	PodIP netip.Addr
-	// LocalPodCIDRs of the home cluster; empty = as the Configuration of the provider says.
+	// LocalPodCIDRs are the pod CIDRs of the home cluster; empty = those of the provider's
+	// Configuration.
 	LocalPodCIDRs []netip.Prefix
-	// PeerPods are the ranges of the provider's pods; empty = likewise.
+	// PeerPods maps the ranges of the provider's pods; empty = those of the provider's
+	// Configuration.
 	PeerPods netv1beta1.Mappings
-	// DisableIPReflection shows no addresses of remote pods and reflects no EndpointSlices.
+	// DisableIPReflection hides the addresses of remote pods, and reflects no EndpointSlices.
 	DisableIPReflection bool
-	// RuntimeClass is the class that sends pods to virtual nodes.
+	// RuntimeClass is the name of the class that sends pods to virtual nodes.
 	RuntimeClass string
-	// Reflectors by key; nil = offv1beta1.DefaultReflectors. A key that is missing is switched off.
+	// Reflectors configures kinds by key; nil = offv1beta1.DefaultReflectors. A missing key
+	// switches its kind off.
 	Reflectors map[string]offv1beta1.ReflectorConfig
 	// Custom are further resources of the offloaded namespaces.
 	Custom []CustomResource
-	// LabelsNotReflected and AnnotationsNotReflected are keys that stay at home.
+	// LabelsNotReflected and AnnotationsNotReflected are keys that are not reflected.
 	LabelsNotReflected, AnnotationsNotReflected []string
-	// HomeAPIServerHost and HomeAPIServerPort are where remote pods find the home API server;
-	// empty = kubernetes.default by the addresses of the IP objects of type api-server.
+	// HomeAPIServerHost and HomeAPIServerPort say where remote pods reach the home API server;
+	// empty = kubernetes.default at the addresses of the IP objects of type api-server.
 	HomeAPIServerHost, HomeAPIServerPort string
-	// ClusterDomain is the DNS domain of the home cluster; empty = not known.
+	// ClusterDomain is the DNS domain of the home cluster; empty = unknown.
 	ClusterDomain string
 	// DisableAPIServerSupport leaves remote pods without access to the home API server.
 	DisableAPIServerSupport bool
-	// IngressClass and LoadBalancerClass at the provider; empty = the default the VirtualNode
-	// names.
+	// IngressClass and LoadBalancerClass are used at the provider; empty = the default of the
+	// VirtualNode.
 	IngressClass, LoadBalancerClass string
-	// NoLease has every virtual node reflect what all those of a provider have in common; false =
-	// when there are several, one of them is elected.
+	// NoLease makes every virtual node reflect the objects that all virtual nodes of a provider
+	// share; false = one of several is elected.
 	NoLease bool
-	// Lease are the times of that election.
+	// Lease sets the times of that election.
 	Lease elect.Times
-	// Pods are the pods of the virtual node, which Run starts to watch; nil = PodsOf makes them.
+	// Pods caches the pods of the virtual node, and is started by Run; nil = Run calls PodsOf.
 	Pods cache.Cache
-	// Metrics is where the counters are registered; nil = nowhere.
+	// Metrics registers the counters; nil = they are not registered.
 	Metrics prometheus.Registerer
 }
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=get;list;watch;create;patch
 
-// Run reflects for one virtual node until ctx ends: its pods and, as the provider's reflector,
-// all other objects of the offloaded namespaces. Several virtual nodes can run in one process.
-// What exists at the provider stays when it ends. Errors are those of the set-up; an API server
-// that is away is waited for.
+// Run reflects for one virtual node until ctx ends: its pods and, if it is the provider's
+// reflector, all other objects of the offloaded namespaces. Several virtual nodes can run in one
+// process. Remote objects are not deleted when it ends. It returns only errors of the set-up: it
+// waits for an API server that is unreachable.
 func Run(ctx context.Context, o Options) error {
 	if o.Reflectors == nil {
 		o.Reflectors = offv1beta1.DefaultReflectors()
@@ -125,9 +128,9 @@ func Run(ctx context.Context, o Options) error {
 
 // runner holds the parts of Run.
 type runner struct {
-	own    *Engine // of the pods of the virtual node
-	back   *Engine // of the events that come back
-	shared *shared // of what the provider's virtual nodes have in common
+	own    *Engine // reflects the pods of the virtual node
+	back   *Engine // reflects the provider's events back
+	shared *shared // reflects the objects that the provider's virtual nodes share
 	viewer *viewer
 	pods   cache.Cache // the pods of the virtual node
 	events recorders
@@ -190,8 +193,8 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	return r, nil
 }
 
-// see gives a new view to all engines. If only Own differs, just pods are reconciled: nothing else depends on it, and
-// it changes with every node that joins.
+// see passes a new view to all engines. If only Own differs, only pods are reconciled: nothing else
+// depends on it, and it changes with every node that joins.
 func (r *runner) see(ctx context.Context, view translate.View) error {
 	former := r.viewer.former
 	former.Own = view.Own
@@ -208,13 +211,14 @@ func (r *runner) see(ctx context.Context, view translate.View) error {
 	return r.shared.see(ctx, view)
 }
 
-// reversed describes an engine that works the other way round, and writes no events about events.
+// reversed returns the configuration of an engine with the clusters swapped, which writes no events
+// about events.
 func (c Config) reversed() Config {
 	c.Home, c.Remote, c.Events = c.Remote, c.Home, nil
 	return c
 }
 
-// reversed is the view from the provider.
+// reversed returns the view with consumer and provider swapped.
 func reversed(view translate.View) translate.View {
 	out := translate.View{Consumer: view.Provider, Provider: view.Consumer, Node: view.Node, Namespaces: map[string]string{}}
 	for home, remote := range view.Namespaces {
@@ -223,8 +227,8 @@ func reversed(view translate.View) translate.View {
 	return out
 }
 
-// PodsOf makes a cache of the pods bound to a node. It holds their status, and of their specs what
-// translate.TrimPod leaves.
+// PodsOf returns a cache of the pods bound to a node. It holds their status, and the parts of their
+// specs that translate.TrimPod keeps.
 func PodsOf(config *rest.Config, node string) (cache.Cache, error) {
 	s := scheme.New()
 	home, err := remote.NewCluster(config, s, remote.StaticMapper(s))

@@ -33,15 +33,15 @@ type shared struct {
 
 	mu     sync.Mutex
 	view   *translate.View // the newest
-	first  chan struct{}   // closed when there is one
+	first  chan struct{}   // closed when view is set
 	alone  bool
 	end    context.CancelFunc // ends the term under way; nil = none
-	engine *Engine            // at work; nil = not our term
+	engine *Engine            // running; nil = not this process's term
 	ctx    context.Context    // of the engine
 }
 
-// see takes over a view. When the number of virtual nodes passes between one and several, the
-// term ends and another way of deciding begins.
+// see sets a new view. When the number of virtual nodes changes between one and several, the term
+// ends, and the next one starts with or without the lease.
 func (s *shared) see(_ context.Context, view translate.View) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,8 @@ func (s *shared) run(ctx context.Context) error {
 	return nil
 }
 
-// origin finds the home object behind an object of the provider, while it is our term.
+// origin returns the home object of an object of the provider during a term of this process; nil
+// otherwise.
 func (s *shared) origin(ctx context.Context, kind string, key types.NamespacedName) (*corev1.ObjectReference, error) {
 	s.mu.Lock()
 	e := s.engine
@@ -118,8 +119,8 @@ func (s *shared) reflect(ctx context.Context) error {
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
-// compete waits for the lease and reflects while it is held. It returns when the lease was lost
-// or ctx ends.
+// compete waits for the lease and reflects while it holds the lease. It returns when the lease is
+// lost or ctx ends.
 func (s *shared) compete(ctx context.Context) error {
 	s.names.clear()
 	lease := elect.Lease{

@@ -22,11 +22,11 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// errNotOurs: what was looked at is nothing we keep equal. It is no failure, and is not counted.
+// errNotOurs reports that an object is not to be kept equal. It is neither a failure nor counted.
 var errNotOurs = errors.New("not ours")
 
-// errTooMany: the Bound or the Budget of a kind is reached, and what was looked at waits. It is counted as a failure,
-// and not logged.
+// errTooMany reports that the Bound or Budget of a kind is used up, and the object waits. It is
+// counted as a failure, but not logged.
 var errTooMany = errors.New("too many")
 
 // sync brings one object in line:
@@ -44,11 +44,11 @@ var errTooMany = errors.New("too many")
 func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
-		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not yet known to be
+		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not known yet to be ours
 	}
 	_, lateAtHome := w.ledger.Late(slot{atHome, key})
 	if _, lateAtRemote := w.ledger.Late(slot{atRemote, key}); lateAtHome || lateAtRemote {
-		return ledger.Patience, nil // the event comes before
+		return ledger.Patience, nil // the event starts the next reconcile earlier
 	}
 	o, err := w.observe(ctx, ns, key)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home == nil:
 		return 0, w.withoutHome(ctx, key, o.Remote)
 	case o.Home.GetDeletionTimestamp() != nil && ns == nil && translate.MayRun(o.Home, v):
-		return 0, errNotOurs // a view in which the namespace is known looks again
+		return 0, errNotOurs // a view with the namespace enqueues it again
 	case o.Home.GetDeletionTimestamp() != nil:
 		return w.end(ctx, key, o, v)
 	case ns != nil:
@@ -73,13 +73,13 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 		v.Unsaid = err != nil && v.Refusal == nil
 	}
 	wait, failed := w.pull(ctx, key, o, v)
-	return cmp.Or(wait, after), cmp.Or(err, failed) // what is looked at after wait finds after anew
+	return cmp.Or(wait, after), cmp.Or(err, failed) // the reconcile after wait computes after again
 }
 
 // withoutHome deletes a remote object whose home object does not exist.
 func (w *worker) withoutHome(ctx context.Context, key types.NamespacedName, remote client.Object) error {
 	w.forget(key)
-	// Whoever made one that is kept may be another virtual node.
+	// Another virtual node may have made a remote object that is kept.
 	if remote == nil || w.Keeps && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(remote)) {
 		return errNotOurs
 	}
@@ -122,13 +122,13 @@ func (w *worker) observe(ctx context.Context, ns *namespace, key types.Namespace
 	return o, err
 }
 
-// get reads one object; nil if there is none.
+// get reads one object; nil if it does not exist.
 func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototype client.Object) (client.Object, error) {
 	return ctl.Optional(ctx, r, key, prototype.DeepCopyObject().(client.Object)) // prototypes are empty
 }
 
-// push brings the remote object in line. It returns the objects as they are afterwards, as far
-// as that is known: of a created or deleted one the event tells. The View has what was gathered.
+// push reconciles the remote object. It returns the objects as known afterwards: events report
+// created and deleted ones. The returned View holds what Gather read.
 func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (
 	Objects, translate.View, time.Duration, error,
 ) {
@@ -159,7 +159,7 @@ func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedNa
 	return o, v, after, err
 }
 
-// bring makes the remote object what is wanted, nil for none.
+// bring makes the remote object equal to want; nil = deletes it.
 func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View) error {
 	changes := want != nil && !stands(o.Remote, want)
 	if changes && (w.inPart(o.Remote) || o.Remote == nil && w.inPart(o.Home)) {
@@ -196,13 +196,14 @@ func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects,
 	return w.failed(ctx, o.Home, key, err)
 }
 
-// stands reports whether a remote object is as it is wanted, or is going anyway.
+// stands reports whether a remote object is as desired, or is being deleted anyway.
 func stands(remote, want client.Object) bool {
 	return remote != nil && (remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(remote, want))
 }
 
-// anew decides once more about an object of which the caches hold a part, now as the API server has it. The
-// error errNotOurs says that it is gone, or going, or another one by now: its event tells.
+// anew computes the desired object again from an object that the caches hold only in part, reading
+// it from the API server. The error errNotOurs means that the object is gone, being deleted or
+// replaced: an event follows.
 func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects, client.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -229,7 +230,7 @@ func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects
 	return o, want, err
 }
 
-// withdraw deletes a remote object that should not be, or not be as it is.
+// withdraw deletes a remote object that is not desired, or must be replaced.
 func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) error {
 	if err := w.removeRemote(ctx, key, o.Remote); err != nil {
 		return w.failed(ctx, o.Home, key, err)
@@ -241,7 +242,8 @@ func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objec
 	return nil
 }
 
-// pull brings the status of the home object in line, or returns how long that has to wait, with errTooMany.
+// pull reconciles the status of the home object. With errTooMany it returns how long the write must
+// wait.
 func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (wait time.Duration, err error) {
 	if w.Pull == nil {
 		return 0, nil
@@ -263,8 +265,8 @@ func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, 
 	return 0, w.patchStatus(ctx, key, home, want)
 }
 
-// withoutSpec is a pod without its spec: it is most of a pod, and what is pulled is never part of it. Other
-// objects, of which there are few, are as they are.
+// withoutSpec returns a pod without its spec, which is most of a pod and never pulled. Other
+// objects are few, and returned unchanged.
 func withoutSpec(obj client.Object) client.Object {
 	if p, ok := obj.(*corev1.Pod); ok {
 		return &corev1.Pod{TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta, Status: p.Status}
@@ -272,13 +274,13 @@ func withoutSpec(obj client.Object) client.Object {
 	return obj
 }
 
-// end takes a home object that is being deleted to its end, once nothing is left at the peer.
+// end finishes the deletion of a home object, once nothing of it is left at the peer.
 func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (after time.Duration, err error) {
 	if w.Finalizer != "" && w.engine.Released != nil && w.engine.Released(ctx) {
 		return 0, w.release(ctx, key, o.Home)
 	}
 	if o.Remote == nil && o.Report == nil {
-		if w.Ends && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait to see how it ended
+		if w.Ends && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait for its final status
 			if wait, err := w.pull(ctx, key, o, v); err != nil {
 				return wait, err
 			}
@@ -312,8 +314,9 @@ func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v
 	return w.pull(ctx, key, o, v)
 }
 
-// releaseBlindly takes a home object that is being deleted to its end while the caches of the
-// remote cluster are not filled, because it is away or refuses us: deletion is bounded.
+// releaseBlindly finishes the deletion of a home object while the caches of the remote cluster have
+// not synced, because it is unreachable or refuses access. This bounds the time that deletion
+// takes.
 func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.NamespacedName) error {
 	if w.Finalizer == "" {
 		return nil
@@ -343,12 +346,13 @@ func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.Na
 	case remote == nil || !w.ours(remote):
 		return w.release(ctx, key, home)
 	}
-	return nil // the caches will be filled: the peer answers
+	return nil // the peer answers, so the caches will sync
 }
 
-// tries does at the peer what needs rights there. It reports whether the peer has withdrawn those to what a
-// Finalizer holds: an API server that starts refuses everybody until it has read who may do what, so it is asked
-// again when it is ready. One that does not tell even us whether it is may need longestStart.
+// tries sends a request to the peer, and reports whether the peer has withdrawn the rights to
+// objects that a Finalizer holds. An API server that starts refuses all requests until it has read
+// the RBAC rules, so a refused request is repeated when it is ready. If even its readiness is
+// denied, it may still be starting until longestStart has passed.
 func (w *worker) tries(ctx context.Context, key types.NamespacedName, do func() error) (withdrawn bool, err error) {
 	err = do()
 	if w.Finalizer == "" || !apierrors.IsForbidden(err) {
@@ -366,11 +370,12 @@ func (w *worker) tries(ctx context.Context, key types.NamespacedName, do func() 
 	return withdrawn, err
 }
 
-// longestStart is how long an API server may take to start: kubelets end one that kubeadm has set up after 24
-// questions, one each 10 s.
+// longestStart is the longest start of an API server: with kubeadm's settings, the kubelet restarts
+// it after 24 failed probes, one each 10 s.
 const longestStart = 24 * 10 * time.Second
 
-// silent notes whether the peer keeps to itself if it is ready, and gives for how long it has, asked for this key.
+// silent records whether the peer denies access to its readiness, and returns for how long it has,
+// by requests for this key.
 func (w *worker) silent(key types.NamespacedName, is bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=offloaded,verbs=create
 
-// gatherTokens requests the tokens of a pod at home when the remote Secret lacks them or they
-// have lived 80 % of their life. They are bound to the pod: when it goes they are void.
+// gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
+// their lifetime has passed. They are bound to the pod, and become invalid when it is deleted.
 func gatherTokens(home client.Client) func(context.Context, client.Reader, Objects, translate.View) (translate.View,
 	time.Duration, error) {
 	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View,
@@ -63,7 +63,7 @@ func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod,
 		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace,
 			account.Name, err)
 	}
-	// The answer says in place of the seconds asked for those that home grants.
+	// The response replaces the requested seconds by those that the API server grants.
 	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time,
 		Seconds: *request.Spec.ExpirationSeconds}, nil
 }

@@ -35,13 +35,13 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// viewer makes Views out of the objects that describe the peering: the namespaces that exist at
-// the provider, the virtual nodes that stand for it, the addresses exchanged with it.
+// viewer computes Views from the objects that describe the peering: the namespaces at the provider,
+// its virtual nodes, and the addresses exchanged with it.
 type viewer struct {
 	Options
 	cache   cache.Cache
-	changed chan struct{}  // something was seen; one place, so that bursts become one view
-	former  translate.View // as it was given last
+	changed chan struct{}  // holds a value after a change; its capacity is one, so that a burst gives one view
+	former  translate.View // the last one passed to see
 	own     bool           // whether the objects that ownAddresses reads are watched
 }
 
@@ -107,7 +107,7 @@ func (v *viewer) wake() {
 	}
 }
 
-// run gives every new view to see, until ctx ends. The cache is synced.
+// run calls see with every new view, until ctx ends. The cache must have synced.
 func (v *viewer) run(ctx context.Context, see func(context.Context, translate.View) error) error {
 	for {
 		view, err := v.view(ctx)
@@ -128,8 +128,8 @@ func (v *viewer) run(ctx context.Context, see func(context.Context, translate.Vi
 	}
 }
 
-// view reads the caches. What does not exist is left out. A map that somebody deleted comes back, and the
-// provider answers it again: until then namespaces are where they were.
+// view reads the caches. Missing objects are left out. A NamespaceMap that somebody deletes is made
+// again, and the provider answers it again: until then namespaces keep their mapping.
 func (v *viewer) view(ctx context.Context) (translate.View, error) {
 	out := translate.View{
 		Consumer:           v.Consumer,
@@ -171,10 +171,10 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get virtual node %s: %w", v.Node, err)
 	}
-	out.NoMap = err == nil // it comes back while there is a virtual node, also one that is being deleted
+	out.NoMap = err == nil // a virtual node, even one being deleted, has the map made again
 	for _, m := range maps.Items {
 		if m.Labels[api.LabelReplicated] == api.True {
-			continue // the peer's own, when it consumes from us, too
+			continue // the peer's own, if it also consumes from this cluster
 		}
 		out.NoMap = false
 		for home := range m.Spec.DesiredMapping {
@@ -238,13 +238,13 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// addresses reads how the pod CIDRs of the provider, and of further ones, are mapped here.
+// addresses reads how this cluster maps the pod CIDRs of the provider and of further providers.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
-	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // a view must not differ by their order
+	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // their order must not change the view
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	for _, c := range configurations.Items {
@@ -267,8 +267,9 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// apiServer reads the addresses by which peers reach our API server: that of its Service, or those of its
-// endpoints. A pod is told one port, so only endpoints with that of the first are of use.
+// apiServer reads the addresses by which peers reach the local API server: that of its Service, or
+// those of its endpoints. A pod can use only one port, so endpoints with another port than the
+// first are left out.
 func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 	var ips ipamv1alpha1.IPList
 	if err := v.cache.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil {
@@ -279,7 +280,7 @@ func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 	for _, ip := range ips.Items {
 		addr, err := netip.ParseAddr(ip.Status.IP)
 		if err != nil || ip.DeletionTimestamp != nil {
-			continue // until it is granted there is none
+			continue // it has no address yet, or loses it
 		}
 		if len(out.APIServer.Addrs) == 0 {
 			port = ip.Annotations[api.AnnotationPort]
@@ -331,8 +332,8 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// nodeAddresses returns what a Node says of its addresses, and the first address of each of its pod CIDRs: there most
-// CNI plugins put the node's gateway.
+// nodeAddresses returns the addresses in a Node's status, and the first address of each of its pod
+// CIDRs, where most CNI plugins put the node's gateway.
 func nodeAddresses(n *corev1.Node) (out []string) {
 	for _, address := range n.Status.Addresses {
 		out = append(out, address.Address)
@@ -343,8 +344,8 @@ func nodeAddresses(n *corev1.Node) (out []string) {
 	return out
 }
 
-// onlyAddresses removes from a Node all but its addresses. The cache holds every Node, and a Node
-// may take 30 KB, most of it names of images.
+// onlyAddresses removes all of a Node except its addresses. The cache holds every Node, and a Node
+// may take 30 KB, mostly names of images.
 func onlyAddresses(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {

@@ -26,7 +26,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// Reasons of the events on home objects. The first two end in what the kind says.
+// These are the reasons of events on home objects. Successful and Failed get the suffix of the
+// kind.
 const (
 	reasonSuccessful     = "Successful"
 	reasonFailed         = "Failed"
@@ -37,17 +38,17 @@ const (
 // writeTimeout bounds one request to either API server.
 const writeTimeout = 30 * time.Second
 
-// errNameTaken: the remote name belongs to somebody else.
+// errNameTaken reports that another owner has an object of the remote name.
 var errNameTaken = errors.New("remote object already exists")
 
 func eventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
 
-// ours says whether a remote object carries our marks.
+// ours reports whether a remote object carries our ownership labels.
 func (w *worker) ours(remote client.Object) bool {
 	return w.Marks.Matches(labels.Set(remote.GetLabels()))
 }
 
-// create makes the remote object. The API server refuses if the name is taken.
+// create creates the remote object. The API server refuses it if the name is taken.
 func (w *worker) create(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -98,8 +99,8 @@ func local(err error) error {
 	return localError{err}
 }
 
-// refusal returns the condition for an answer of the provider that does not change by itself: a quota, a policy, a
-// webhook, or a name that is taken. It returns nil for all other errors.
+// refusal returns the condition for a response of the provider that a retry does not change: of a
+// quota, a policy, a webhook, or a taken name. It returns nil for all other errors.
 func refusal(err error) *metav1.Condition {
 	reason := authv1beta1.ReasonProviderRefuses
 	switch {
@@ -113,8 +114,8 @@ func refusal(err error) *metav1.Condition {
 	return &metav1.Condition{Reason: reason, Message: err.Error(), LastTransitionTime: metav1.Now().Rfc3339Copy()}
 }
 
-// taken finds out who has the name: if it is ours, the cache was late and conflict stands for
-// trying again.
+// taken finds the owner of the remote name. If it is ours, the cache was stale, and taken returns
+// conflict so that the caller retries.
 func (w *worker) taken(ctx context.Context, want client.Object, conflict error) error {
 	there, err := get(ctx, w.engine.Remote, client.ObjectKeyFromObject(want), w.Remote)
 	switch {
@@ -126,8 +127,8 @@ func (w *worker) taken(ctx context.Context, want client.Object, conflict error) 
 	return conflict
 }
 
-// patchRemote sends what differs, for the object of that UID only. If the peer refuses a change of
-// the spec, labels and annotations are sent alone. The error is the refusal all the same.
+// patchRemote patches what differs, only in the object of that UID. If the peer refuses a change of
+// the spec, it patches only labels and annotations. It returns the refusal in both cases.
 func (w *worker) patchRemote(ctx context.Context, key types.NamespacedName, remote, want client.Object) error {
 	data, err := client.MergeFrom(withoutUID(remote)).Data(want)
 	if err != nil {
@@ -174,8 +175,7 @@ func (w *worker) sendPatch(ctx context.Context, key types.NamespacedName, remote
 	return nil
 }
 
-// patchStatus sends what differs in the status of a home object, and its labels and
-// annotations with it.
+// patchStatus patches what differs in the status, labels and annotations of a home object.
 func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
 	base := withoutUID(home)
 	if w.Shared {
@@ -199,7 +199,7 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	if err != nil {
 		w.ledger.End(s)
 		if apierrors.IsNotFound(err) {
-			return nil // the event tells
+			return nil // an event follows
 		}
 		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))
 	}
@@ -207,7 +207,7 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	return nil
 }
 
-// named is an empty object with the name of another, for an answer.
+// named returns an empty object with the name of another, into which a response is decoded.
 func (w *worker) named(prototype, like client.Object) client.Object {
 	out := prototype.DeepCopyObject().(client.Object) // prototypes are empty
 	out.SetNamespace(like.GetNamespace())
@@ -215,7 +215,7 @@ func (w *worker) named(prototype, like client.Object) client.Object {
 	return out
 }
 
-// withoutUID is the base of a patch: what differs from it names the UID, which the API server
+// withoutUID returns the base of a patch: the patch then contains the UID, which the API server
 // takes as a precondition.
 func withoutUID(obj client.Object) client.Object {
 	base := obj.DeepCopyObject().(client.Object)
@@ -223,7 +223,7 @@ func withoutUID(obj client.Object) client.Object {
 	return base
 }
 
-// removeRemote deletes a remote object, the one of that UID only; nil is nothing to delete.
+// removeRemote deletes a remote object, only the one of that UID; nil = nothing to delete.
 func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, remote client.Object) error {
 	if remote == nil || remote.GetDeletionTimestamp() != nil {
 		return nil
@@ -235,8 +235,8 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 	return nil
 }
 
-// delete deletes the object of that UID only. Options say more. A conflict is an error and is retried: a replaced
-// object sends an event, but a webhook that refuses with 409 does not.
+// delete deletes an object, only the one of that UID. A conflict is returned and retried: a
+// replaced object causes an event, but a webhook that refuses with 409 does not.
 func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object,
 	options ...client.DeleteOption) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -250,14 +250,14 @@ func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client
 		return nil
 	case apierrors.IsNotFound(err):
 		w.ledger.End(s)
-		return nil // the event tells
+		return nil // an event follows
 	}
 	w.ledger.End(s)
 	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 }
 
-// limit deletes the Report with the time home gives it. What is deleted already is not given more,
-// so this comes before its owner is deleted.
+// limit deletes the Report with the grace period of the home object. A grace period cannot be
+// extended later, so this happens before its owner is deleted.
 func (w *worker) limit(ctx context.Context, o Objects) error {
 	if w.Grace == nil || o.Report == nil {
 		return nil
@@ -276,7 +276,7 @@ func (w *worker) limit(ctx context.Context, o Objects) error {
 	return fmt.Errorf("delete %T %s: %w", o.Report, client.ObjectKeyFromObject(o.Report), err)
 }
 
-// hold adds our finalizer to a home object before its remote one exists, or when it takes over one that does.
+// hold adds our finalizer to a home object before its remote object is created or taken over.
 func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client.Object) error {
 	if w.Finalizer == "" || controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		return nil
@@ -286,8 +286,7 @@ func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client
 	return w.patchFinalizers(ctx, key, home, held)
 }
 
-// release lets a home object go: our finalizer is removed, or the object itself where that is
-// ours to do.
+// release removes our finalizer from a home object, or deletes the object if the engine Ends it.
 func (w *worker) release(ctx context.Context, key types.NamespacedName, home client.Object) error {
 	if w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		free := home.DeepCopyObject().(client.Object)
@@ -306,7 +305,7 @@ func (w *worker) release(ctx context.Context, key types.NamespacedName, home cli
 	return nil
 }
 
-// patchFinalizers writes a changed list of finalizers, if nobody else changed the object meanwhile.
+// patchFinalizers writes a changed list of finalizers under an optimistic lock.
 func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -324,15 +323,15 @@ func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, 
 	return nil
 }
 
-// failed tells the user about a failure he can do something about (the peer answered, and
-// refused) and gives the error back for another try; nil stays nil.
+// failed reports a failure that users can resolve: the peer answered and refused. It returns the
+// error, so that the caller retries; nil stays nil.
 func (w *worker) failed(ctx context.Context, home client.Object, key types.NamespacedName, err error) error {
 	var answered apierrors.APIStatus
 	switch {
 	case err == nil:
 		w.shown(key, "")
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
-		// the cache was late; its event settles it
+		// The cache was stale: its event starts the next reconcile.
 	case errors.Is(err, errNameTaken), errors.As(err, &answered):
 		w.tell(ctx, home, key, reasonFailed, w.failure(err))
 	default:
@@ -341,13 +340,14 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 	return err
 }
 
-// failure is the message of an event about what fails. The peer's API server may say as much as it likes.
+// failure returns the message of an event about an error. It is cut, because the peer's API server
+// controls its length.
 func (w *worker) failure(err error) string {
 	return translate.Cut(fmt.Sprintf("Error reflecting object to cluster %q: %v", w.engine.Peer, err),
 		translate.LongestEvent)
 }
 
-// tell shows an event on the home object and a log line, once until something else happens.
+// tell records an event on the home object and logs it, once until the message changes.
 func (w *worker) tell(ctx context.Context, home client.Object, key types.NamespacedName, reason, message string) {
 	if !w.shown(key, message) {
 		return
@@ -364,8 +364,8 @@ func (w *worker) tell(ctx context.Context, home client.Object, key types.Namespa
 	log.FromContext(ctx).Info(message, "kind", w.Name, "object", key.String())
 }
 
-// logged logs an error once until something else happens, and gives it back. A conflict is not logged: the next try
-// sees the object as it is by then.
+// logged logs an error once until the message changes, and returns it. A conflict is not logged:
+// the retry reads the newer object.
 func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error) error {
 	if !apierrors.IsConflict(err) && w.shown(key, err.Error()) {
 		log.FromContext(ctx).Error(err, "sync object", "kind", w.Name, "object", key.String(), "peer", w.engine.Peer)
@@ -373,7 +373,7 @@ func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error
 	return err
 }
 
-// forget forgets a key without a home object.
+// forget drops the state of a key without a home object.
 func (w *worker) forget(key types.NamespacedName) {
 	w.shown(key, "")
 	w.silent(key, false)
@@ -381,7 +381,7 @@ func (w *worker) forget(key types.NamespacedName) {
 	w.Budget.forget(key)
 }
 
-// shown notes the message last shown for a key ("" = all is well) and says whether it is new.
+// shown records the last message for a key ("" = no problem), and reports whether it is new.
 func (w *worker) shown(key types.NamespacedName, message string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
