@@ -388,7 +388,7 @@ func configFollowsHome(t *testing.T, w *world) {
 		t.Error(err)
 	}
 
-	// Deleted at the provider: made anew.
+	// An object deleted at the provider is created again.
 	first := remote.UID
 	w.must("delete remote", w.remote.Delete(t.Context(), &remote))
 	w.exists(w.remote, &remote, remoteNS, "menu", func() error {
@@ -1368,7 +1368,8 @@ func (w *world) counted(node string) map[string]bool {
 	return out
 }
 
-// aServiceIsMadeAnewWhileNobodyLooks: what of it cannot change at the provider stays, or it is made anew there too.
+// aServiceIsMadeAnewWhileNobodyLooks recreates a Service while no engine runs: immutable fields at
+// the provider stay, or the remote Service is recreated, too.
 func aServiceIsMadeAnewWhileNobodyLooks(t *testing.T, w *world) {
 	service := func(name string, port int32, spec corev1.ServiceSpec) {
 		w.Helper()
@@ -1727,7 +1728,7 @@ func listsDecideForEveryKind(t *testing.T, w *world) {
 	}
 }
 
-// tokensAreFresh: a token is requested anew when 80 % of its life has passed, and not before.
+// tokensAreFresh checks that a token is requested again after 80 % of its lifetime, and not before.
 func tokensAreFresh(t *testing.T, w *world) {
 	defer w.reflect()()
 	p := pod("fresh")

@@ -24,7 +24,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 )
 
-// writes are what a cluster's etcd got.
+// writes counts the writes that reached a cluster's etcd.
 type writes struct{ count, bytes atomic.Int64 }
 
 // stored counts the writes of some kinds in the tenant namespace.

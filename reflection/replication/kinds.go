@@ -24,7 +24,7 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 
-// kinds is what is replicated to a peer from a tenant namespace.
+// kinds returns the kinds that are replicated from a tenant namespace to a peer.
 func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 	kinds := []reflection.Kind{
 		{
@@ -55,8 +55,9 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=list
 
-// endOfMap leaves a map alone at the provider, where pods and volumes would go with it, while there are virtual
-// nodes: who deletes it at home gets another, which takes over what is there.
+// endOfMap retains a NamespaceMap at the provider while there are virtual nodes, because pods and
+// volumes would be deleted with it. A map that users delete in the consumer is created again, and
+// takes over the remote one.
 func endOfMap(ctx context.Context, home client.Reader, obj client.Object) (reflection.Ending, error) {
 	tenant := &corev1.Namespace{}
 	if err := home.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, tenant); err != nil {
@@ -77,13 +78,13 @@ func endOfMap(ctx context.Context, home client.Reader, obj client.Object) (refle
 	return reflection.Goes, nil
 }
 
-// goesTo says whether an object is to be copied to a peer.
+// goesTo reports whether an object is to be replicated to a peer.
 func goesTo(obj client.Object, peer string) bool {
 	l := obj.GetLabels()
 	return l[api.LabelReplication] == api.True && l[api.LabelRemoteID] == peer
 }
 
-// resource names a kind as users see it in the log.
+// resource returns the name of a kind in the log.
 func resource(kind reflection.Kind) string {
 	switch kind.Home.(type) {
 	case *offv1beta1.NamespaceMap:

@@ -46,15 +46,15 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// Options of the replication.
+// Options configures the replication.
 type Options struct {
 	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// Links lead to the providers.
+	// Links gives access to the providers.
 	Links *remote.Fleet
 }
 
-// Controllers lists what replication runs in the controller.
+// Controllers returns the controllers of the replication.
 func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{&replicator{Options: o, peers: map[types.NamespacedName]*peer{}}}
 }
@@ -107,13 +107,13 @@ func (r *replicator) haltAll(ctx context.Context) error {
 	return nil
 }
 
-// secretsOf leads from a ForeignCluster, which may have been declared dead, to the Secrets that
-// wait for it.
+// secretsOf maps a ForeignCluster, which may have been declared dead, to the Secrets that wait for
+// it.
 func (r *replicator) secretsOf(_ context.Context, fc client.Object) []reconcile.Request {
 	return r.running(func(_ types.NamespacedName, p *peer) bool { return p.link.ID == fc.GetName() })
 }
 
-// secretsIn leads from a replicated object to the Secrets that may wait for its end.
+// secretsIn maps a replicated object to the Secrets that may wait for its deletion.
 func (r *replicator) secretsIn(_ context.Context, obj client.Object) []reconcile.Request {
 	if obj.GetDeletionTimestamp() == nil {
 		return nil
@@ -140,7 +140,7 @@ func (r *replicator) running(want func(types.NamespacedName, *peer) bool) []reco
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Reconcile brings the engine of one Secret in line with it.
+// Reconcile starts, updates or stops the engine of one Secret.
 func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, req.NamespacedName, secret)
@@ -164,7 +164,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, r.ensure(ctx, secret)
 }
 
-// ensure starts the engine of a Secret, or hands it what has changed.
+// ensure starts the engine of a Secret, or updates its credentials.
 func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
 	id, namespace := secret.Labels[api.LabelRemoteClusterID], secret.Annotations[api.AnnotationRemoteTenantNamespace]
@@ -180,7 +180,7 @@ func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 	p := r.peers[key]
 	r.mu.Unlock()
 	if link == nil || link.ID != id || link.Namespace != namespace {
-		return nil // the link comes, and wakes the Secret
+		return nil // the new link enqueues the Secret
 	}
 	if p != nil && p.link == link && bytes.Equal(p.kubeconfig, kubeconfig) {
 		return nil
@@ -245,8 +245,8 @@ func (r *replicator) halt(secret types.NamespacedName) {
 	}
 }
 
-// finish lets a deleted Secret go once no object being deleted needs it, or the peer is dead.
-// Objects that stay lose our finalizer: nobody could remove it later.
+// finish releases a deleted Secret once no object being deleted needs it, or the peer is dead. It
+// removes our finalizer from the remaining objects: nothing could remove it later.
 func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
 	if !controllerutil.ContainsFinalizer(secret, api.FinalizerReplicator) {
@@ -260,7 +260,7 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	}
 	if !r.dead(ctx, id) {
 		if waits, err := r.waits(ctx, secret, held); waits || err != nil {
-			return err // their end is watched
+			return err // an event follows their deletion
 		}
 	}
 	r.halt(key)
@@ -272,8 +272,8 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	return r.patchFinalizer(ctx, secret, controllerutil.RemoveFinalizer)
 }
 
-// waits tells that an engine works for the end of one of these objects. If this process began after the Secret was
-// deleted there is none yet, and without a usable kubeconfig there will be none.
+// waits reports whether an engine works on the deletion of one of these objects. If this process
+// started after the Secret was deleted, no engine runs yet. Without a usable kubeconfig none will.
 func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []client.Object) (bool, error) {
 	going := false
 	for _, obj := range held {
@@ -298,9 +298,9 @@ func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []cl
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get
 
-// goes tells that an object is being deleted, or about to be: with an Identity go its Secret and its
-// Renew, and the garbage collector may come to the Secret first. Who has gone is asked of the API server:
-// a cache may hear of it later than the collector.
+// goes reports whether an object is being deleted, or about to be: the Secret and Renew of an
+// Identity are deleted with it, and the garbage collector may reach the Secret first. It reads from
+// the API server, because a cache may be older than the collector's view.
 func (r *replicator) goes(ctx context.Context, obj client.Object) (bool, error) {
 	owner := metav1.GetControllerOf(obj)
 	if obj.GetDeletionTimestamp() != nil || owner == nil || owner.Kind != "Identity" {
@@ -344,7 +344,7 @@ func (r *replicator) patchFinalizer(ctx context.Context, secret *corev1.Secret, 
 
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 
-// dead says whether the user has declared the peer dead and it does not answer either.
+// dead reports whether a user has declared the peer dead, and it does not answer either.
 func (r *replicator) dead(ctx context.Context, id string) bool {
 	fc := &corev1beta1.ForeignCluster{}
 	if err := r.client.Get(ctx, types.NamespacedName{Name: id}, fc); err != nil {
@@ -361,7 +361,7 @@ func (r *replicator) dead(ctx context.Context, id string) bool {
 	return true
 }
 
-// events writes events with the manager's recorder.
+// events returns a writer of events with the manager's recorder.
 func (r *replicator) events(source string) reflection.EventFunc {
 	recorder := ctl.Recorder(r.mgr, source)
 	return func(obj runtime.Object, level, reason, message string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Annotations by which Kubernetes speaks with provisioners.
+// These are the annotations that Kubernetes sets for provisioners.
 const (
 	annotationSelectedNode = "volume.kubernetes.io/selected-node"
 	annotationProvisioner  = "volume.kubernetes.io/storage-provisioner"
@@ -87,8 +87,8 @@ func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Persisten
 	return out
 }
 
-// ClaimStatus pulls how large the volume at the provider is, and what it says about it: whether it grows.
-// A claim whose volume is elsewhere, or is not bound to it yet, is left alone.
+// ClaimStatus pulls the size of the volume at the provider, and whether it is being resized. A
+// claim whose volume is elsewhere, or is not bound yet, is not changed.
 func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
 	bound := home.Status.Phase == corev1.ClaimBound && remote != nil && remote.Status.Phase == corev1.ClaimBound
 	if !bound || !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {
@@ -110,8 +110,8 @@ func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Per
 	return out
 }
 
-// ofGrowth reports whether a condition says how a volume grows, which only who has the volume knows. All other
-// conditions of a claim are set by controllers of its own cluster.
+// ofGrowth reports whether a condition is about resizing a volume, which only the cluster with the
+// volume knows. Controllers of the claim's own cluster set all other conditions.
 func ofGrowth(c corev1.PersistentVolumeClaimCondition) bool {
 	switch c.Type {
 	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,

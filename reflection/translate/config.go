@@ -13,8 +13,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// rootCA is the ConfigMap by which Kubernetes tells the CA of a cluster to each namespace. The
-// provider has its own of that name, so the home one gets a suffix.
+// rootCA is the ConfigMap by which Kubernetes publishes the CA of a cluster in each namespace. The
+// provider has its own of that name, so the reflected one gets a suffix.
 const rootCA = "kube-root-ca.crt"
 
 // ConfigMapName is the name of a ConfigMap at the provider. A name must not end in a dash, as the
@@ -43,8 +43,8 @@ func HomeConfigMapName(remote, consumer string) string {
 	return remote
 }
 
-// ConfigMap pushes a ConfigMap. An immutable one that changed (deleted and made anew at home)
-// is given up first.
+// ConfigMap pushes a ConfigMap. An immutable ConfigMap that changed (it was recreated in the
+// consumer) is deleted first.
 func ConfigMap(home, remote *corev1.ConfigMap, v View) *corev1.ConfigMap {
 	if !reflects(home.Annotations, v.AllowList) {
 		return nil
@@ -67,7 +67,7 @@ func sameConfig(a, b *corev1.ConfigMap) bool {
 }
 
 // Secret pushes a Secret. The provider has no such service accounts, so their tokens lose their
-// type. An immutable Secret that changed, or one of another type, is given up first.
+// type. An immutable Secret that changed, or one of another type, is deleted first.
 func Secret(home, remote *corev1.Secret, v View) *corev1.Secret {
 	if !reflects(home.Annotations, v.AllowList) {
 		return nil
@@ -98,5 +98,5 @@ func changeable(remote, want *corev1.Secret) bool {
 	return same || !is(remote.Immutable)
 }
 
-// is reads an optional switch; absent is off.
+// is returns the value of an optional switch; nil = off.
 func is(b *bool) bool { return b != nil && *b }

@@ -58,7 +58,8 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 	return out, unreachable
 }
 
-// sliceReflects: a slice's own annotation decides, otherwise its Service.
+// sliceReflects reports whether a slice is reflected: by its own annotation, otherwise by its
+// Service.
 func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 	allow := marked(home.Annotations, api.AnnotationAllowReflection)
 	skip := marked(home.Annotations, api.AnnotationSkipReflection)
@@ -76,9 +77,9 @@ func sliceReflects(home *discoveryv1.EndpointSlice, v View) (bool, error) {
 	return reflects(v.Service.Annotations, v.ServiceAllowList), nil
 }
 
-// endpointsElsewhere are the endpoints to push, and which of their addresses are reached without
-// passing through home, by the cluster that holds them. The error names the first address that
-// keeps an endpoint from being among them.
+// endpointsElsewhere returns the endpoints to push, and, by cluster, their addresses that are
+// reached directly instead of through the consumer. The error names the first address that excludes
+// an endpoint.
 func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint,
 	direct map[string][]string, unreachable error) {
 	direct = map[string][]string{}
@@ -159,7 +160,8 @@ func (v View) providerOf(in discoveryv1.Endpoint) string {
 	return ""
 }
 
-// homeAddresses are those that stand for home, with whatever is not at a further provider.
+// homeAddresses returns the addresses of the endpoints that are not at a further provider, which
+// stand for the consumer.
 func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]string {
 	owners := map[netip.Addr]string{}
 	for _, in := range home.Endpoints {
@@ -208,8 +210,8 @@ func setJSON(meta *metav1.ObjectMeta, key string, value any, n int) {
 	}
 }
 
-// peerAddresses are the addresses under which the provider reaches an endpoint, before it
-// remaps this cluster's prefixes.
+// peerAddresses returns the addresses under which the provider reaches an endpoint, before it
+// remaps this cluster's ranges.
 func peerAddresses(addresses []string, v View) ([]string, error) {
 	out := make([]string, len(addresses))
 	for i, text := range addresses {
@@ -231,7 +233,7 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 	return out, nil
 }
 
-// external tells whether peers know an IP object under this address.
+// external reports whether peers know an IP object by this address.
 func (v View) external(addr netip.Addr) bool {
 	for _, known := range v.External {
 		if known == addr {

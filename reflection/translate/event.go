@@ -13,21 +13,21 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// largestEvent is how many bytes an event has that is shown. Those of Kubernetes have about one thousand; an API
-// server takes more than a million, and keeps each for an hour.
+// largestEvent is the largest size of a reflected event, in bytes. Those of Kubernetes have about
+// one thousand. An API server accepts more than a million, and keeps each for an hour.
 const largestEvent = 8 << 10
 
 // remoteSuffix marks messages that come from the provider.
 const remoteSuffix = " (remote)"
 
-// LongestEvent is how many bytes the message of an event with an eventTime may have; a scheduler uses them all
-// (NoteLengthLimit in pkg/apis/core/validation of Kubernetes).
+// LongestEvent is the longest message of an event with an eventTime, in bytes (NoteLengthLimit in
+// pkg/apis/core/validation of Kubernetes). Messages of schedulers may have this length.
 const LongestEvent = 1024
 
-// Event shows what the provider says about a reflected object on the home object. It flows from
-// the provider to home, so here the View is the provider's: origin is the provider's event, shown
-// the one at home. What is shown on one object is not moved to the next of its name. The provider's
-// text is escaped, and cut to what the API server takes of an event with an eventTime.
+// Event reflects an event of the provider to the home object. It flows from the provider to the
+// consumer, so the View is the provider's: origin is the provider's event, shown the consumer's. An
+// event about one object is not moved to the next of its name. The provider's text is escaped, and
+// cut to the limit of the API server for an event with an eventTime.
 func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	if v.Involved == nil || slices.Contains(routine, origin.Reason) || origin.Size() > largestEvent ||
 		!reflects(origin.Annotations, v.AllowList) {
@@ -53,12 +53,12 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 	return out
 }
 
-// routine are the reasons of events that every pod causes when all is well. None of them is shown: the status says
-// the same, and a pod should not cost that many writes more. Nothing that is wrong has one of them. Started is not
-// among them, because tools wait for it.
+// routine lists the reasons of events that every healthy pod causes. They are not reflected: the
+// status shows the same, and each would cost a write per pod. No problem has one of these reasons.
+// Started is not among them, because tools wait for it.
 var routine = []string{"Scheduled", "Pulling", "Pulled", "Created", "Killing"}
 
-// ShownEvents selects at the provider the events that may be shown; the others are not even read.
+// ShownEvents selects the events at the provider that may be reflected; the others are not cached.
 func ShownEvents() fields.Selector {
 	all := make([]fields.Selector, len(routine))
 	for i, reason := range routine {

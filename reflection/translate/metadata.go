@@ -14,7 +14,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// stays says which labels mean something only in the cluster that set them.
+// stays reports whether a label has a meaning only in the cluster that set it.
 func stays(key string) bool {
 	switch key {
 	case api.LabelShadowPod, api.LabelRemoteUnavailable, api.LabelManagedBy, api.LabelCreatorUser:
@@ -23,8 +23,9 @@ func stays(key string) bool {
 	return false
 }
 
-// staysAnnotation likewise. The last-applied configuration is the home user's and as large as
-// the object; the trigger time of endpoints changes when nothing else does.
+// staysAnnotation does the same for annotations. The last-applied configuration belongs to the
+// consumer's users, and is as large as the object. The trigger time of endpoints changes when
+// nothing else does.
 func staysAnnotation(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime,
@@ -39,8 +40,8 @@ func staysAnnotation(key string) bool {
 	return false
 }
 
-// metadata is the metadata of a remote object: that of remote (zero for a new object), with
-// the labels and annotations of home in place of those that came from home before.
+// metadata returns the metadata of a remote object: that of remote (zero for a new object), with
+// the labels and annotations of home in place of those reflected before.
 func (v View) metadata(home, remote metav1.ObjectMeta, name string) metav1.ObjectMeta {
 	if remote.Name == "" {
 		remote = metav1.ObjectMeta{Name: name, Namespace: v.Namespaces[home.Namespace]}
@@ -72,14 +73,14 @@ func without(from map[string]string, dropped func(string) bool) map[string]strin
 	return out
 }
 
-// replace takes the keys that were ours out of live and puts wanted in.
+// replace removes the keys in ours from live, and adds wanted.
 func replace(live map[string]string, ours map[string]bool, wanted map[string]string) map[string]string {
 	out := without(live, func(key string) bool { return ours[key] })
 	maps.Copy(out, wanted)
 	return out
 }
 
-// ours reads from the managed fields which labels and annotations we have set.
+// ours returns the labels and annotations that we have set, according to the managed fields.
 func ours(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]bool) {
 	labels, annotations = map[string]bool{}, map[string]bool{}
 	setLabels, setAnnotations := ownKeys(entries)
@@ -92,7 +93,7 @@ func ours(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]b
 	return labels, annotations
 }
 
-// ownKeys are the labels and annotations we have set, as managed fields name them.
+// ownKeys returns the labels and annotations that we have set, as managed fields name them.
 func ownKeys(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]struct{}) {
 	labels, annotations = map[string]struct{}{}, map[string]struct{}{}
 	for _, entry := range entries {

@@ -20,11 +20,11 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// HomeUIDAnnotation on a ShadowPod is the UID of the home pod it was made from, so that a home
-// pod made anew under the same name is not taken for the former one.
+// HomeUIDAnnotation is the UID of a ShadowPod's home pod, so that a recreated home pod of the same
+// name is not confused with the former one.
 const HomeUIDAnnotation = "offloading.liqo.io/home-pod-uid"
 
-// Values of the annotation api-server-support.
+// These are the values of the annotation api-server-support.
 const (
 	apiServerRemote   = "remote"
 	apiServerDisabled = "disabled"
@@ -61,8 +61,9 @@ func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.Sha
 	return out
 }
 
-// amend copies the fields that Kubernetes lets change in the spec of a running pod, except ephemeral
-// containers: images, resources, the deadline and tolerations. patch are the virtual node's tolerations.
+// amend copies the fields that Kubernetes allows to change in the spec of a running pod, except
+// ephemeral containers: images, resources, the deadline and tolerations. patch holds the virtual
+// node's tolerations.
 func amend(out, home *corev1.PodSpec, patch []corev1.Toleration) {
 	for _, each := range [][2][]corev1.Container{{out.Containers, home.Containers},
 		{out.InitContainers, home.InitContainers}} {
@@ -81,8 +82,8 @@ func amend(out, home *corev1.PodSpec, patch []corev1.Toleration) {
 	out.Tolerations = tolerate(out.Tolerations, home.Tolerations, patch)
 }
 
-// tolerate returns what a pod has and the tolerations that the local pod got later. A toleration that differs only in
-// seconds replaces the one the pod had before, but none of the virtual node's patch.
+// tolerate returns a pod's tolerations, and those that the local pod got later. A toleration that
+// differs only in seconds replaces the former one, but none of the virtual node's patch.
 func tolerate(has, home, patch []corev1.Toleration) []corev1.Toleration {
 	out := slices.Clone(has)
 	among := func(all []corev1.Toleration, t corev1.Toleration) bool {
@@ -119,15 +120,16 @@ func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.Obj
 	return out
 }
 
-// Reasons for which the virtual node takes no pod, in the words of kubelets. The scheduler would not have chosen it.
+// These are kubelets' reasons for which the virtual node rejects a pod. The scheduler would have
+// chosen another node.
 const (
-	// reasonOtherSystem: the pod is for another operating system than the virtual node's.
+	// reasonOtherSystem is set if the pod is for another operating system than the virtual node's.
 	reasonOtherSystem = "PodOSNotSupported"
-	// reasonNodePorts: an earlier pod of the virtual node has a host port that the pod wants.
+	// reasonNodePorts is set if an earlier pod of the virtual node has a host port of the pod.
 	reasonNodePorts = "NodePorts"
 )
 
-// rejection is the reason for which the virtual node does not take a pod; empty = it does.
+// rejection returns the reason for which the virtual node rejects a pod; empty = it admits the pod.
 func (v View) rejection(pod *corev1.Pod) string {
 	switch {
 	case pod.Spec.OS != nil && string(pod.Spec.OS.Name) != cmp.Or(v.System, string(corev1.Linux)):
@@ -138,8 +140,9 @@ func (v View) rejection(pod *corev1.Pod) string {
 	return ""
 }
 
-// TakenPort is the first host port of a pod that another pod on its node had before, like "80/TCP"; empty = none.
-// Ports of pods in the host's network do not count, since they have a network of their own at the provider.
+// TakenPort returns the first host port of a pod that an earlier pod on its node has, like
+// "80/TCP"; empty = none. Ports of pods in the host's network do not count: these pods have a
+// network of their own at the provider.
 func TakenPort(pod *corev1.Pod, others []corev1.Pod) string {
 	for port := range hostPorts(&pod.Spec) {
 		for i := range others {
@@ -159,7 +162,7 @@ func TakenPort(pod *corev1.Pod, others []corev1.Pod) string {
 	return ""
 }
 
-// hostPorts are the ports of the node that a pod wants.
+// hostPorts returns the node ports that a pod requests.
 func hostPorts(spec *corev1.PodSpec) iter.Seq[corev1.ContainerPort] {
 	return func(yield func(corev1.ContainerPort) bool) {
 		for _, c := range spec.Containers {
@@ -172,7 +175,7 @@ func hostPorts(spec *corev1.PodSpec) iter.Seq[corev1.ContainerPort] {
 	}
 }
 
-// HasHostPort reports whether a pod wants a port of its node.
+// HasHostPort reports whether a pod requests a port of its node.
 func HasHostPort(pod *corev1.Pod) bool {
 	for range hostPorts(&pod.Spec) {
 		return true
@@ -180,13 +183,14 @@ func HasHostPort(pod *corev1.Pod) bool {
 	return false
 }
 
-// sameAddress reports whether a port at one address of a node is the same as at the other; empty = at all of them.
+// sameAddress reports whether two addresses of a node overlap; empty = all addresses.
 func sameAddress(a, b string) bool {
 	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return a == b || all(a) || all(b)
 }
 
-// podSpec keeps what describes the workload and drops what describes its place at home.
+// podSpec keeps the fields that describe the workload, and drops those that describe its place in
+// the home cluster.
 func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	in := home.Spec.DeepCopy()
 	out := corev1.PodSpec{
@@ -231,10 +235,9 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 	return out
 }
 
-// leaveHostNetwork removes what a container of a pod in the host's network has because of that
-// network: host ports and the loopback address in probes and hooks. The API server requires each
-// host port to be equal to the container's port there, and fills it in. Without a host, kubelets use
-// the pod's address.
+// leaveHostNetwork removes host ports, and the loopback address in probes and hooks, from a
+// container of a pod in the host's network. The API server sets each host port to the container's
+// port for such pods. Without a host, kubelets use the pod's address.
 func leaveHostNetwork(c *corev1.Container) {
 	for i := range c.Ports {
 		c.Ports[i].HostPort, c.Ports[i].HostIP = 0, ""
@@ -290,8 +293,8 @@ func spread(home *corev1.PodSpec) []corev1.TopologySpreadConstraint {
 
 func ofVirtualNode(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTaintKey }
 
-// runtimeClass: the annotation, the pod's own unless it is the one that leads to virtual
-// nodes, the virtual node's.
+// runtimeClass returns the class in the annotation, else the pod's own unless it sends pods to
+// virtual nodes, else the virtual node's.
 func (v View) runtimeClass(home *corev1.Pod) *string {
 	if name := home.Annotations[api.AnnotationRemoteRuntimeClassName]; name != "" {
 		return new(name)
@@ -315,14 +318,15 @@ func patchPod(out *corev1.PodSpec, patch offv1beta1.OffloadingPatch) {
 	}
 }
 
-// Values of the annotation anti-affinity-preset.
+// These are the values of the annotation anti-affinity-preset.
 const (
 	antiAffinityPropagate = "propagate"
 	antiAffinitySoft      = "soft"
 	antiAffinityHard      = "hard"
 )
 
-// affinity is what the preset of the pod asks for; all other affinity concerns home nodes.
+// affinity returns the affinity that the pod's preset requests; all other affinity concerns home
+// nodes.
 func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 	var anti *corev1.PodAntiAffinity
 	switch home.Annotations[api.AnnotationAntiAffinityPreset] {
@@ -347,7 +351,7 @@ func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: anti}
 }
 
-// selectOwnOfTerms does what selectOwn does in every term.
+// selectOwnOfTerms calls selectOwn for every term.
 func selectOwnOfTerms(anti *corev1.PodAntiAffinity, labels map[string]string) {
 	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
 		selectOwn(term.LabelSelector, &term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
@@ -355,8 +359,8 @@ func selectOwnOfTerms(anti *corev1.PodAntiAffinity, labels map[string]string) {
 	})
 }
 
-// renameNamespaces gives the namespaces of terms the names they have at the provider. Others are not
-// there, so their names stay.
+// renameNamespaces replaces the namespaces of terms by their remote namespaces. Namespaces without
+// one keep their names.
 func (v View) renameNamespaces(anti *corev1.PodAntiAffinity) {
 	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
 		for i, home := range term.Namespaces {
@@ -374,9 +378,10 @@ func eachTerm(anti *corev1.PodAntiAffinity, visit func(*corev1.PodAffinityTerm))
 	}
 }
 
-// selectOwn puts the pod's own values of keys into a selector in place of the keys. The API server of home has
-// put them in already, of spread constraints since 1.34, and left the keys; that of the provider would do so once
-// more, and refuses what is there twice. A selector that is nil selects nothing, whatever the keys.
+// selectOwn replaces keys by a requirement of the pod's own values in a selector. The home API
+// server has added these already, for spread constraints since 1.34, and left the keys. The
+// provider's API server would add them again, and refuses duplicates. A nil selector selects
+// nothing, whatever the keys.
 func selectOwn(selector *metav1.LabelSelector, keys *[]string, operator metav1.LabelSelectorOperator,
 	labels map[string]string) {
 	for _, key := range *keys {
@@ -390,8 +395,8 @@ func selectOwn(selector *metav1.LabelSelector, keys *[]string, operator metav1.L
 	*keys = nil
 }
 
-// apart keeps pods with the same labels (or the same chosen labels) on different nodes. Labels
-// that tell one replica or one revision from another are no part of the selector.
+// apart returns a term that keeps pods with the same labels (or the same chosen labels) on
+// different nodes. Labels that distinguish replicas or revisions are not in the selector.
 func apart(home *corev1.Pod) corev1.PodAffinityTerm {
 	selector := maps.Clone(home.Labels)
 	if chosen, ok := home.Annotations[api.AnnotationAntiAffinityLabels]; ok {

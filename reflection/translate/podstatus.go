@@ -18,22 +18,24 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Reasons shown in the status of a home pod.
+// These reasons are shown in the status of a home pod.
 const (
-	// reasonAborted: it ran, and its namespace is no longer offloaded there; its controller
-	// makes a new pod.
+	// reasonAborted is set for a pod that has started, after its namespace is no longer offloaded
+	// to the provider; its controller makes a new pod.
 	reasonAborted = "OffloadingAborted"
-	// reasonRemoteTerminated: it had finished when the provider removed it, or was deleted and nothing of it is
-	// there.
+	// reasonRemoteTerminated is set for a pod that had finished when the provider removed it, or
+	// that is deleted and has no remote pod.
 	reasonRemoteTerminated = "RemotePodTerminated"
-	// reasonUnavailable: the provider cannot be reached; wait, or delete the pod.
+	// reasonUnavailable is set while the provider cannot be reached; users can wait, or delete the
+	// pod.
 	reasonUnavailable = "RemoteUnavailable"
-	// reasonReplaced: the provider removes the remote pod and makes another; wait.
+	// reasonReplaced is set while the provider removes the remote pod and makes another; users can
+	// wait.
 	reasonReplaced = "RemotePodReplaced"
 )
 
-// EarlierRestartsAnnotation on a home pod holds the restarts of former remote pods, once the
-// provider has made the remote pod anew. See earlierRestarts.
+// EarlierRestartsAnnotation holds the restarts of former remote pods on a home pod, after the
+// provider has recreated the remote pod. See earlierRestarts.
 const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 
 // PodStatus pulls the status of a remote pod into the home pod:
@@ -91,7 +93,8 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	return out
 }
 
-// statusWithoutRemote shows of a pod that does not exist at the provider how it ended there, or why it is not made.
+// statusWithoutRemote shows how a pod that does not exist at the provider ended, or why it is not
+// created.
 func statusWithoutRemote(out *corev1.Pod, shadow *offv1beta1.ShadowPod, v View) {
 	switch {
 	case shadow != nil && api.Finished(shadow.Status.Phase):
@@ -105,7 +108,7 @@ func statusWithoutRemote(out *corev1.Pod, shadow *offv1beta1.ShadowPod, v View) 
 	}
 }
 
-// rejected fails a pod that the virtual node does not take.
+// rejected fails a pod that the virtual node does not admit.
 func rejected(status *corev1.PodStatus, reason string, v View) {
 	status.Phase, status.Reason = corev1.PodFailed, reason
 	status.Message = "the operating system of the pod is not that of the virtual node"
@@ -114,24 +117,24 @@ func rejected(status *corev1.PodStatus, reason string, v View) {
 	}
 }
 
-// MayRun reports whether home is a pod that was started while nobody says whether its namespace exists at the
-// provider: nothing is concluded about it then.
+// MayRun reports whether home is a started pod of a namespace that may or may not exist at the
+// provider. The pod's status is not changed then.
 func MayRun(home desired.Object, v View) bool {
 	pod, ok := home.(*corev1.Pod)
 	return ok && v.Namespaces[pod.Namespace] == "" && (v.NoMap || v.Unanswered[pod.Namespace]) &&
 		pod.Status.StartTime != nil
 }
 
-// madeFor reports whether what has these annotations at the provider was made for this home pod,
-// not for a former one of its name.
+// madeFor reports whether a remote object with these annotations was made for this home pod, not
+// for a former pod of its name.
 func madeFor(home *corev1.Pod, annotations map[string]string) bool {
 	uid := annotations[HomeUIDAnnotation]
 	return uid == "" || uid == string(home.UID)
 }
 
-// replaced reports whether the remote pod is removed though home wants it: by a drain, a deletion,
-// a preemption, the garbage collector. It is made anew, so the end its kubelet reports is not
-// that of the workload. A pod that runs to its end is not made anew.
+// replaced reports whether the remote pod is being removed though the home pod is not: by a drain,
+// a deletion, a preemption, or the garbage collector. The provider makes it again, so the end that
+// its kubelet reports is not that of the workload. A pod that runs to its end is not made again.
 func replaced(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	if home.DeletionTimestamp != nil || runsToEnd(home) || shadow != nil && api.Finished(shadow.Status.Phase) {
 		return false
@@ -146,9 +149,9 @@ func runsToEnd(pod *corev1.Pod) bool {
 		pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// Grace is how many seconds the remote pod has to end when home gives its pod others than their spec
-// says ('kubectl delete pod --grace-period'), or fewer than before; nil = those it has. A pod deleted
-// by force has those of its spec, as with any kubelet.
+// Grace returns the remote pod's grace period in seconds, if the home pod's differs from its spec
+// ('kubectl delete pod --grace-period') or was shortened; nil = it keeps its own. A pod deleted by
+// force keeps the period of its spec, as with any kubelet.
 func Grace(home, remote *corev1.Pod) *int64 {
 	if home == nil || remote == nil || !madeFor(home, remote.Annotations) || remote.Spec.NodeName == "" ||
 		api.Finished(remote.Status.Phase) {
@@ -162,7 +165,7 @@ func Grace(home, remote *corev1.Pod) *int64 {
 	case given == nil || *given == 0 || has == nil || *given == *has:
 		return nil
 	case remote.DeletionTimestamp != nil && *given > *has:
-		return nil // what ends is not given more time
+		return nil // a grace period cannot be extended
 	}
 	return given
 }
@@ -170,14 +173,14 @@ func Grace(home, remote *corev1.Pod) *int64 {
 // ranOnce reports whether a pod has started that must not run a second time.
 func ranOnce(home *corev1.Pod) bool { return runsToEnd(home) && home.Status.StartTime != nil }
 
-// terminated is the end of a pod whose remote pod is no more.
+// terminated sets the end of a pod whose remote pod no longer exists.
 func terminated(s *corev1.PodStatus, phase corev1.PodPhase) {
 	s.Phase, s.Reason = phase, reasonRemoteTerminated
 	negate(s.Conditions, reasonRemoteTerminated)
 }
 
-// refusal is what the provider says against the ShadowPod, or of what it refuses to make of it; nil is
-// nothing.
+// refusal returns why the provider refuses the ShadowPod, or an object that it makes for it; nil =
+// it does not.
 func refusal(shadow *offv1beta1.ShadowPod, v View) *metav1.Condition {
 	if v.Refusal != nil || shadow == nil {
 		return v.Refusal
@@ -185,8 +188,8 @@ func refusal(shadow *offv1beta1.ShadowPod, v View) *metav1.Condition {
 	return meta.FindStatusCondition(shadow.Status.Conditions, desired.ConditionStalled)
 }
 
-// refused is the status of a pod that has no place at the provider, whoever there says so: a quota, a
-// policy, a webhook. What becomes of it is decided as if the scheduler there had said it.
+// refused sets the status of a pod that the provider refuses, by a quota, a policy or a webhook. It
+// is the status of a pod that the scheduler cannot place.
 func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	s.Phase = corev1.PodPending
 	negate(s.Conditions, corev1.PodReasonUnschedulable)
@@ -201,7 +204,7 @@ func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, cut(why.Message)
 }
 
-// told says whether a remote status holds more than that the pod exists and has a node, which
+// told reports whether a remote status holds more than that the pod exists and has a node, which
 // the home pod shows already.
 func told(home, remote *corev1.Pod) bool {
 	if remote.Status.StartTime != nil || remote.Status.Phase != corev1.PodPending {
@@ -210,14 +213,15 @@ func told(home, remote *corev1.Pod) bool {
 	return placeless(remote) || placeless(home) && condition(remote.Status.Conditions, corev1.PodScheduled) != nil
 }
 
-// placeless reports whether a pod is said to have no place. That it is about to be noted at the provider says nothing.
+// placeless reports whether a pod's conditions say that it cannot be scheduled. The provider's
+// reservation that is still to be recorded does not count.
 func placeless(pod *corev1.Pod) bool {
 	scheduled, gates := condition(pod.Status.Conditions, corev1.PodScheduled), pod.Spec.SchedulingGates
 	return scheduled != nil && scheduled.Status == corev1.ConditionFalse &&
 		!(len(gates) == 1 && gates[0].Name == api.GateNoted)
 }
 
-// notOffloaded is the status of a pod whose namespace does not exist at the provider.
+// notOffloaded sets the status of a pod whose namespace does not exist at the provider.
 func notOffloaded(s *corev1.PodStatus) {
 	s.Phase, s.Reason = corev1.PodPending, api.ReasonBackOff
 	if s.StartTime != nil {
@@ -226,8 +230,8 @@ func notOffloaded(s *corev1.PodStatus) {
 	negate(s.Conditions, s.Reason)
 }
 
-// negate makes the kubelet's true conditions false, for a pod that does not run. Those of other controllers stay:
-// only they know when a readiness gate closes.
+// negate makes the kubelet's true conditions false for a pod that does not run. Conditions of other
+// controllers stay: only they know when a readiness gate closes.
 func negate(conditions []corev1.PodCondition, reason string) {
 	for i := range conditions {
 		if c := &conditions[i]; c.Status == corev1.ConditionTrue && ofKubelet(c.Type) {
@@ -245,8 +249,8 @@ func negateReady(conditions []corev1.PodCondition, reason, message string) {
 	}
 }
 
-// pullStatus copies what the kubelet at the provider reports. What the home cluster knows
-// better (quality of service, nomination) stays.
+// pullStatus copies the report of the provider's kubelet. Fields that belong to the home cluster
+// (quality of service, nomination) stay.
 func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) {
 	home, in := out.Status, said(&remote.Status, &out.Spec)
 	if in == nil {
@@ -277,8 +281,9 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	addRestarts(out, &home)
 }
 
-// specObserved reports whether the kubelet at the provider has seen the present generation of the home pod: its
-// spec has reached the remote pod, and the kubelet has observed that one. Kubelets before Kubernetes 1.33 do not say.
+// specObserved reports whether the provider's kubelet has observed the present generation of the
+// home pod: its spec has reached the remote pod, and the kubelet has observed that pod's
+// generation. Kubelets before Kubernetes 1.33 do not report it.
 func specObserved(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	if shadow == nil || remote.Status.ObservedGeneration == 0 || remote.Status.ObservedGeneration != remote.Generation {
 		return false
@@ -289,8 +294,8 @@ func specObserved(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1
 	return ends && amended(&shadow.Spec.Pod, &home.Spec) && amended(&remote.Spec, asked)
 }
 
-// amended reports whether has shows everything that Kubernetes lets change in the spec of a running pod. The
-// provider may have added containers and resources.
+// amended reports whether has contains all fields of asked that may change in the spec of a running
+// pod. The provider may have added containers and resources.
 func amended(has, asked *corev1.PodSpec) bool {
 	if !equality.Semantic.DeepEqual(has.ActiveDeadlineSeconds, asked.ActiveDeadlineSeconds) || !sized(has, asked) {
 		return false
@@ -352,8 +357,8 @@ func resizePending(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev
 
 func ofResize(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending }
 
-// sized reports whether a pod and its containers have the resources others ask for. They may have more kinds of them,
-// which the provider adds.
+// sized reports whether a pod and its containers have the resources of asked. The provider may add
+// further kinds of resources.
 func sized(has, asked *corev1.PodSpec) bool {
 	amounts := func(has, asked corev1.ResourceList) bool {
 		for name, amount := range asked {
@@ -389,7 +394,7 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	case v.Networked && len(v.PeerPods) == 0 && home.StartTime.Equal(in.StartTime):
 		return home.PodIP, home.PodIPs
 	case v.Networked && len(v.PeerPods) == 0:
-		return "", nil // it was made anew
+		return "", nil // the remote pod was recreated
 	}
 	var all []corev1.PodIP
 	for _, ip := range in.PodIPs {
@@ -410,10 +415,10 @@ func podIPs(home, in *corev1.PodStatus, v View) (string, []corev1.PodIP) {
 	return all[0].IP, all
 }
 
-// mergeConditions takes the conditions that kubelets and schedulers of the provider report and keeps all others,
-// which controllers at home set: readiness gates and conditions of their own. The moment of scheduling is home's,
-// as long as the pod is scheduled at the provider, too. A disruption that home has announced is not taken back.
-// Generations are counted apart in each cluster.
+// mergeConditions takes over the conditions of the provider's kubelets and schedulers. It keeps all
+// others, which the consumer's controllers set, such as readiness gates. The time of scheduling
+// stays the consumer's while the remote pod is scheduled, too. A disruption that the consumer has
+// announced stays. The clusters count generations separately.
 func mergeConditions(home, remote []corev1.PodCondition, generation int64) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range remote {
@@ -441,9 +446,9 @@ func mergeConditions(home, remote []corev1.PodCondition, generation int64) []cor
 	return out
 }
 
-// ofKubelet reports whether a condition exists only as long as the kubelet reports it. These are the types of
-// PodConditionByKubelet in pkg/kubelet/types of Kubernetes, without PodScheduled. A readiness gate of such a type is
-// the kubelet's on any node.
+// ofKubelet reports whether a condition exists only as long as the kubelet reports it. These are
+// the types of PodConditionByKubelet in pkg/kubelet/types of Kubernetes, without PodScheduled. The
+// kubelet owns a readiness gate of such a type on any node.
 func ofKubelet(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodReadyToStartContainers,

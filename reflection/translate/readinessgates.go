@@ -9,12 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reasonGates: a readiness gate is not true; the controller of this cluster that sets it has to.
+// reasonGates is set while a readiness gate is not true; a controller of this cluster has to set
+// it.
 const reasonGates = "ReadinessGatesNotReady"
 
-// gated makes a pod that is ready next door wait for its readiness gates. They are conditions that
-// controllers of the home cluster set on the home pod, so they are not sent and count here. It is
-// ready since the last of them was.
+// gated makes a pod that is ready at the provider wait for its readiness gates. Controllers of the
+// home cluster set these conditions on the home pod, so they are not pushed, and are evaluated
+// here. The pod has been ready since the last gate was.
 func gated(gates []corev1.PodReadinessGate, conditions []corev1.PodCondition) []corev1.PodCondition {
 	ready := condition(conditions, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue {

@@ -20,12 +20,12 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ReasonNameTaken of a refusal: the object at the peer that has the name is not ours, or not marked as ours
-// any more. What it stands for may be there.
+// ReasonNameTaken is the reason of a refusal because the peer's object of the name is not ours, or
+// has lost our labels. The effects of the object may exist at the peer.
 const ReasonNameTaken = "NameTaken"
 
-// replica is the metadata of a copy of one of our own kinds. Labels and annotations are written
-// once: later they are the peer's.
+// replica returns the metadata of a copy of one of our own kinds. Labels and annotations are
+// written once; later they belong to the peer.
 func (v View) replica(home, remote metav1.ObjectMeta) metav1.ObjectMeta {
 	if remote.Name != "" {
 		return remote
@@ -60,8 +60,8 @@ func ResourceSlice(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1
 	return out
 }
 
-// ResourceSliceStatus pulls the answer, or that the peer refuses the slice. A copy the peer has not answered
-// yet (just made anew) does not take back an earlier answer, nor does one that is too large.
+// ResourceSliceStatus pulls the peer's answer, or its refusal of the slice. An earlier answer stays
+// if the copy has none yet (it was just recreated), or one that is too large.
 func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) (*authv1beta1.ResourceSlice, error) {
 	out := home.DeepCopy()
 	var err error
@@ -76,13 +76,14 @@ func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) (*auth
 	return out, err
 }
 
-// answers are the conditions that a provider writes.
+// answers lists the types of conditions that a provider writes.
 var answers = []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
 	authv1beta1.ResourceSliceResources}
 
 func isAnswer(c authv1beta1.ResourceSliceCondition) bool { return slices.Contains(answers, c.Type) }
 
-// answered lays the peer's answers over the conditions of a slice. The others are what this cluster says.
+// answered merges the peer's answers into the conditions of a slice. The other conditions belong to
+// this cluster.
 func answered(home, remote *authv1beta1.ResourceSlice) []authv1beta1.ResourceSliceCondition {
 	out := slices.Clone(home.Status.Conditions)
 	for _, answer := range answers {
@@ -104,9 +105,10 @@ func answered(home, remote *authv1beta1.ResourceSlice) []authv1beta1.ResourceSli
 	return out
 }
 
-// observed is the generation of home that the peer's answer is about. Generations of the two objects are
-// counted apart: an answer is about home's present one if the copy has home's spec and the answer is about
-// the copy's present one; else it is about an earlier one.
+// observed returns the generation of the home object that the peer's answer is about. The two
+// objects count generations separately. An answer is about the present home generation if the copy
+// has the home spec and the answer is about the copy's present generation. Otherwise it is about an
+// earlier one.
 func observed(home, remote *authv1beta1.ResourceSlice, given authv1beta1.ResourceSliceCondition) int64 {
 	current := given.ObservedGeneration == remote.Generation
 	if given.ObservedGeneration == 0 { // a peer that names none
@@ -118,8 +120,9 @@ func observed(home, remote *authv1beta1.ResourceSlice, given authv1beta1.Resourc
 	return home.Generation - 1
 }
 
-// grantsOther reports whether other amounts were granted than the copy asks for. A provider grants those of
-// the default class as asked, so it has not seen the change; of another class its controller decides.
+// grantsOther reports whether the granted amounts differ from the requested ones. A provider grants
+// requests of the default class unchanged, so a difference shows that it has not observed the
+// change. For another class, that class's controller decides.
 func grantsOther(remote *authv1beta1.ResourceSlice, given authv1beta1.ResourceSliceCondition) bool {
 	if given.Type != authv1beta1.ResourceSliceResources || given.Status != authv1beta1.ResourceSliceAccepted ||
 		remote.Spec.Class != "" && remote.Spec.Class != api.DefaultResourceSliceClass {
@@ -133,7 +136,7 @@ func grantsOther(remote *authv1beta1.ResourceSlice, given authv1beta1.ResourceSl
 	return false
 }
 
-// replicated says in the conditions of a slice that the peer refuses it, or no longer says so.
+// replicated sets the condition that the peer refuses a slice, or removes it.
 func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []authv1beta1.ResourceSliceCondition {
 	at := slices.IndexFunc(conditions, func(c authv1beta1.ResourceSliceCondition) bool {
 		return c.Type == authv1beta1.ResourceSliceReplicated
@@ -172,8 +175,8 @@ func Renew(home, remote *authv1beta1.Renew, v View) *authv1beta1.Renew {
 	return out
 }
 
-// RenewStatus pulls the fresh credentials; an unanswered copy does not take them back, nor do those that are too
-// large.
+// RenewStatus pulls the new credentials. Earlier ones stay if the copy has no answer, or one that
+// is too large.
 func RenewStatus(home, remote *authv1beta1.Renew, _ View) (*authv1beta1.Renew, error) {
 	if remote == nil || remote.Status.AuthParams == nil {
 		return home, nil
@@ -186,7 +189,7 @@ func RenewStatus(home, remote *authv1beta1.Renew, _ View) (*authv1beta1.Renew, e
 	return out, nil
 }
 
-// NamespaceMap pushes the namespaces wanted at the provider.
+// NamespaceMap pushes the desired namespaces.
 func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
 	out := &offv1beta1.NamespaceMap{}
 	if remote != nil {
@@ -197,10 +200,10 @@ func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.Nam
 	return out
 }
 
-// NamespaceMapStatus pulls the namespaces that exist at the provider. It has none for us when it
-// refuses the map: whoever takes the map away there (a drain) deletes the namespaces. Of a map that
-// is not there yet, or is there without our mark, nothing is known; a namespace that it refused and
-// nobody wants any more holds nothing up.
+// NamespaceMapStatus pulls the namespaces that exist at the provider. If it refuses the map, it has
+// none: when the map is deleted there (a drain), its namespaces are deleted, too. If the map does
+// not exist yet, or lacks our labels, nothing is known. A refused namespace that is no longer
+// desired blocks nothing.
 func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
 	out := home.DeepCopy()
 	taken := v.Refusal != nil && v.Refusal.Reason == ReasonNameTaken
@@ -231,9 +234,9 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	return out
 }
 
-// mapped are the namespaces at the provider that home has asked for: those it wishes, and those it has asked for
-// before, which it shows until the provider has deleted them. A name that was not asked for must be one that
-// namespaces can have.
+// mapped returns the remote namespaces that the consumer has requested: the desired ones, and
+// earlier ones until the provider has deleted them. A name that the consumer did not choose must be
+// a valid name of a namespace.
 func mapped(home, remote *offv1beta1.NamespaceMap) map[string]offv1beta1.RemoteNamespaceStatus {
 	out := maps.Clone(remote.Status.CurrentMapping)
 	maps.DeleteFunc(out, func(namespace string, s offv1beta1.RemoteNamespaceStatus) bool {
@@ -246,12 +249,14 @@ func mapped(home, remote *offv1beta1.NamespaceMap) map[string]offv1beta1.RemoteN
 	return out
 }
 
-// phases are those a remote namespace can have; a namespace that is about to be made has none yet.
+// phases lists the valid phases of a remote namespace. One that is about to be created has none
+// yet.
 var phases = []offv1beta1.NamespacePhase{
 	"", offv1beta1.NamespaceAccepted, offv1beta1.NamespaceCreationLoopBackOff, offv1beta1.NamespaceTerminating,
 }
 
-// standing are the standard conditions of a provider's object, one of each, with the beginnings of their messages.
+// standing returns the standard conditions of a provider's object, one of each, with the beginnings
+// of their messages.
 func standing(conditions []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, t := range []string{desired.ConditionReady, desired.ConditionReconciling, desired.ConditionStalled} {
@@ -264,7 +269,8 @@ func standing(conditions []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// stalled says of a map that the peer refuses it, and what can be done.
+// stalled returns the condition that the peer refuses a NamespaceMap, with what users can do about
+// it.
 func (v View) stalled() metav1.Condition {
 	return metav1.Condition{
 		Type: desired.ConditionStalled, Status: metav1.ConditionTrue,
@@ -272,7 +278,7 @@ func (v View) stalled() metav1.Condition {
 	}
 }
 
-// refusal is what the user is told of it. The peer's API server writes a part of it.
+// refusal returns the message for users about a refusal. The peer's API server writes a part of it.
 func (v View) refusal() string {
 	if v.Refusal.Reason == ReasonNameTaken {
 		return api.Printable(fmt.Sprintf("%s has an object of that name in the tenant namespace that is not this "+

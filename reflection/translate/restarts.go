@@ -64,7 +64,8 @@ func note(out *corev1.Pod, earlier earlierRestarts) {
 	out.Annotations[EarlierRestartsAnnotation] = string(text)
 }
 
-// counts are those a home pod shows, and those known before of containers it does not show.
+// counts returns the restart counts that a home pod shows, and the earlier ones of containers that
+// it does not show.
 func counts(before map[string]int32, s *corev1.PodStatus) map[string]int32 {
 	out := maps.Clone(before)
 	if out == nil {

@@ -12,22 +12,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What a provider says of a pod lies in home's etcd, and need not come from a kubelet: an API server takes more
-// than a million bytes.
+// These constants limit the status that a provider reports, because it is stored in the consumer's
+// etcd and need not come from a kubelet. API servers accept more than a million bytes.
 const (
-	// longestText is how many bytes of a message are shown. Kubelets let a container say that much at its end
-	// (MaxContainerTerminationMessageLength in pkg/kubelet/container of Kubernetes).
+	// longestText is the length to which messages are cut, in bytes. It is the kubelet's limit for
+	// the termination message of a container (MaxContainerTerminationMessageLength in
+	// pkg/kubelet/container of Kubernetes).
 	longestText = 4 << 10
-	// largestStatus is how many bytes a status has that is shown, and largestContainer how many more for each
-	// container: the ends of this one and of the one before, and less than a message for all else.
+	// largestStatus is the largest accepted status of a pod, in bytes, plus largestContainer for
+	// each container: its last two termination messages, and less than a message for all else.
 	largestStatus, largestContainer = 8 * longestText, 3 * longestText
-	// largestAnswer is how many bytes the status of an object of ours has that comes back: credentials have about five
-	// thousand, and a certificate authority's bundle may have tens of thousands.
+	// largestAnswer is the largest accepted status of one of our own objects, in bytes. Credentials
+	// have about five thousand, and a certificate authority's bundle may have tens of thousands.
 	largestAnswer = 64 << 10
 )
 
-// fits reports whether what a provider answers is small enough to come back. The error is for the user, and the
-// same whatever the size is.
+// fits returns an error if a provider's status is too large. The error is for users, and the same
+// for all sizes.
 func fits(status any) error {
 	text, err := json.Marshal(status)
 	if err == nil && len(text) > largestAnswer {
@@ -37,8 +38,8 @@ func fits(status any) error {
 	return err
 }
 
-// said is what is shown of a remote status on a pod of that spec: of containers it has, without the ends of
-// messages that are longer than any of Kubernetes; nil if it is larger than any even so.
+// said returns the part of a remote status that is shown for a pod of that spec: that of its
+// containers, with messages cut to longestText. It returns nil if this is still too large.
 func said(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
 	s := remote.DeepCopy()
 	s.Message = cut(s.Message)
@@ -61,7 +62,7 @@ func said(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
 	return s
 }
 
-// namesOf are those of all containers of a pod.
+// namesOf returns the names of all containers of a pod.
 func namesOf(pod *corev1.PodSpec) []string {
 	var out []string
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
@@ -82,10 +83,10 @@ func cutState(s *corev1.ContainerState) {
 	}
 }
 
-// cut leaves the beginning of a message.
+// cut returns the beginning of a message.
 func cut(message string) string { return Cut(message, longestText) }
 
-// Cut leaves the first bytes of a text, at most that many and without half a rune.
+// Cut returns the first bytes of a text, at most that many and without half a rune.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -83,7 +83,7 @@ func apiServerService(s *corev1.Service) bool {
 	return s.Namespace == corev1.NamespaceDefault && s.Name == "kubernetes"
 }
 
-// servicePorts are home's ports with the node ports the provider assigned to them.
+// servicePorts returns the home ports with the node ports that the provider assigned to them.
 func servicePorts(home, remote []corev1.ServicePort, force bool) []corev1.ServicePort {
 	type id struct {
 		protocol corev1.Protocol

@@ -19,30 +19,31 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// TokenSource is a token a pod asks for.
+// TokenSource describes a token that a pod requests.
 type TokenSource struct {
-	// Key is where the token lies in the Secret.
+	// Key is the token's key in the Secret.
 	Key string
-	// Audience of the token; empty = the API server.
+	// Audience is the token's audience; empty = the API server.
 	Audience string
-	// Seconds the token lives; never extendedTokenSeconds.
+	// Seconds is the token's lifetime; never extendedTokenSeconds.
 	Seconds int64
 }
 
-// tokenSecondsAnnotation on the Secret of a pod's tokens is how many seconds the shortest of them was made for.
+// tokenSecondsAnnotation holds, on the Secret of a pod's tokens, the shortest lifetime in seconds
+// for which one of them was made.
 const tokenSecondsAnnotation = "offloading.liqo.io/service-account-token-seconds"
 
 const (
-	// defaultTokenSeconds is what the API server fills in for a projection without expiration.
+	// defaultTokenSeconds is the API server's default for a projection without expiration.
 	defaultTokenSeconds = 3600
-	// extendedTokenSeconds is what the volume of every pod asks for, and of which the API server makes a year, for
-	// clients that never read their token again (kube-apiserver --service-account-extend-token-expiration, on by
-	// default). A provider is given no such token.
+	// extendedTokenSeconds is the lifetime that the default volume of every pod requests. API
+	// servers extend it to a year, for clients that never read their token again (kube-apiserver
+	// --service-account-extend-token-expiration, on by default). A provider gets no such token.
 	extendedTokenSeconds = 3607
 )
 
-// TokenSources are the tokens a pod needs from home; none if it does not speak to the home API
-// server.
+// TokenSources returns the tokens that a pod needs from the consumer; none if it does not use the
+// home API server.
 func TokenSources(home *corev1.Pod, v View) []TokenSource {
 	if !usesHomeAPIServer(home, v) || api.Finished(home.Status.Phase) {
 		return nil
@@ -59,8 +60,9 @@ func TokenSources(home *corev1.Pod, v View) []TokenSource {
 	return out
 }
 
-// tokenKey is the key of a token in the Secret: one token per volume and path. A path may have
-// characters that keys may not, be longer, or read like another one; taken are the keys of others.
+// tokenKey returns the key of a token in the Secret: one token per volume and path. A path may
+// contain characters that keys must not, be longer, or map to the key of another path; taken holds
+// the keys of others.
 func tokenKey(volume, path string, taken map[string]bool) string {
 	key := volume + "." + strings.ReplaceAll(path, "/", "_")
 	if len(validation.IsConfigMapKey(key)) > 0 || taken[key] {
@@ -69,8 +71,8 @@ func tokenKey(volume, path string, taken map[string]bool) string {
 	return key
 }
 
-// TokenRefresh is when the tokens of a Secret are to be requested anew: when 80 % of the
-// shortest life has passed, which home may have cut. The zero time means at once.
+// TokenRefresh returns when the tokens of a Secret are to be requested again: after 80 % of the
+// shortest lifetime, which the home API server may have shortened. The zero time means immediately.
 func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource) time.Time {
 	if remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID) {
 		return time.Time{}
@@ -92,8 +94,8 @@ func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource
 	return expires.Add(-time.Duration(shortest) * time.Second / 5)
 }
 
-// PodOfTokens names the pod of a Secret of tokens. A name that was not cut tells more surely than
-// an annotation, which the provider may change.
+// PodOfTokens returns the name of the pod of a Secret of tokens. An uncut name of the Secret is
+// preferred to the annotation, which the provider may change.
 func PodOfTokens(secret desired.Object) string {
 	name := secret.GetName()
 	if i := strings.LastIndex(name, "-token"); i >= 0 && (name == api.FormerServiceAccountTokenSecretName(name[:i]) ||
@@ -132,15 +134,15 @@ func formerTokens(shadow *offv1beta1.ShadowPod) []corev1.Volume {
 	return former
 }
 
-// ofFormerPod reports whether a Secret has the name that was usual when a former pod of this name
-// was made. The pod reads its tokens from another one.
+// ofFormerPod reports whether a Secret has the name that was used when a former pod of this name
+// was made. The pod reads its tokens from another Secret.
 func ofFormerPod(home *corev1.Pod, remote *corev1.Secret) bool {
 	return remote != nil && remote.Name != api.ServiceAccountTokenSecretName(home.Name) &&
 		remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID)
 }
 
-// Tokens pushes the service account tokens of a pod as a Secret, from which the remote pod reads
-// them, and its namespace. Without new tokens in the View it keeps those that are there.
+// Tokens pushes the service account tokens of a pod, and its namespace, as a Secret that the remote
+// pod mounts. Without new tokens in the View, the Secret keeps its own.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
 		return nil

@@ -28,8 +28,8 @@ import (
 //
 // What is kept in part must not be written back: InPart tells.
 
-// TrimPod leaves of a home pod what is read after it has started. One that is to be made at the provider
-// again is read whole first.
+// TrimPod keeps the parts of a home pod that are read after it has started. A pod whose remote pod
+// is to be recreated is read whole first.
 func TrimPod(p *corev1.Pod) {
 	p.ManagedFields, p.OwnerReferences, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation) // stays at the consumer
@@ -59,7 +59,7 @@ func keepChangeable(out, in *corev1.PodSpec) {
 	out.Resources, out.ActiveDeadlineSeconds, out.Tolerations = in.Resources, in.ActiveDeadlineSeconds, in.Tolerations
 }
 
-// trimContainers leaves of containers their names, images and resources.
+// trimContainers keeps the names, images and resources of containers.
 func trimContainers(in []corev1.Container) []corev1.Container {
 	if in == nil {
 		return nil
@@ -71,7 +71,7 @@ func trimContainers(in []corev1.Container) []corev1.Container {
 	return out
 }
 
-// tokensOf leaves of volumes the tokens that are projected into them.
+// tokensOf keeps the projected tokens of volumes.
 func tokensOf(in []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	eachToken(in, func(volume, _ string, source *corev1.VolumeProjection) {
@@ -86,7 +86,8 @@ func tokensOf(in []corev1.Volume) []corev1.Volume {
 	return out
 }
 
-// TrimShadowPod leaves of a ShadowPod what is read while it stands. It is read whole before it is changed.
+// TrimShadowPod keeps the parts of a ShadowPod that are read while it is unchanged. It is read
+// whole before it is changed.
 func TrimShadowPod(p *offv1beta1.ShadowPod) {
 	p.OwnerReferences = nil
 	in := p.Spec.Pod
@@ -100,8 +101,8 @@ func TrimShadowPod(p *offv1beta1.ShadowPod) {
 	keepChangeable(&p.Spec.Pod, &in)
 }
 
-// InPart reports whether a home pod or a ShadowPod is one of which only a part is known: the API server fills in the
-// pull policy of whole ones. One that was never filled in is only read once more.
+// InPart reports whether a home pod or ShadowPod was trimmed. The API server sets a pull policy in
+// whole ones; an object without one is merely read once more.
 func InPart(obj any) bool {
 	var containers []corev1.Container
 	switch p := obj.(type) {
@@ -113,7 +114,7 @@ func InPart(obj any) bool {
 	return len(containers) > 0 && containers[0].ImagePullPolicy == ""
 }
 
-// TrimReport leaves of a remote pod what is pulled, and what tells whose it is.
+// TrimReport keeps the parts of a remote pod that are pulled, and those that identify its owner.
 func TrimReport(p *corev1.Pod) {
 	meta, spec, status := p.ObjectMeta, p.Spec, p.Status
 	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
@@ -153,7 +154,7 @@ func namesOnly(in []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	return out
 }
 
-// TrimTokens leaves of the Secret of a pod's tokens their keys: tokens are written anew, never read.
+// TrimTokens keeps the keys of the Secret of a pod's tokens: tokens are only written, never read.
 func TrimTokens(s *corev1.Secret) {
 	s.OwnerReferences = nil
 	for key := range s.Data {
@@ -161,7 +162,8 @@ func TrimTokens(s *corev1.Secret) {
 	}
 }
 
-// OwnKeys leaves of managed fields which labels and annotations we have set, for nothing else is read.
+// OwnKeys keeps the managed fields that record which labels and annotations we have set: no others
+// are read.
 func OwnKeys(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var set struct {
 		Metadata struct {

@@ -32,48 +32,48 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// View is what a translation may know. It is never changed once made: a changed cluster gives
-// a new View.
+// View holds all input of a translation besides the objects. It is immutable: a change of the
+// clusters gives a new View.
 type View struct {
 	// Consumer and Provider are cluster IDs; Consumer is the home cluster.
 	Consumer, Provider string
 	// Node is the virtual node that reflects.
 	Node string
-	// Namespaces maps a home namespace to its remote one. Only namespaces that exist at the
-	// provider are in it.
+	// Namespaces maps home namespaces to remote ones. It has only namespaces that exist at the
+	// provider.
 	Namespaces map[string]string
-	// NoMap: nobody says which namespaces exist at the provider, Unanswered: of these it has not said it yet.
-	// Both pass; until then nothing is concluded from what Namespaces lacks.
+	// NoMap is set if there is no NamespaceMap. Unanswered holds the namespaces that the provider
+	// has not answered yet. Both are temporary: until then, a namespace missing in Namespaces may
+	// exist at the provider.
 	NoMap      bool
 	Unanswered map[string]bool
-	// ProviderNodes are all virtual nodes that stand for the provider.
+	// ProviderNodes holds all virtual nodes of the provider.
 	ProviderNodes map[string]bool
-	// OtherNodes maps virtual nodes that stand for further providers to their cluster IDs, OtherPods
-	// cluster IDs to the ranges of the pods there.
+	// OtherNodes maps the virtual nodes of further providers to their cluster IDs. OtherPods maps
+	// those cluster IDs to the pod ranges of the providers.
 	OtherNodes map[string]string
 	OtherPods  map[string]netv1beta1.Mappings
-	// PeerPods are the ranges of the provider's pods; empty = pods are reached from home by the
-	// addresses they have there, or the ranges are not known yet if Networked.
+	// PeerPods maps the ranges of the provider's pods. If it is empty, the consumer reaches pods by
+	// their own addresses, or, if Networked, the ranges are not known yet.
 	PeerPods netv1beta1.Mappings
-	// Networked: there is a Configuration of the provider, so its pods are reached by what PeerPods says
-	// and by nothing else.
+	// Networked is set if there is a Configuration of the provider. Then its pods are reached only
+	// by the ranges in PeerPods.
 	Networked bool
-	// Own are the addresses of the consumer's nodes, API server and Services, sorted, as far as Nodes, EndpointSlices
-	// and Networks name them. No remote pod shows one of them. Empty if Networked or PeerPods decide which addresses
-	// are shown.
+	// Own holds the addresses of the consumer's nodes, API server and Services, sorted, as far as
+	// Nodes, EndpointSlices and Networks name them. No remote pod shows one of them. It is empty if
+	// Networked or PeerPods decide which addresses are shown.
 	Own netv1beta1.Ranges
-	// HomePods are the pod CIDRs of the home cluster; empty = every address is a home pod's.
+	// HomePods holds the pod CIDRs of the home cluster; empty = every address is a home pod's.
 	HomePods netv1beta1.Ranges
-	// HideIPs leaves pods at the provider without addresses at home, and home endpoints
-	// without reflection.
+	// HideIPs shows no addresses of remote pods in the consumer, and reflects no endpoints.
 	HideIPs bool
-	// RuntimeClass is the class that sends pods to virtual nodes; it does not travel with them.
+	// RuntimeClass is the class that sends pods to virtual nodes; it is not reflected.
 	RuntimeClass string
 	// HostIP is the address of the virtual kubelet, shown as that of the pods' host; zero = none.
 	HostIP netip.Addr
 	// APIServer is where remote pods find the API server of the home cluster.
 	APIServer APIServer
-	// Patch is what the virtual node changes in every pod.
+	// Patch holds the changes that the virtual node makes to every pod.
 	Patch offv1beta1.OffloadingPatch
 	// System is the operating system that the VirtualNode names in its labels; empty = Linux.
 	System string
@@ -82,7 +82,7 @@ type View struct {
 	// IngressClass and LoadBalancerClass are the provider's default classes; empty = the
 	// provider offers none, and nothing is replaced.
 	IngressClass, LoadBalancerClass string
-	// StorageClass is the provider's class for volumes, empty = its own default; nil = it offers no
+	// StorageClass is the provider's class for volumes; empty = its default, nil = it offers no
 	// storage.
 	StorageClass *string
 
@@ -93,41 +93,42 @@ type View struct {
 	// together with ServiceAllowList, the AllowList of Services.
 	Service          *corev1.Service
 	ServiceAllowList bool
-	// External leads from addresses outside HomePods to the addresses by which the home
-	// cluster makes them reachable for its peers. Set for EndpointSlices only.
+	// External maps addresses outside HomePods to the addresses by which peers reach them through
+	// the home cluster. Set for EndpointSlices only.
 	External map[netip.Addr]netip.Addr
-	// Involved is the home object an event of the provider is about; nil = none. Set for
+	// Involved is the home object that an event of the provider is about; nil = none. Set for
 	// events only.
 	Involved *corev1.ObjectReference
-	// EnvKeys are the keys of ConfigMaps and Secrets, by what EnvSources returns. Set for pods only.
+	// EnvKeys holds the keys of ConfigMaps and Secrets, by the results of EnvSources. Set for pods
+	// only.
 	EnvKeys map[string][]string
 	// TakenPort is a host port of the pod that an earlier pod of the virtual node has; empty = none. Set for pods only.
 	TakenPort string
-	// Foreign tells since when the provider has objects of its own under the names of objects that the pod uses, by
-	// Reference. Set when the status of a pod is pulled.
+	// Foreign holds the objects of the provider that have the names of objects that the pod uses,
+	// by Reference, with the time since when. Set when the status of a pod is pulled.
 	Foreign map[string]metav1.Time
-	// Refusal is what the peer has just said that does not let the remote object be made or changed; nil =
-	// it let. Set when a status is pulled.
+	// Refusal describes why the peer has just refused to create or change the remote object; nil =
+	// it did not. Set when a status is pulled.
 	Refusal *metav1.Condition
-	// Unsaid: whether the peer lets the remote object be made or changed is not known this time.
+	// Unsaid is set if it is unknown this time whether the peer refuses the remote object.
 	Unsaid bool
-	// Tokens are freshly requested service account tokens by key of the Secret; nil = go on
-	// with those the remote Secret has. Set for service accounts only.
+	// Tokens holds newly requested service account tokens by key of the Secret; nil = the remote
+	// Secret keeps its own. Set for service accounts only.
 	Tokens map[string]Token
 	// TokenSecret is the name of a new Secret of tokens; empty = the present one. Set for service accounts only.
 	TokenSecret string
 }
 
-// APIServer says how a remote pod reaches the API server of the home cluster.
+// APIServer describes how a remote pod reaches the API server of the home cluster.
 type APIServer struct {
 	// Host and Port, if set, are used as they are.
 	Host, Port string
-	// Addrs are the addresses of the API server as peers see it, used when Host is empty;
-	// none = it is not reachable and pods get no host name for it.
+	// Addrs are the API server's addresses for peers, used when Host is empty; none = it is not
+	// reachable, and pods get no host name for it.
 	Addrs []netip.Addr
 	// ClusterDomain is the DNS domain of the home cluster; empty = not known.
 	ClusterDomain string
-	// Unsupported: remote pods know nothing of the home API server.
+	// Unsupported leaves remote pods without access to the home API server.
 	Unsupported bool
 }
 
@@ -135,11 +136,11 @@ type APIServer struct {
 type Token struct {
 	Value   string
 	Expires time.Time
-	// Seconds it was made for, which may be less than were asked for.
+	// Seconds is the lifetime the token was made for, which may be less than requested.
 	Seconds int64
 }
 
-// reflects says whether an object with these annotations is reflected.
+// reflects reports whether an object with these annotations is reflected.
 func reflects(annotations map[string]string, allowList bool) bool {
 	if allowList {
 		return marked(annotations, api.AnnotationAllowReflection)
@@ -147,7 +148,7 @@ func reflects(annotations map[string]string, allowList bool) bool {
 	return !marked(annotations, api.AnnotationSkipReflection)
 }
 
-// marked says whether an annotation is there; only the value "false" (in any case) takes it back.
+// marked reports whether an annotation exists with a value other than "false" (in any case).
 func marked(annotations map[string]string, key string) bool {
 	value, ok := annotations[key]
 	return ok && !strings.EqualFold(value, "false")
