@@ -56,10 +56,11 @@ type target struct {
 	part            string
 }
 
-// state remembers what was asked and what the server made of it.
+// state holds the digests of a desired object and of the server's response to it.
 type state struct{ desired, live digest }
 
-// digest is the first half of a SHA-256: objects come in thousands, and 128 bits tell them apart.
+// digest is the first half of a SHA-256. Thousands of digests are kept, and 128 bits suffice to
+// distinguish them.
 type digest = [sha256.Size / 2]byte
 
 func digestOf(b []byte) digest {
@@ -68,22 +69,22 @@ func digestOf(b []byte) digest {
 }
 
 // New returns an Applier that writes through c as the field manager. live reads from the API
-// server: caches need not hold who owns which field.
+// server, because caches need not hold managed fields.
 func New(c client.Client, live client.Reader, manager string) *Applier {
 	return &Applier{client: c, live: live, manager: manager, memo: map[digest]state{}}
 }
 
-// Object applies everything of desired but its status, and reports whether a request was sent.
-// live is the object as last observed, nil when unknown or absent. A desired object with a UID is that
-// object only: nothing is made when it is gone, the error is a Conflict then, and Invalid when another
-// has its name.
+// Object applies everything of desired but its status, and reports whether a request was sent. live
+// is the object as last observed; nil = unknown or absent. If desired has a UID, only the object
+// with that UID is changed, and none is created. The error is Conflict if it is gone, and Invalid
+// if another has its name.
 func (a *Applier) Object(ctx context.Context, live, desired client.Object) (bool, error) {
 	return a.apply(ctx, live, desired, "", nil)
 }
 
-// Create makes an object that does not exist yet; the error is AlreadyExists when it does,
-// whoever made it. It costs the API server half of what an apply does (measured on pods: 5 of
-// 10 ms), for it merges nothing. What Object later stops naming is removed all the same.
+// Create creates an object; the error is AlreadyExists if one of the name exists. It costs the API
+// server half as much as an apply (measured on pods: 5 of 10 ms), because nothing is merged. Fields
+// that Object later omits are still removed.
 func (a *Applier) Create(ctx context.Context, desired client.Object) error {
 	at, err := a.targetOf(desired, "")
 	if err != nil {
@@ -100,13 +101,13 @@ func (a *Applier) Create(ctx context.Context, desired client.Object) error {
 	return a.remember(at, want, made)
 }
 
-// Created is Object for an object that exists and may have been made by Create.
+// Created does the same as Object, for an existing object that Create may have made.
 func (a *Applier) Created(ctx context.Context, live, desired client.Object) (bool, error) {
 	return a.apply(ctx, live, desired, "", a.adopt)
 }
 
-// adopt makes the fields recorded at Create ours by apply: of what is ours by another operation
-// nothing would ever be removed.
+// adopt turns the fields owned since Create into fields owned by apply. Fields owned by another
+// operation would never be removed.
 func (a *Applier) adopt(ctx context.Context, live client.Object) error {
 	gvk, err := apiutil.GVKForObject(live, a.client.Scheme())
 	if err != nil {
@@ -132,7 +133,7 @@ func (a *Applier) Status(ctx context.Context, live, desired client.Object) (bool
 	return a.apply(ctx, live, desired, "status", nil)
 }
 
-// Forget drops what is remembered of an object that no longer exists.
+// Forget drops the state of an object that no longer exists.
 func (a *Applier) Forget(obj client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +144,7 @@ func (a *Applier) Forget(obj client.Object) {
 	}
 }
 
-// apply sends what changes something. first is done before that; nil is nothing.
+// apply sends a request unless it would change nothing. It calls first before that; nil = nothing.
 func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string,
 	first func(context.Context, client.Object) error) (bool, error) {
 	at, err := a.targetOf(desired, part)
@@ -165,7 +166,7 @@ func (a *Applier) apply(ctx context.Context, live, desired client.Object, part s
 		if err := first(ctx, live); err != nil {
 			return false, fmt.Errorf("prepare %s: %w", at, err)
 		}
-		request.SetUID(live.GetUID()) // what was made by Create is not made by an apply
+		request.SetUID(live.GetUID()) // so that the apply does not recreate a deleted object
 	}
 	err = a.send(ctx, request, part)
 	if live != nil && leavesNull(err) {
@@ -188,7 +189,7 @@ func (a *Applier) targetOf(obj client.Object, part string) (target, error) {
 	return target{gvk, obj.GetNamespace(), obj.GetName(), part}, nil
 }
 
-// key is what the part is remembered by. No name holds a NUL.
+// key returns the digest by which the part is stored in memo. No name holds a NUL.
 func (t target) key() digest {
 	return digestOf([]byte(strings.Join([]string{t.gvk.String(), t.namespace, t.name, t.part}, "\x00")))
 }
@@ -200,7 +201,7 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %s/%s", t.gvk.Kind, t.namespace, t.name)
 }
 
-// remember notes what the server made of a desired object.
+// remember stores the digests of a desired object and of the server's response.
 func (a *Applier) remember(at target, want digest, answer client.Object) error {
 	got, err := a.observed(answer, at.part)
 	if err != nil {
@@ -212,7 +213,7 @@ func (a *Applier) remember(at target, want digest, answer client.Object) error {
 	return nil
 }
 
-// done reports whether live already is what applying the desired object led to last time.
+// done reports whether live equals the server's response to the same desired object last time.
 func (a *Applier) done(at target, want digest, live client.Object) bool {
 	a.mu.Lock()
 	last, ok := a.memo[at.key()]
@@ -233,8 +234,8 @@ func (a *Applier) send(ctx context.Context, request *unstructured.Unstructured, 
 	return a.client.Apply(ctx, ac, client.FieldOwner(a.manager), client.ForceOwnership)
 }
 
-// request is what is sent: for the object everything but status and what the server fills in, its UID
-// apart; for the status nothing else.
+// request returns the object to send. For the object, it omits the status and the fields that the
+// server fills in, except the UID; for the status, it holds nothing else.
 func (a *Applier) request(desired client.Object, part string) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(desired, a.client.Scheme())
 	if err != nil {
@@ -264,14 +265,15 @@ func (a *Applier) request(desired client.Object, part string) (*unstructured.Uns
 	return u, nil
 }
 
-// leavesNull tells the error of an apply that took the last key we owned out of a map: the merge
-// leaves a null in its place (structured-merge-diff, typed/remove.go), which the schema refuses.
+// leavesNull reports whether an apply failed because it removed the last key that we own in a map.
+// The merge leaves a null in its place (structured-merge-diff, typed/remove.go), which the schema
+// refuses.
 func leavesNull(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `"null"`)
 }
 
-// empty takes away the maps of which nothing is desired any more, so that the apply has no last
-// key to remove.
+// empty removes the maps of which nothing is desired any more, so that the apply has no last key to
+// remove.
 func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured,
 	part string) error {
 	content, err := toUnstructured(live)
@@ -305,7 +307,7 @@ func mapAt(content map[string]any, field string) map[string]any {
 	return m
 }
 
-// asked digests what is said of a part of an object.
+// asked returns the digest of a part of a desired object.
 func asked(desired client.Object, part string) (digest, error) {
 	meta := metav1.ObjectMeta{
 		GenerateName: desired.GetGenerateName(), UID: desired.GetUID(), Finalizers: desired.GetFinalizers(),
@@ -315,8 +317,8 @@ func asked(desired client.Object, part string) (digest, error) {
 	return sum(unplaced(desired), part, meta)
 }
 
-// observed digests the part of a live object that an apply of that part decides. Objects of the same kind
-// are digested in the same form, whatever they were decoded into.
+// observed returns the digest of the fields of a live object that an apply of that part determines.
+// Objects of the same kind are digested in the same form, whatever type they were decoded into.
 func (a *Applier) observed(live client.Object, part string) (digest, error) {
 	if u, ok := live.(*unstructured.Unstructured); ok && a.client.Scheme().Recognizes(u.GroupVersionKind()) {
 		typed, err := a.client.Scheme().New(u.GroupVersionKind())
@@ -335,8 +337,8 @@ func (a *Applier) observed(live client.Object, part string) (digest, error) {
 	return sum(unplaced(live), part, meta)
 }
 
-// unplaced is an object without what is nobody's wish for long: where a pod was scheduled to, and what kept it
-// from that.
+// unplaced returns a pod without its node and its scheduling gates, which are desired only for a
+// while. It returns other objects unchanged.
 func unplaced(obj client.Object) client.Object {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 {
@@ -354,8 +356,8 @@ func toUnstructured(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// sum digests the status of an object, or with the given metadata everything else of it. Equal contents
-// give equal digests, for encoding/json sorts the keys of maps.
+// sum returns the digest of an object's status or, with the given metadata, of everything else.
+// Equal contents give equal digests, because encoding/json sorts the keys of maps.
 func sum(obj client.Object, part string, meta metav1.ObjectMeta) (digest, error) {
 	var content any
 	switch u, ok := obj.(*unstructured.Unstructured); {

@@ -28,7 +28,7 @@ import (
 // relistAfter is the pause before the next list after a watch broke or a request failed.
 const relistAfter = 500 * time.Millisecond
 
-// Objects are the objects of one list by their UID.
+// Objects holds the objects of one list by their UID.
 type Objects map[types.UID]client.Object
 
 // Sorted returns the objects in the order of their namespaces and names.
@@ -98,7 +98,7 @@ func Until(
 	}
 }
 
-// errPoll: the watch is forbidden to this user, but the list is not.
+// errPoll reports that this user may list, but not watch.
 var errPoll = errors.New("watch forbidden")
 
 // once lists, then watches from there until done holds or the watch ends.
@@ -139,7 +139,7 @@ func once(
 	return false, nil
 }
 
-// listOrGet lists; a single object is read instead where that is all the user may do.
+// listOrGet lists objects. If the user may not list, it reads the single object that opts select.
 func listOrGet(
 	ctx context.Context, c client.Client, list client.ObjectList, opts []client.ListOption,
 ) (Objects, error) {
@@ -153,7 +153,7 @@ func listOrGet(
 		case apierrors.IsNotFound(got):
 			return have, nil
 		case ctx.Err() != nil:
-			return nil, got // the time is up; that the list is forbidden is no news
+			return nil, got // ctx has ended; the forbidden list is already handled
 		}
 	}
 	if err != nil {
@@ -162,7 +162,7 @@ func listOrGet(
 	return objectsOf(list)
 }
 
-// errNotOne: the list is not of one object known by its name.
+// errNotOne reports that a list is not limited to one object by its name.
 var errNotOne = errors.New("not a single object")
 
 // getOnly reads the object that opts select by its name.

@@ -148,7 +148,7 @@ func Differs[T client.Object](differ func(before, after T) bool) Relevant {
 	}
 }
 
-// Comings is a Relevant that takes creations and deletions.
+// Comings is a Relevant that selects creations and deletions.
 func Comings(before, after client.Object) bool { return before == nil || after == nil }
 
 // MapFunc returns the roots to reconcile when obj has changed.

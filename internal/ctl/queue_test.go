@@ -63,7 +63,7 @@ func TestIdleQueuesSleep(t *testing.T) {
 	})
 }
 
-// unfinished is what the metrics say of the work of a queue.
+// unfinished returns the metrics of a queue's unfinished work.
 func unfinished(t *testing.T, queue string) time.Duration {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -3,7 +3,7 @@
 
 package desired
 
-// Verb is what an Action does.
+// Verb is the operation of an Action.
 type Verb int
 
 const (
@@ -19,8 +19,8 @@ const (
 	// Update replaces Object or a subresource of it at the resource version of Object. Of several such actions on one
 	// object, only the first succeeds.
 	Update
-	// Create creates Object unless one of its name exists, whoever made it. Object is not owned by the root, and never
-	// pruned.
+	// Create creates Object unless one of its name exists, of any owner. Object is not owned by the
+	// root, and never pruned.
 	Create
 )
 

@@ -19,19 +19,19 @@ type Object interface {
 	runtime.Object
 }
 
-// State is how complete a plan is.
+// State describes how complete a plan is.
 type State int
 
 const (
-	// Ready: the plan is complete; objects that it does not name may be pruned.
+	// Ready means that the plan is complete; objects that it does not name may be pruned.
 	Ready State = iota
-	// Waiting: an event or a time will help.
+	// Waiting means that the plan is completed after an event or a time.
 	Waiting
-	// Blocked: only a change of the input helps.
+	// Blocked means that only a change of the input completes the plan.
 	Blocked
 )
 
-// Verdict is what users read about a root. The zero value is Ready.
+// Verdict holds the outcome of a plan that is reported to users. The zero value is Ready.
 type Verdict struct {
 	State State
 	// Reason is a CamelCase word for programs; empty means "Ready".
@@ -66,7 +66,8 @@ type Plan struct {
 	// Actions are writes that no desired object can express. They are carried out in order, after Objects; those with
 	// Last after Status, and only if all writes before succeeded.
 	Actions []Action
-	// RequeueAfter is when to reconcile again without an event; 0 waits for an event.
+	// RequeueAfter is the time until the next reconcile without an event; 0 = only an event starts
+	// it.
 	RequeueAfter time.Duration
 }
 

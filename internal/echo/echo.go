@@ -25,31 +25,31 @@ import (
 )
 
 const (
-	// Port is where servers listen unless told otherwise: above 1023, so that it needs no right.
+	// Port is the default port of servers: above 1023, so that it needs no privilege.
 	Port = 8080
 	// Patience is how long a server may take to answer.
 	Patience = 5 * time.Second
 
-	// longest is how much of an answer counts, in bytes: names of pods have at most 253.
+	// longest is how much of a response is read, in bytes: names of pods have at most 253.
 	longest = 256
-	// atOnce bounds the requests of one call that are under way.
+	// atOnce is the maximum of concurrent requests of one call.
 	atOnce = 16
-	// pause between two attempts: what has just been made may not be in force on every node yet.
+	// pause is the time between two attempts: new rules may not be in force on every node yet.
 	pause = time.Second
 )
 
-// Answer is what came of a request.
+// Answer holds the result of a request.
 type Answer struct {
 	URL string `json:"url"`
-	// Name is what the server said, empty when there was no answer.
+	// Name is the name in the server's response; empty = no response.
 	Name string `json:"name,omitempty"`
 	// Latency is the time from the beginning of the connection to the answer.
 	Latency time.Duration `json:"latency,omitempty"`
-	// Error says why there was no answer; empty when there was one.
+	// Error describes why there was no response; empty = there was one.
 	Error string `json:"error,omitempty"`
 }
 
-// Command is the role: a server, with a client below it.
+// Command returns the command of the server, with the client as its subcommand.
 func Command() *cobra.Command {
 	port, name := Port, os.Getenv("POD_NAME")
 	cmd := &cobra.Command{
@@ -108,11 +108,11 @@ func serve(ctx context.Context, port int, name string) error {
 // Handler answers every request with the name.
 func Handler(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, name) // who has gone away needs no answer
+		_, _ = io.WriteString(w, name) // an error means that the client is gone
 	})
 }
 
-// GetAll asks all servers side by side. The answers have the order of the addresses.
+// GetAll sends requests to all servers concurrently. The results have the order of the addresses.
 func GetAll(ctx context.Context, urls []string, attempts int) []Answer {
 	out := make([]Answer, len(urls))
 	free := make(chan struct{}, atOnce)
@@ -143,7 +143,8 @@ func getUntil(ctx context.Context, url string, attempts int) Answer {
 	}
 }
 
-// get asks once, over a connection of its own. Any answer of HTTP is one: the path is what counts.
+// get sends one request over a connection of its own. Any HTTP response counts, because only the
+// path is tested.
 func get(ctx context.Context, url string) Answer {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -162,7 +163,7 @@ func ask(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // no proxy: it would be asked instead
+	transport := &http.Transport{DisableKeepAlives: true} // no proxy: the path to it would be tested instead
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return "", err
@@ -172,7 +173,7 @@ func ask(ctx context.Context, url string) (string, error) {
 	return strings.TrimSpace(string(said)), err
 }
 
-// plain is an error in the words of a network.
+// plain returns a network error in plain words.
 func plain(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("no answer within %s", Patience)

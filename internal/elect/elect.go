@@ -16,27 +16,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is what processes compete for.
+// Lease describes the lease that processes compete for.
 type Lease struct {
 	Client          coordinationclient.LeasesGetter
 	Namespace, Name string
-	// Holder is who competes: a process that starts again under the same name goes on at once,
-	// so two that run beside each other must not have the same.
+	// Holder identifies the process. A restarted process of the same name continues immediately, so
+	// concurrent processes need different names.
 	Holder string
 	Times
 }
 
-// Times of a lease. Zero values are those of the original's virtual kubelets: 15, 10 and 5 s.
+// Times configures a lease. Zero values stand for those of the original's virtual kubelets: 15, 10
+// and 5 s.
 type Times struct {
-	// Duration is how long a holder's word holds, Renewal how long it tries to give it again
-	// before it stops working, and Retry the time between two attempts.
+	// Duration is how long a lease is valid without a renewal. Renewal is how long the holder
+	// retries a renewal before it stops work. Retry is the time between two attempts.
 	Duration, Renewal, Retry time.Duration
 }
 
-// Serve waits for the lease and works while it is held; work ends when its context does. Serve
-// returns when the work has ended, the lease was lost or ctx ended, and gives the lease back,
-// after the work, so that a successor neither waits nor works beside it. The error is the work's,
-// or tells of times that contradict each other.
+// Serve waits for the lease and calls work while it holds the lease; the context of work ends with
+// the lease. Serve returns when work has ended, the lease is lost or ctx ends. It releases the
+// lease after work has ended, so that a successor neither waits nor works concurrently. The error
+// is that of work, or reports contradictory Times.
 func (l Lease) Serve(ctx context.Context, work func(context.Context) error) error {
 	held, giveBack := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveBack()

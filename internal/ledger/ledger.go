@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Patience is how long an entry of most ledgers stays at most. A cache is not that late, so an older entry stands for
-// a write that failed without an answer.
+// Patience is the lifetime of an entry in most ledgers. A cache is never that late, so an older
+// entry is a write that failed without a response.
 const Patience = 10 * time.Second
 
 // Ledger holds one entry for each key that is being written, with a value of the caller. An entry ends when a version
@@ -25,7 +25,7 @@ const Patience = 10 * time.Second
 //
 // The zero value is empty and ready to use. It is safe for concurrent use.
 type Ledger[K comparable, V any] struct {
-	// Patience is how long an entry stays at most; 0 has no limit.
+	// Patience is the lifetime of an entry; 0 = no limit.
 	Patience time.Duration
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
@@ -50,7 +50,7 @@ func (l *Ledger[K, V]) Begin(key K, value V) {
 	l.entries[key] = &entry[V]{value: value, since: l.now()}
 }
 
-// End removes the entry: nothing was written, or the caller has seen what was.
+// End removes the entry: nothing was written, or the caller has observed the result.
 func (l *Ledger[K, V]) End(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Ledger[K, V]) Shown(key K, version string) {
 	l.update(key, func(e *entry[V]) { e.shown = max(e.shown, number(version)) })
 }
 
-// update changes an entry, and ends it if its write has been shown.
+// update changes an entry, and removes it if its write has been shown.
 func (l *Ledger[K, V]) update(key K, change func(*entry[V])) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,14 +103,14 @@ func (l *Ledger[K, V]) Late(key K) (value V, late bool) {
 	return e.value, true
 }
 
-// Retain ends the entries of all other keys.
+// Retain removes the entries of all other keys.
 func (l *Ledger[K, V]) Retain(keys map[K]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.entries, func(key K, _ *entry[V]) bool { return !keys[key] })
 }
 
-// Expire ends the entries whose patience is over, and returns their keys.
+// Expire removes the entries whose Patience has passed, and returns their keys.
 func (l *Ledger[K, V]) Expire() (keys []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,7 +5,7 @@
 // it room for what is not set, and caches hold thousands. Encoded it takes what it says, in one piece that the
 // garbage collector does not look into.
 //
-//	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ whoever reads
+//	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ readers
 //
 // What was packed or opened can be had as it was until garbage is collected, so that the many who look at an
 // object when it changes get the same. Therefore nobody changes an object in place, as with caches that do not copy.
@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// object is one object as its cache holds it.
+// object is an encoded object in a cache.
 type object struct {
 	namespace, name, version string
 	kind                     reflect.Type
@@ -33,24 +33,24 @@ type object struct {
 	fresh                    atomic.Pointer[weak.Pointer[runtime.Object]]
 }
 
-// keep lets the decoded object be had again until garbage is collected.
+// keep caches the decoded object until garbage is collected.
 func (o *object) keep(decoded runtime.Object) {
 	fresh := weak.Make(&decoded)
 	o.fresh.Store(&fresh)
 }
 
-// GetObjectMeta tells caches what they ask objects for: name, namespace and version.
+// GetObjectMeta returns the metadata that caches read: name, namespace and version.
 func (o *object) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: o.namespace, Name: o.name, ResourceVersion: o.version}
 }
 
-// protobuf is what the kinds of Kubernetes can be encoded as; ours are encoded as JSON.
+// protobuf is implemented by the kinds of Kubernetes; our own kinds are encoded as JSON.
 type protobuf interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// pack encodes an object. What any kind may be behind stays as it is.
+// pack encodes an object. It returns values that are not objects of a known type unchanged.
 func pack(obj any) (any, error) {
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
@@ -66,7 +66,7 @@ func pack(obj any) (any, error) {
 	}
 	out := &object{kind: reflect.TypeOf(obj).Elem()}
 	out.keep(typed)
-	key := m.GetNamespace() + m.GetName() + m.GetResourceVersion() // one text, so that one piece holds all
+	key := m.GetNamespace() + m.GetName() + m.GetResourceVersion() // one string, so that it is one allocation
 	at, to := len(m.GetNamespace()), len(m.GetNamespace())+len(m.GetName())
 	out.namespace, out.name, out.version = key[:at], key[at:to], key[to:]
 	if encoder, ok := obj.(protobuf); ok {
@@ -80,7 +80,7 @@ func pack(obj any) (any, error) {
 	return out, nil
 }
 
-// open gives the object that was packed, and anything else as it is.
+// open returns the decoded object; other values are returned unchanged.
 func open(obj any) any {
 	switch o := obj.(type) {
 	case *object:
@@ -95,7 +95,7 @@ func (o *object) open() any {
 	if fresh := o.fresh.Load().Value(); fresh != nil {
 		return *fresh
 	}
-	out := reflect.New(o.kind).Interface().(runtime.Object) // what is packed is one
+	out := reflect.New(o.kind).Interface().(runtime.Object) // all packed objects implement it
 	var err error
 	if decoder, ok := any(out).(protobuf); ok {
 		err = decoder.Unmarshal(o.data)
@@ -116,7 +116,7 @@ func openAll(objs []any) []any {
 	return objs
 }
 
-// Informer is a cache.NewSharedIndexInformer that keeps its objects packed.
+// Informer returns a cache.NewSharedIndexInformer that encodes its objects.
 func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers) cache.SharedIndexInformer {
 	i := informer{cache.NewSharedIndexInformer(lw, example, resync, opening(indexers))}
@@ -126,7 +126,8 @@ func Informer(lw cache.ListerWatcher, example runtime.Object, resync time.Durati
 	return i
 }
 
-// InformerOf is an Informer for objects of the types of examples, and what client-go has for others.
+// InformerOf returns an Informer for objects of the examples' types, and client-go's informer for
+// others.
 func InformerOf(examples ...runtime.Object) func(cache.ListerWatcher, runtime.Object, time.Duration,
 	cache.Indexers) cache.SharedIndexInformer {
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
@@ -140,7 +141,7 @@ func InformerOf(examples ...runtime.Object) func(cache.ListerWatcher, runtime.Ob
 	}
 }
 
-// informer packs behind the transform, and opens for handlers, indexes and readers.
+// informer encodes objects after the transform, and decodes them for handlers, indexes and readers.
 type informer struct{ cache.SharedIndexInformer }
 
 func (i informer) SetTransform(transform cache.TransformFunc) error {
@@ -180,7 +181,7 @@ func (i informer) GetStore() cache.Store { return i.GetIndexer() }
 
 func (i informer) GetIndexer() cache.Indexer { return indexer{i.SharedIndexInformer.GetIndexer()} }
 
-// handler opens what it is told of.
+// handler decodes the objects of events.
 type handler struct{ cache.ResourceEventHandler }
 
 func (h handler) OnAdd(obj any, initial bool) { h.ResourceEventHandler.OnAdd(open(obj), initial) }
@@ -189,7 +190,7 @@ func (h handler) OnUpdate(before, after any) {
 }
 func (h handler) OnDelete(obj any) { h.ResourceEventHandler.OnDelete(open(obj)) }
 
-// indexer opens what is read. Nobody writes to the store of an informer but itself.
+// indexer decodes the objects that are read. Only the informer writes to its store.
 type indexer struct{ cache.Indexer }
 
 func (i indexer) List() []any { return openAll(i.Indexer.List()) }
@@ -214,7 +215,7 @@ func (i indexer) Index(name string, obj any) ([]any, error) {
 	return openAll(found), err
 }
 
-// opening lets functions of indexes see opened objects. That by namespace needs none.
+// opening makes index functions decode objects. The index by namespace does not need it.
 func opening(indexers cache.Indexers) cache.Indexers {
 	out := cache.Indexers{}
 	for name, of := range indexers {

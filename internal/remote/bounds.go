@@ -41,20 +41,21 @@ type bounds struct {
 	time                      time.Duration
 }
 
-// ordinary are the bounds of a peer that has a process of its own. etcd takes objects of 1.5 MiB by default. 10,000
-// ShadowPods of a namespace are about 90 MB, and as many Pods 100 MB.
+// ordinary bounds a peer that has a process of its own. etcd accepts objects of 1.5 MiB by default.
+// 10,000 ShadowPods of a namespace are about 90 MB, and as many Pods 100 MB.
 var ordinary = bounds{list: 64 << 20, cache: 192 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
-// few are the bounds of a peer in a process that serves all peers and reads only the objects of peerings: at most 100
-// slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB, and 1 GiB with garbage:
-// TestAttackTenPeers.
+// few bounds a peer in a process that serves all peers and reads only the objects of peerings: at
+// most 100 slices and 1000 namespaces. Ten peers that fill each of seven caches take 560 MiB, and 1
+// GiB with garbage: TestAttackTenPeers.
 var few = bounds{list: 8 << 20, cache: 8 << 20, event: 2 << 20, other: 4 << 20, time: 30 * time.Second}
 
 const (
-	// decodedSize is what an object takes at least once it is decoded, whatever it took as text: "{}" may become a
-	// Container of 700 bytes or a Pod of 1.3 KB, an EnvVar has 40.
+	// decodedSize is the least size of a decoded object, whatever the size of its text: "{}" may
+	// become a Container of 700 bytes or a Pod of 1.3 KB, an EnvVar has 40.
 	decodedSize = 256
-	// pageSize is how many objects a page has of a list that is too large for one response; client-go's number.
+	// pageSize is the number of objects in a page, for a list too large for one response. client-go
+	// uses the same.
 	pageSize = "500"
 )
 
@@ -65,11 +66,11 @@ type bounded struct {
 	caches map[string]*content // by path and selectors
 }
 
-// content is what a peer has sent for one cache.
+// content measures the responses of a peer for one cache.
 type content struct {
 	size  atomic.Int64 // since the cache was listed last
 	paged atomic.Bool  // a response was too large: ask for pages
-	until atomic.Int64 // when the last watch was to end, Unix time in ns
+	until atomic.Int64 // the planned end of the last watch, Unix time in ns
 }
 
 // roundTrip sends a request by transport; base is the path at which the peer's API begins.
@@ -81,7 +82,7 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 		r.content = b.content(req.URL.Path, query)
 		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
 			r.content.size.Store(0)
-			r.content.until.Store(0) // the next watch resumes none
+			r.content.until.Store(0) // the next watch starts from this list
 		}
 	}
 	watches = watches && r.content != nil
@@ -109,10 +110,10 @@ func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.
 	return resp, err
 }
 
-// checkHistory compares the resource version that a cache holds with the newest of its collection,
-// before a watch that ended early or could not begin is resumed. An etcd that was restored from a
-// backup has a lower one. The error says so; a response is returned if it is no list, for the watch
-// to fail with. Both are nil if the watch can be resumed.
+// checkHistory compares the resource version of a cache with the newest of its collection, before a
+// watch is resumed that ended early or failed to start. An etcd restored from a backup has a lower
+// version, which is an error. If the response is not a list, it is returned, so that the watch
+// fails with it. Both results are nil if the watch can be resumed.
 func (b *bounded) checkHistory(transport http.RoundTripper, watch *http.Request, held string) (*http.Response, error) {
 	req := watch.Clone(watch.Context())
 	req.URL.RawQuery = "limit=1" // from etcd, and without selectors, which might read all of the collection
@@ -132,9 +133,9 @@ func (b *bounded) checkHistory(transport http.RoundTripper, watch *http.Request,
 	return nil, nil
 }
 
-// expired answers a watch that cannot be resumed, so that its cache lists anew. client-go would try
-// again, and resume it at the same resource version. By then the etcd may have been restored from a
-// backup: once the version is reached again, the watch would continue in another history unnoticed.
+// expired returns the response for a watch that cannot be resumed, so that its cache lists again.
+// After other errors client-go resumes the watch at the same resource version. If etcd was restored
+// from a backup meanwhile, the watch would continue in another history without notice.
 func expired(req *http.Request, err error) *http.Response {
 	message := fmt.Sprintf("watch of API server %s was interrupted: %v", req.URL.Host, err)
 	status := apierrors.NewResourceExpired(message).Status()
@@ -146,8 +147,9 @@ func expired(req *http.Request, err error) *http.Response {
 	}
 }
 
-// inPages asks for pages where a cache asks for all: it names a resource version, follows pages, and gets them only
-// from etcd, which serves the newest version. Other readers take the first page for all, so theirs stay as they are.
+// inPages requests pages if a cache requests the whole list. A cache's request names a resource
+// version, and it follows pages; etcd alone serves them, with the newest version. Other readers
+// take the first page for the whole list, so their requests are not changed.
 func inPages(address *url.URL, query url.Values) *url.URL {
 	if !query.Has("resourceVersion") {
 		return address
@@ -189,7 +191,7 @@ func isCollection(path string) bool {
 	return len(parts) == 1 || len(parts) == 3 && parts[0] == "namespaces"
 }
 
-// response is the body of a response, within its bounds. After an error it stays at its end.
+// response bounds the body of a response. After an error it stays at its end.
 type response struct {
 	io.ReadCloser
 	*bounds
@@ -209,7 +211,7 @@ func (b *bounded) response(to *http.Request) *response {
 	return &response{bounds: &b.bounds, host: to.URL.Host, parent: to.Context()}
 }
 
-// send sends a request and begins with its response.
+// send sends a request and starts to bound its response.
 func (r *response) send(transport http.RoundTripper, req *http.Request, watches bool) (*http.Response, error) {
 	if watches {
 		r.ctx, r.cancel = context.WithCancel(r.parent)
@@ -226,7 +228,7 @@ func (r *response) send(transport http.RoundTripper, req *http.Request, watches 
 	return resp, nil
 }
 
-// begin replaces the body of resp by r, which bounds it.
+// begin replaces the body of resp by r.
 func (r *response) begin(resp *http.Response, watches bool) {
 	r.kind, r.bound = "response", r.other
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -278,7 +280,7 @@ func (r *response) count(p []byte) error {
 	return nil
 }
 
-// explain names the time limit as the reason when it has ended the request.
+// explain returns the time limit as the error if it has ended the request.
 func (r *response) explain(err error) error {
 	if r.late != nil && r.parent.Err() == nil && context.Cause(r.ctx) == r.late {
 		return r.late
@@ -300,7 +302,7 @@ func inBinary(bytes int64) string {
 type meter struct {
 	all     int64 // the size of all that was read
 	open    int64 // the size of the event that has begun or, of other bodies, of all
-	largest int64 // the largest open was
+	largest int64 // the largest value of open
 
 	events, json, protobuf bool // what the body holds; all false: bytes
 
@@ -371,7 +373,7 @@ func (m *meter) readProtobuf(p []byte) {
 	}
 }
 
-// end closes an event, which is an object to decode.
+// end ends an event, which holds an object to decode.
 func (m *meter) end() {
 	m.all, m.open = m.all+decodedSize, 0
 }

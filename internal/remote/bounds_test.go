@@ -60,7 +60,7 @@ func clientOf(t *testing.T, server *httptest.Server, b bounds, wrap ...transport
 	return clients
 }
 
-// endlessly is what a server sends that is not stopped, in bytes.
+// endlessly is how many bytes a server sends unless it is stopped.
 const endlessly = 256 << 20
 
 // endless writes piece until the client has enough, and counts.

@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cluster has the client of one API server, a peer's or that of this cluster, and makes caches of it.
+// Cluster holds the client of one API server, a peer's or the local one, and makes its caches.
 type Cluster struct {
 	client.Client
 	RESTConfig *rest.Config
 	HTTP       *http.Client // of the client and all caches
 }
 
-// NewCluster makes a cluster whose resources mapper knows, such as a StaticMapper. It sends no request: no discovery is
-// needed, and an API server that is away at the moment is no error.
+// NewCluster returns a cluster with the resources that mapper knows, such as a StaticMapper. It
+// sends no request: it needs no discovery, and an unreachable API server is not an error.
 func NewCluster(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // no limit at the client; the API server has priority and fairness
@@ -39,7 +39,7 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	return &Cluster{Client: c, RESTConfig: config, HTTP: httpClient}, nil
 }
 
-// NewCache makes a cache with the client's connections, scheme and mapper.
+// NewCache returns a cache with the client's connections, scheme and mapper.
 func (c *Cluster) NewCache(o cache.Options) (cache.Cache, error) {
 	o.HTTPClient, o.Scheme, o.Mapper = c.HTTP, c.Scheme(), c.RESTMapper()
 	out, err := cache.New(c.RESTConfig, o)
@@ -49,7 +49,7 @@ func (c *Cluster) NewCache(o cache.Options) (cache.Cache, error) {
 	return out, nil
 }
 
-// Ready asks the API server whether it is ready; nil = it is.
+// Ready requests the API server's /readyz; nil = it is ready.
 func (c *Cluster) Ready(ctx context.Context) error {
 	asking, err := discovery.NewDiscoveryClientForConfigAndClient(c.RESTConfig, c.HTTP)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// StaticMapper maps every kind of the scheme to the resource of the usual name, which all kinds that are read have.
-// They are namespaced, but for volumes, namespaces and nodes.
+// StaticMapper maps every kind of the scheme to the resource of the usual name; all kinds in use
+// follow the rule. They are namespaced, except volumes, namespaces and nodes.
 func StaticMapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// CopySpec says what a Copy holds: objects of namespaced kinds in the link's namespace.
+// CopySpec describes the contents of a Copy: objects of namespaced kinds in the link's namespace.
 type CopySpec struct {
-	// Kinds are prototypes.
+	// Kinds holds prototypes of the kinds.
 	Kinds []client.Object
-	// Probe is for a list of one of the kinds, which is asked for before anything is watched: a watch that the API server
-	// forbids would be tried again every few seconds.
+	// Probe is a list of one of the kinds. It is requested before any watch starts, because a watch
+	// that the API server forbids would be retried every few seconds.
 	Probe client.ObjectList
 	// Selector selects the objects by their labels.
 	Selector labels.Selector
@@ -38,7 +38,7 @@ type Copy struct {
 // Synced reports whether the copy has been complete once.
 func (c *Copy) Synced() bool { return c.synced.Load() }
 
-// Copy returns the copy of a name. The first call makes it from spec; it ends with the link.
+// Copy returns the copy with a name. The first call makes it from spec; it ends with the link.
 func (l *Link) Copy(name string, spec CopySpec) (*Copy, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,8 @@ func (l *Link) newCache(spec CopySpec) (cache.Cache, error) {
 	return objects, nil
 }
 
-// refusedPeriod is how often a provider is asked again that forbids this cluster to list: one of another version, whose
-// role for this cluster changes when it is upgraded.
+// refusedPeriod is the interval of requests to a provider that forbids this cluster to list. Such a
+// provider has another version, whose role for this cluster changes with an upgrade.
 const refusedPeriod = 10 * time.Minute
 
 // fill keeps the copy up to date until the link ends.

@@ -25,8 +25,9 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Fleet has a Link for each Secret with the kubeconfig of this cluster's control plane at a provider. It follows the
-// Secrets in the manager's cache, and sends no request to a provider. Its zero value is empty.
+// Fleet holds a Link for each Secret with the kubeconfig of this cluster's control plane at a
+// provider. It follows the Secrets in the manager's cache, and sends no request to a provider. Its
+// zero value is empty.
 type Fleet struct {
 	mgr    manager.Manager
 	mapper meta.RESTMapper
@@ -99,7 +100,8 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// update brings the link of one Secret in line with it, and calls the subscribers if it is another one.
+// update creates, updates or closes the link of one Secret, and calls the subscribers if the link
+// is replaced.
 func (f *Fleet) update(key types.NamespacedName) {
 	f.updating.Lock()
 	defer f.updating.Unlock()
@@ -120,7 +122,7 @@ func (f *Fleet) update(key types.NamespacedName) {
 	var after *Link
 	if trusted {
 		if after, err = f.updated(before, secret); err != nil {
-			after = before // goes on with the former access; replication reports the error
+			after = before // keeps the former access; replication reports the error
 		}
 	}
 	if before == after {
@@ -196,8 +198,8 @@ func (f *Fleet) Of(id string) []reconcile.Request {
 	return out
 }
 
-// Subscribe has changed called with the Secret and the provider of each link that is made, replaced or closed. It must
-// not block.
+// Subscribe registers a function that is called with the Secret and the provider of each link that
+// is created, replaced or closed. It must not block.
 func (f *Fleet) Subscribe(changed func(secret types.NamespacedName, id string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	// pingAfter is how long a connection may be silent until HTTP/2 sends a ping. The reply is a frame, no response: an
 	// API server neither counts nor logs it, and replies while it runs at all.
 	pingAfter = 5 * time.Second
-	// silence is how long a peer with an open connection is silent at most while it lives: the reply has a second, as
-	// between continents on a busy machine.
+	// silence is how long the open connection of a healthy peer is silent at most. It leaves a
+	// second for the reply, enough between continents on a busy machine.
 	silence = pingAfter + time.Second
 )
 
@@ -29,12 +29,13 @@ type Health struct {
 	Err    error  // why there was no response
 }
 
-// Checks say how the health of a peer is checked.
+// Checks configures the health checks of a peer.
 type Checks struct {
 	// Interval is the time between two checks, Timeout that of one request.
 	Interval, Timeout time.Duration
-	// MaxUnasked is how many intervals may pass without a request to a healthy peer. In between a check passes if
-	// anything is received, but what answers on the way to an API server need not be the API server.
+	// MaxUnasked is how many intervals may pass without a request to a healthy peer. Until then a
+	// check passes if anything is received. Another host on the path may have sent that instead of
+	// the API server.
 	MaxUnasked int
 }
 
@@ -69,7 +70,7 @@ func (p *Peer) Monitor(ctx context.Context, c Checks, report func(began time.Tim
 	}
 }
 
-// livez asks the API server whether it is alive.
+// livez requests the API server's /livez.
 func (p *Peer) livez(ctx context.Context, timeout time.Duration) Health {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -87,7 +88,7 @@ func (p *Peer) livez(ctx context.Context, timeout time.Duration) Health {
 	return Health{Code: resp.StatusCode, Status: resp.Status}
 }
 
-// contact notes when anything is received over the connections of one access.
+// contact records when anything is received over the connections of one access.
 type contact struct {
 	ctx  context.Context // ends connections
 	last atomic.Int64    // Unix time in ns
@@ -98,9 +99,9 @@ func newContact(ctx context.Context) *contact {
 	return &contact{ctx: ctx, more: make(chan struct{}, 1)}
 }
 
-// since reports whether anything has been received since a time, and waits for it until silence has passed since then.
-// It sends nothing: without an open connection, or over HTTP/1, nothing may come from a peer that lives. One goroutine
-// at a time may wait.
+// since reports whether anything has been received since t, and waits for it until silence has
+// passed since t. It sends nothing: without an open connection, or over HTTP/1, a healthy peer may
+// send nothing. Only one goroutine may wait at a time.
 func (c *contact) since(ctx context.Context, t time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, t.Add(silence))
 	defer cancel()
@@ -114,7 +115,7 @@ func (c *contact) since(ctx context.Context, t time.Time) bool {
 	return true
 }
 
-// dial connects as client-go does.
+// dial connects like client-go.
 func (c *contact) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -124,7 +125,7 @@ func (c *contact) dial(ctx context.Context, network, address string) (net.Conn, 
 	return connection{conn, c, context.AfterFunc(c.ctx, func() { _ = conn.Close() })}, nil
 }
 
-// connection notes each arrival, and is closed when its peer is.
+// connection records each arrival, and is closed with its peer.
 type connection struct {
 	net.Conn
 	contact *contact
@@ -137,7 +138,7 @@ func (c connection) Read(b []byte) (int, error) {
 		c.contact.last.Store(time.Now().UnixNano())
 		select {
 		case c.contact.more <- struct{}{}:
-		default: // what came before has not been noticed yet
+		default: // an earlier arrival has not been read yet
 		}
 	}
 	return n, err

@@ -9,7 +9,8 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
-// FuzzKubeconfig: whoever may write a Secret of an identity makes us run nothing and read no file.
+// FuzzKubeconfig checks that users who may write the Secret of an identity cannot make this process
+// run programs or read files.
 func FuzzKubeconfig(f *testing.F) {
 	f.Add(kubeconfig("https://192.0.2.1:6443", "proxy-url: http://10.70.0.1:8118", "token: one"))
 	f.Add(kubeconfig("https://x", "certificate-authority: /etc/passwd", "exec: {command: sh}"))

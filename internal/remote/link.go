@@ -26,7 +26,7 @@ type Link struct {
 	health    *Health
 }
 
-// start runs a task of the link, unless it is closed. l is locked.
+// start runs a task of the link unless the link is closed. l is locked.
 func (l *Link) start(task func()) {
 	if l.ctx.Err() == nil {
 		l.running.Go(task)
@@ -41,8 +41,9 @@ func (l *Link) close() {
 	l.running.Wait()
 }
 
-// Health returns what the last check found, nil before the first one. The first call starts the checks; changed is
-// called after each check of a provider that is not healthy, or was not before. It must not block.
+// Health returns the result of the last check, nil before the first one. The first call starts the
+// checks. changed is called after each check of a provider that is, or was before, unhealthy. It
+// must not block.
 func (l *Link) Health(c Checks, changed func()) *Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *Link) Health(c Checks, changed func()) *Health {
 	return l.health
 }
 
-// note keeps the outcome of a check and reports whether the provider is healthy.
+// note stores the result of a check, and reports whether the provider is healthy.
 func (l *Link) note(h Health, changed func()) bool {
 	l.mu.Lock()
 	same := l.health != nil && l.health.Code == h.Code && h.Err == nil

@@ -49,8 +49,8 @@ type access struct {
 	contact            *contact
 }
 
-// New makes one of many peers of this process from a kubeconfig. Its connections end with ctx. Errors are permanent
-// until the kubeconfig changes.
+// New returns one of many peers of this process, from a kubeconfig. Its connections end with ctx.
+// Errors are permanent until the kubeconfig changes.
 func New(ctx context.Context, kubeconfig []byte) (*Peer, error) { return newPeer(ctx, kubeconfig, few) }
 
 func newPeer(ctx context.Context, kubeconfig []byte, b bounds) (*Peer, error) {
@@ -61,8 +61,8 @@ func newPeer(ctx context.Context, kubeconfig []byte, b bounds) (*Peer, error) {
 	return p, nil
 }
 
-// Update takes over a changed kubeconfig and reports whether it differs from the one before.
-// After an error the peer goes on with what it had.
+// Update sets a changed kubeconfig, and reports whether it differs from the former one. After an
+// error the peer keeps the former one.
 func (p *Peer) Update(kubeconfig []byte) (changed bool, err error) {
 	before := p.current.Load()
 	if before != nil && bytes.Equal(before.kubeconfig, kubeconfig) {
@@ -105,7 +105,8 @@ func newAccess(ctx context.Context, kubeconfig []byte) (*access, error) {
 	return a, nil
 }
 
-// newTransport makes a transport like that of client-go, which notes when something is received.
+// newTransport returns a transport like that of client-go, which records when something is
+// received.
 func (a *access) newTransport(cfg *rest.Config) (http.RoundTripper, error) {
 	tls, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -117,18 +118,19 @@ func (a *access) newTransport(cfg *rest.Config) (http.RoundTripper, error) {
 	}))
 }
 
-// Config makes clients whose requests always use the newest credentials and address. It holds no credentials itself:
-// connections that are upgraded (exec, attach, port-forward) need Streams. Warnings of the peer are dropped: they would
-// fill the log of this process.
+// Config returns the configuration of clients whose requests always use the newest credentials and
+// address. It holds no credentials itself: upgraded connections (exec, attach, port-forward) need
+// Streams. Warnings of the peer are dropped, because they would fill the log of this process.
 func (p *Peer) Config() *rest.Config {
 	return &rest.Config{
 		Host: p.current.Load().server.String(), Transport: p, QPS: -1, WarningHandlerWithContext: rest.NoWarnings{},
 	}
 }
 
-// Streams returns the current address and a transport with the current credentials for connections that are upgraded:
-// HTTP/1.1, because HTTP/2 cannot be upgraded. Running ones go on when credentials change. Responses are not bounded:
-// callers copy them and do not keep them.
+// Streams returns the current address, and a transport with the current credentials for upgraded
+// connections. It uses HTTP/1.1, because HTTP/2 connections cannot be upgraded. Open connections
+// continue when credentials change. Responses are not bounded: callers copy them and do not keep
+// them.
 func (p *Peer) Streams() (*url.URL, http.RoundTripper) {
 	now := p.current.Load()
 	return now.server.JoinPath("/"), now.streams
@@ -144,7 +146,7 @@ func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.bounded.roundTrip(now.transport, now.server.Path, req)
 }
 
-// fixedProxy returns one proxy for every request.
+// fixedProxy returns a function that selects one proxy for every request.
 func fixedProxy(proxy *url.URL) func(*http.Request) (*url.URL, error) {
 	return func(*http.Request) (*url.URL, error) { return proxy, nil }
 }

@@ -25,14 +25,14 @@ func Log(w io.Writer) klog.Logger {
 	return logger
 }
 
-// printableSink escapes and shortens what peers may have written: error texts of their API servers,
-// for example. The message of a record is ours, and quoted.
+// printableSink escapes and shortens text that peers may have written, such as error texts of their
+// API servers. The message of a record is our own, and quoted.
 type printableSink struct{ klog.LogSink }
 
 // Init does nothing: the sink below was initialized with its own logger.
 func (s printableSink) Init(klog.RuntimeInfo) {}
 
-// Enabled follows flag --v.
+// Enabled reports whether the flag --v enables the level.
 func (s printableSink) Enabled(level int) bool { return klog.V(klog.Level(level)).Enabled() }
 
 func (s printableSink) Info(level int, msg string, pairs ...any) {

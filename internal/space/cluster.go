@@ -24,7 +24,7 @@ type Cluster struct {
 	NodeIP, GatewayIP  netip.Addr
 }
 
-// NewCluster makes a cluster with a number N of its own.
+// NewCluster returns a cluster with the number N, which must be unique.
 func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayIP string) *Cluster {
 	t.Helper()
 	c := &Cluster{
@@ -32,8 +32,8 @@ func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayI
 		NodeIP: netip.MustParseAddr(fmt.Sprintf("192.168.%d.1", number)), GatewayIP: netip.MustParseAddr(gatewayIP),
 	}
 	c.Node.Forwards()
-	// A fixed address, as CNIs give it: else the bridge takes the lowest of its ports' and pods go
-	// on for half a minute to send to the one it had.
+	// The address is fixed, as CNIs do: otherwise the bridge takes the lowest of its ports', and
+	// pods send to its former address for half a minute.
 	c.Node.IP("link add cni0 address 02:00:00:00:00:01 type bridge")
 	c.Node.IP("addr add 10.10.1.1/24 dev cni0")
 	c.Node.IP("link set cni0 up")
@@ -44,8 +44,8 @@ func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayI
 	c.Node.IP(fmt.Sprintf("addr add %s/24 dev eth0", c.NodeIP))
 	internet.IP(fmt.Sprintf("addr add 192.168.%d.254/24 dev %s", number, up))
 	c.Node.IP(fmt.Sprintf("route add default via 192.168.%d.254", number))
-	// What the CNI and kube-proxy do: masquerade what leaves the pods, a node port for the
-	// tunnel, a Service with the address 10.96.0.1 in front of the pod.
+	// These rules stand for the CNI and kube-proxy: they masquerade packets that leave the pods,
+	// and forward a node port for the tunnel and a Service at 10.96.0.1 to the pod.
 	c.Node.NFT(fmt.Sprintf(`table ip cni {
 	chain out { type nat hook postrouting priority srcnat; oifname != "cni0" ip saddr 10.10.1.0/24 masquerade; }
 	chain in { type nat hook prerouting priority dstnat;
@@ -57,7 +57,7 @@ func NewCluster(t testing.TB, internet *Space, name string, number int, gatewayI
 	return c
 }
 
-// Plug joins a pod to the node's bridge.
+// Plug connects a pod to the node's bridge.
 func (c *Cluster) Plug(pod *Space, addr string) {
 	veth := "veth" + strings.ReplaceAll(addr, ".", "")
 	Cable(pod, "eth0", c.Node, veth)
@@ -66,7 +66,7 @@ func (c *Cluster) Plug(pod *Space, addr string) {
 	pod.IP("route add default via 10.10.1.1")
 }
 
-// NewInternet makes the network between the clusters' nodes, with a server at 198.51.100.9.
+// NewInternet returns the network between the clusters' nodes, with a server at 198.51.100.9.
 func NewInternet(t testing.TB) *Space {
 	t.Helper()
 	s := New(t, "internet")

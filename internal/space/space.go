@@ -28,11 +28,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main runs the tests in user and network namespaces of their own: no root is needed, and
-// nothing they do is seen outside.
+// Main runs the tests in user and network namespaces of their own. It needs no root, and the tests
+// change nothing outside.
 func Main(m *testing.M) {
 	if os.Getenv("LIQO_TEST_NAMESPACE") != "" {
-		// Processes that fuzz come into the namespace of the one that started them.
+		// Fuzz workers inherit the namespace of the process that started them.
 		if !slices.Contains(os.Args, "-test.fuzzworker") {
 			if err := furnish(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -60,8 +60,8 @@ func Main(m *testing.M) {
 	}
 }
 
-// furnish gives the namespace of the tests a loopback device and a default route that leads
-// nowhere: an API server that a test starts looks for its own address there.
+// furnish adds a loopback device and an unreachable default route to the tests' namespace: an API
+// server that a test starts determines its own address from them.
 func furnish() error {
 	for _, args := range []string{
 		"link set lo up", "link add eth0 type veth peer name eth1", "addr add 192.0.2.1/24 dev eth0",
@@ -80,12 +80,12 @@ type Space struct {
 	Name string
 	fd   int
 	work chan func()
-	// heard are the sources of all questions over UDP.
+	// heard holds the sources of all UDP requests.
 	mu    sync.Mutex
 	heard map[string]bool
 }
 
-// New makes a namespace.
+// New returns a new namespace.
 func New(t testing.TB, name string) *Space {
 	t.Helper()
 	s := &Space{t: t, Name: name, work: make(chan func()), heard: map[string]bool{}}
@@ -144,7 +144,8 @@ func (s *Space) Run(stdin, name string, args ...string) string {
 func (s *Space) IP(args string) string {
 	s.t.Helper()
 	for {
-		// The kernel says so when something changed while it told; on a slow machine it often does.
+		// The kernel reports that a change interrupted the dump, which is frequent on a slow
+		// machine.
 		if out := s.Run("", "ip", strings.Fields(args)...); !strings.Contains(out, "Dump was interrupted") {
 			return out
 		}
@@ -170,7 +171,7 @@ func (s *Space) Forwards() {
 	}
 }
 
-// Cable joins two namespaces by a pair of devices that are switched on.
+// Cable connects two namespaces by a pair of devices that are up.
 func Cable(a *Space, nameA string, b *Space, nameB string) {
 	a.t.Helper()
 	a.IP(fmt.Sprintf("link add %s type veth peer name %s netns /proc/%d/fd/%d", nameA, nameB, os.Getpid(), b.fd))
@@ -178,7 +179,7 @@ func Cable(a *Space, nameA string, b *Space, nameB string) {
 	b.IP("link set " + nameB + " up")
 }
 
-// Serve answers on TCP and UDP with the address the question came from.
+// Serve answers TCP and UDP requests with their source address.
 func (s *Space) Serve(addr string) {
 	s.t.Helper()
 	var l net.Listener
@@ -223,8 +224,8 @@ func hostOf(a net.Addr) string {
 	return host
 }
 
-// Asks returns the source a server saw, or an error when it does not answer. A question over UDP
-// is size bytes long.
+// Asks returns the source address that a server observed; the error says that it did not answer. A
+// UDP request has size bytes.
 func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	var c net.Conn
 	var err error
@@ -251,7 +252,7 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	return string(b), err
 }
 
-// Dial makes a connection from the namespace, by a thread of its own that waits for the answer.
+// Dial opens a connection from the namespace, on a thread of its own that waits for the response.
 func (s *Space) Dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -285,19 +286,19 @@ func (s *Space) Sends(from, to string, content []byte) {
 	}
 }
 
-// Hears tells whether a datagram from a source arrived.
+// Hears reports whether a datagram from a source arrived.
 func (s *Space) Hears(source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heard[source]
 }
 
-// resolved are neighbours and forwarding entries the kernel learns and forgets by itself.
+// resolved matches neighbours and forwarding entries that the kernel learns and forgets by itself.
 var resolved = regexp.MustCompile(`(?m)^.*\b(REACHABLE|STALE|DELAY|PROBE|FAILED|INCOMPLETE|NOARP) *\n`)
 
-// Written is what the kernel reports as changed while f runs: links, addresses, routes, rules, neighbours
-// and forwarding entries that somebody wrote, and nft tables, as the monitors of their tools print it.
-// Each of the two monitors gets a run of f.
+// Written returns the changes that the kernel reports while f runs, as the monitors of ip and nft
+// print them: links, addresses, routes, rules, explicitly added neighbours and forwarding entries,
+// and nft tables. f runs once for each of the two monitors.
 func (s *Space) Written(f func()) string {
 	s.t.Helper()
 	var out strings.Builder
@@ -307,7 +308,7 @@ func (s *Space) Written(f func()) string {
 	return resolved.ReplaceAllString(out.String(), "")
 }
 
-// written runs one monitor. What lies between two marks is what f did.
+// written runs one monitor. The output between two marks belongs to f.
 func (s *Space) written(monitor []string, f func()) string {
 	s.t.Helper()
 	mark, marked := "254.254.254.254", func() {
@@ -343,7 +344,7 @@ func (s *Space) written(monitor []string, f func()) string {
 		}
 		return nil
 	})
-	waitMark("", marked) // again and again, for the monitor may not listen yet
+	waitMark("", marked) // repeatedly, because the monitor may not listen yet
 	before := settled(&out)
 	f()
 	marked()
@@ -354,7 +355,7 @@ func (s *Space) written(monitor []string, f func()) string {
 	return ""
 }
 
-// settled waits until nothing more is printed for a while: a mark comes in several pieces.
+// settled waits until nothing is printed for a while, because a mark is printed in several pieces.
 func settled(out *guarded) string {
 	text := out.String()
 	for {
@@ -367,7 +368,7 @@ func settled(out *guarded) string {
 	}
 }
 
-// guarded is a buffer two goroutines share.
+// guarded is a buffer for concurrent use.
 type guarded struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -427,7 +428,7 @@ func Eventually(t testing.TB, what string, f func() error) {
 	deadline := time.Now().Add(60 * time.Second)
 	err := f()
 	for err != nil && time.Now().Before(deadline) {
-		time.Sleep(50 * time.Millisecond) // between looks at the condition
+		time.Sleep(50 * time.Millisecond) // between two checks of the condition
 		err = f()
 	}
 	if err != nil {

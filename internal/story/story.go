@@ -31,8 +31,8 @@ type Story struct {
 	file string
 }
 
-// Each runs tell as a subtest for every archive a pattern matches. With -update the archive is
-// written back as tell left it.
+// Each runs tell as a subtest for every archive that matches the pattern. With -update, it writes
+// the archive back as tell left it.
 func Each(t *testing.T, pattern string, tell func(t *testing.T, s *Story)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -74,7 +74,7 @@ func (s *Story) find(name string) int {
 	return slices.IndexFunc(s.Files, func(f txtar.File) bool { return f.Name == name })
 }
 
-// Expect fails the test unless a part is what came out. With -update it becomes it.
+// Expect fails the test unless a part equals got. With -update, it replaces the part.
 func (s *Story) Expect(t *testing.T, name, got string) {
 	t.Helper()
 	i := s.find(name)
@@ -92,7 +92,7 @@ func (s *Story) Expect(t *testing.T, name, got string) {
 	}
 }
 
-// File is Expect for a file of its own.
+// File does the same as Expect for a whole file.
 func File(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -110,7 +110,7 @@ func File(t *testing.T, path, got string) {
 	}
 }
 
-// Objects decodes documents of YAML. A field the type does not have is an error.
+// Objects decodes YAML documents. A field that the type does not have is an error.
 func Objects(t *testing.T, text []byte) []client.Object {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
@@ -125,7 +125,7 @@ func Objects(t *testing.T, text []byte) []client.Object {
 	return objects
 }
 
-// Deleted are the objects that a plan deletes.
+// Deleted returns the objects that a plan deletes.
 func Deleted(p desired.Plan) []desired.Object {
 	var deleted []desired.Object
 	for _, a := range p.Actions {
@@ -136,7 +136,7 @@ func Deleted(p desired.Plan) []desired.Object {
 	return deleted
 }
 
-// First is the first object of a type, nil if there is none.
+// First returns the first object of a type; nil if there is none.
 func First[P client.Object, O runtime.Object](objects []O) P {
 	var none P
 	for _, obj := range objects {
@@ -147,7 +147,7 @@ func First[P client.Object, O runtime.Object](objects []O) P {
 	return none
 }
 
-// Values are the objects of a type.
+// Values returns the objects of a type.
 func Values[P interface {
 	*T
 	client.Object

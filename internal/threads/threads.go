@@ -19,46 +19,48 @@ import (
 )
 
 const (
-	// check is between two looks at the CPU time of this process. A load that needs more than one thread has
-	// only one for so long.
+	// check is the interval at which the CPU time of this process is checked. A load that needs
+	// several threads has only one for at most that long.
 	check = time.Second
-	// growAbove is the load, in cores, from which on one thread is no longer enough. Calls to the kernel count,
-	// which other threads make, too.
+	// growAbove is the load, in cores, above which one thread does not suffice. System calls count,
+	// although they run on other threads.
 	growAbove = 0.9
-	// shrinkBelow is the load, in cores, below which one thread is enough again. Several threads need
-	// more for the same work, so this is about 0.55 of one.
+	// shrinkBelow is the load, in cores, below which one thread suffices again. Several threads
+	// need more CPU for the same work, so this equals about 0.55 on one thread.
 	shrinkBelow = 0.7
 )
 
-// Keep runs Go code on one thread, or on as many as Go takes by itself while there is work for them, until
-// ctx ends. It does nothing where the variable GOMAXPROCS has decided.
+// Keep runs Go code on one thread, or on Go's default number under load, until ctx ends. It does
+// nothing if the variable GOMAXPROCS is set.
 func Keep(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		keep(ctx, cpuTime, shared.busy)
 	}
 }
 
-// Blocking runs f, which starts a program and waits for it. On one thread all other work of the process would
-// wait until then, or for 10 to 20 ms until Go notices, so f gets several.
+// Blocking runs f, which starts a program and waits for it, with several threads. With one thread,
+// all other work of the process would wait for 10 to 20 ms, until Go notices, or for the whole
+// call.
 func Blocking(f func()) {
 	shared.block(1)
 	defer shared.block(-1)
 	f()
 }
 
-// decision is whether there are several threads, or one.
+// decision holds whether the process uses several threads.
 type decision struct {
 	use func(several bool)
 
 	mu sync.Mutex
-	// kept says that Keep decides, and several what it decided; blocked is how many calls of Blocking run.
+	// kept is set if Keep decides, and several holds its decision; blocked counts the running calls
+	// of Blocking.
 	kept, several bool
 	blocked       int
 }
 
 var shared = decision{use: use}
 
-// busy is told by Keep.
+// busy sets the decision of Keep.
 func (d *decision) busy(several bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,8 +68,8 @@ func (d *decision) busy(several bool) {
 	d.use(several || d.blocked > 0)
 }
 
-// block counts calls that run. To change the number of threads stops all of them for a moment, so that is not
-// done without need.
+// block adds to the number of running calls. A change of the number of threads stops them all for a
+// moment, so it is made only when needed.
 func (d *decision) block(more int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +79,7 @@ func (d *decision) block(more int) {
 	}
 }
 
-// keep looks at the CPU time used so far and says when several threads shall run, and when one.
+// keep checks the CPU time used, and calls several when the decision changes.
 func keep(ctx context.Context, used func() time.Duration, several func(bool)) {
 	looks := time.NewTicker(check)
 	defer looks.Stop()
@@ -99,7 +101,7 @@ func keep(ctx context.Context, used func() time.Duration, several func(bool)) {
 	}
 }
 
-// needed says whether a load, in cores, needs several threads.
+// needed reports whether a load, in cores, needs several threads.
 func needed(several bool, load float64) bool {
 	if several {
 		return load >= shrinkBelow
@@ -107,7 +109,7 @@ func needed(several bool, load float64) bool {
 	return load > growAbove
 }
 
-// use takes several threads, as many as there are cores or as the container's limit allows, or one.
+// use sets the number of threads: one, or the number of cores or the container's limit.
 func use(several bool) {
 	if several {
 		runtime.SetDefaultGOMAXPROCS()
@@ -116,11 +118,11 @@ func use(several bool) {
 	}
 }
 
-// cpuTime is what this process has used so far, that of the kernel for it included.
+// cpuTime returns the CPU time that this process has used, including the kernel's for it.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0 // which it never is
+		return 0 // cannot happen
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

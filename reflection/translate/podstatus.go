@@ -213,8 +213,8 @@ func told(home, remote *corev1.Pod) bool {
 	return placeless(remote) || placeless(home) && condition(remote.Status.Conditions, corev1.PodScheduled) != nil
 }
 
-// placeless reports whether a pod's conditions say that it cannot be scheduled. The provider's
-// reservation that is still to be recorded does not count.
+// placeless reports whether a pod's conditions say that it cannot be scheduled. A remote pod held
+// only by the scheduling gate GateNoted does not count.
 func placeless(pod *corev1.Pod) bool {
 	scheduled, gates := condition(pod.Status.Conditions, corev1.PodScheduled), pod.Spec.SchedulingGates
 	return scheduled != nil && scheduled.Status == corev1.ConditionFalse &&

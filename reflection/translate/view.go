@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package translate says, kind by kind, how an object of the home cluster looks at a provider
-// and how what happens there is shown at home. It is pure: everything it needs to know is in
+// and how what happens there is shown in the home cluster. It is pure: everything it needs to know is in
 // the View, and the same input gives the same output.
 //
 // A function that pushes (ConfigMap, Pod, …) gets the home object and the remote object as it
