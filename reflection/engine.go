@@ -92,7 +92,7 @@ type Engine struct {
 // slot names one object in one of the two clusters.
 type slot struct {
 	cluster cluster
-	key     types.NamespacedName // at home
+	key     types.NamespacedName // of the home object
 }
 
 type cluster bool

@@ -112,7 +112,7 @@ type Kind struct {
 	Grace func(o Objects) *int64
 }
 
-// Ending is what becomes of a remote object whose home object is being deleted.
+// Ending is the decision about the remote object of a home object that is being deleted.
 type Ending int
 
 const (

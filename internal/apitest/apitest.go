@@ -32,20 +32,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// KubernetesVersion is the version of the binaries servers are started from.
+// KubernetesVersion is the version of the server binaries.
 const KubernetesVersion = "v1.35.4"
 
 const (
 	// startTimeout bounds the start of a server; measured: 4 s on two idle cores.
 	startTimeout = 4 * time.Minute
-	// startTries is how often a server is started whose processes end: somebody may take a port between the look
-	// for a free one and its use, and on a busy machine kube-apiserver gives up what it does at its start.
+	// startTries is how often a start is tried if its processes end. Another process may take a
+	// free port before it is used, and on a busy machine kube-apiserver may give up during its
+	// start.
 	startTries = 3
 )
 
 // Server is one running API server.
 type Server struct {
-	// Config enters the server as a member of system:masters. Copy it before changing it.
+	// Config authenticates as a member of system:masters. Copy it before changing it.
 	Config *rest.Config
 
 	kill    func()
@@ -59,15 +60,16 @@ type Server struct {
 	lease net.Conn
 }
 
-// ConfigFor enters the server as another user, with only the rights bound to it.
+// ConfigFor returns a configuration that authenticates as another user, with only the rights bound
+// to it.
 func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 	c := rest.CopyConfig(s.Config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	return c
 }
 
-// Start hands the test a server with the CRDs installed and nothing else on it, until the test ends.
-// It fails the test when the binaries are missing or the server does not come up.
+// Start returns a server with only the CRDs installed, for use until the test ends. It fails the
+// test if the binaries are missing or the server does not start.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -93,7 +95,7 @@ func (s *Server) Stop() {
 	s.stopped = true
 }
 
-// launch starts a server, again when its processes end early, and installs the CRDs.
+// launch starts a server and installs the CRDs. It retries if the processes end early.
 func launch(ctx context.Context) (*Server, error) {
 	s, err := start(ctx)
 	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
@@ -160,7 +162,7 @@ func start(ctx context.Context) (_ *Server, err error) {
 	s := &Server{kill: kill, caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
-		// Tests are not to wait for their own client.
+		// The client of a test has no rate limit.
 		QPS: -1,
 	}}
 	return s, waitReady(ctx, s.Config, dir)
@@ -185,7 +187,8 @@ func apiServerArgs(dir string, etcd, port int) []string {
 	return []string{
 		"--etcd-servers=http://" + loopback(etcd),
 		"--bind-address=127.0.0.1",
-		// What it tells of itself must not be the machine's own address: it may lie in a range tests give out.
+		// The advertised address must not be the machine's own, which may lie in a range that tests
+		// use.
 		"--advertise-address=192.0.2.1",
 		"--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + filepath.Join(dir, serverCertFile),
@@ -196,7 +199,8 @@ func apiServerArgs(dir string, etcd, port int) []string {
 		"--service-account-signing-key-file=" + serviceAccountKey,
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC",
-		// The service accounts this plugin asks for are made by a controller that is absent.
+		// A controller that does not run here would make the service accounts that this plugin
+		// requires.
 		"--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged",
 	}
@@ -244,7 +248,7 @@ func run(ended context.CancelCauseFunc, dir string, command ...string) (kill fun
 		close(done)
 	}()
 	return func() {
-		_ = cmd.Process.Kill() // fails only when it has ended already
+		_ = cmd.Process.Kill() // fails only if it has ended already
 		<-done
 	}, nil
 }

@@ -36,7 +36,7 @@ func present(dir, name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// moduleRoot is the directory of go.mod above the test's package.
+// moduleRoot returns the directory of go.mod above the test's package.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

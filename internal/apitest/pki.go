@@ -26,13 +26,13 @@ const (
 	serviceAccountKeyFile = "sa.key"
 )
 
-// pki is what a client needs, PEM.
+// pki holds the keys and certificates that a client needs, in PEM.
 type pki struct {
 	ca, caKey, clientCert, clientKey []byte
 }
 
-// writePKI makes a CA, a serving certificate for loopback, a client certificate of
-// system:masters and the key of service account tokens; what the server reads goes to dir.
+// writePKI makes a CA, a serving certificate for loopback, a client certificate of system:masters
+// and the key of service account tokens. It writes the server's files to dir.
 func writePKI(dir string) (pki, error) {
 	ca, err := newCA()
 	if err != nil {
@@ -67,11 +67,12 @@ func writePKI(dir string) (pki, error) {
 	return pki{ca: ca.pem, caKey: ca.keyPEM, clientCert: clientCert, clientKey: clientKey}, nil
 }
 
-// Authority is the certificate and key (PEM) of who signs for the server's clients.
+// Authority returns the certificate and key (PEM) of the authority that signs certificates of the
+// server's clients.
 func (s *Server) Authority() (certificate, key []byte) { return s.Config.CAData, s.caKey }
 
-// Sign returns a PEM certificate of the server's authority for a client with a public key. The serial number of the
-// template is replaced, and its times are when it has none.
+// Sign returns a PEM certificate of the server's authority for a client with a public key. The
+// serial number of the template is replaced; its validity is set if missing.
 func (s *Server) Sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	pair, err := tls.X509KeyPair(s.Config.CAData, s.caKey)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // this time. A start uses 5 to 8 s.
 const idleTimeout = 2 * time.Minute
 
-// idle are the servers of this process that no test uses, each in its first state.
+// idle holds the unused servers of this process, each in its first state.
 var idle struct {
 	sync.Mutex
 	servers []*Server
@@ -74,8 +74,8 @@ func (s *Server) retire() {
 	s.Stop()
 }
 
-// workdir is the directory of all servers. It is removed when this process has ended, however it
-// ends: a shell waits for the end of its input, whose other end only this process has.
+// workdir returns the directory of all servers. A shell removes it when this process ends, however
+// it ends: the shell waits for the end of its input, whose other end only this process holds.
 var workdir = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "apitest-")
 	if err != nil {
@@ -92,7 +92,7 @@ var workdir = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("start sh: %w", err)
 	}
 	go func() {
-		_ = cmd.Wait() // the shell outlives this process, and what it waits for stays open
+		_ = cmd.Wait() // the shell outlives this process, and its input must stay open
 		_ = held.Close()
 	}()
 	return dir, nil

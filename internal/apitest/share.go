@@ -21,9 +21,9 @@ import (
 // shareVariable names the environment variable with the socket of the process that shares servers.
 const shareVariable = "LIQO_APITEST_SOCKET"
 
-// offer tells a borrower how to reach its server, or holds the error. The borrower returns the server
-// by closing its half of the connection, and stops the server by writing a byte. The lender then
-// closes the connection.
+// offer describes how a borrower reaches its server, or holds the error. The borrower returns the
+// server by closing its half of the connection, and stops the server by writing a byte. The lender
+// then closes the connection.
 type offer struct {
 	Host, Etcd           string
 	CA, CAKey, Cert, Key []byte
@@ -50,8 +50,8 @@ func Share(command ...string) error {
 	return cmd.Run()
 }
 
-// network names the network namespace of this process; a shared server is reached only from that of its
-// sharing process. It returns "" where there are no namespaces.
+// network returns the name of this process's network namespace; a shared server is reachable only
+// from that of its sharing process. It returns "" if there are no namespaces.
 func network() string {
 	name, _ := os.Readlink("/proc/self/ns/net")
 	return name
@@ -71,7 +71,7 @@ func serve(listener net.Listener) {
 	}
 }
 
-// lend gives a server to the other end of a connection until that returns or stops it.
+// lend lends a server to the other end of a connection until that returns or stops it.
 func lend(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

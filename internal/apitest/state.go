@@ -38,13 +38,13 @@ type pair struct {
 // registry is the range of keys that API servers use.
 var registry = map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0")}
 
-// kept says which keys the API server holds for itself: leases that it renews.
+// kept reports whether the API server needs a key for itself: leases that it renews.
 func kept(key string) bool {
 	return strings.HasPrefix(key, "/registry/masterleases/") || strings.HasPrefix(key, "/registry/leases/kube-system/")
 }
 
-// slow says which keys the API server follows late, and without a way to see that it has: admission, and
-// what it serves.
+// slow reports whether the API server follows changes of a key late, without a way to observe it:
+// admission, and the APIs that it serves.
 func slow(key string) bool {
 	group, _, _ := strings.Cut(strings.TrimPrefix(key, "/registry/"), "/")
 	switch group {
@@ -55,7 +55,7 @@ func slow(key string) bool {
 	return false
 }
 
-// record notes what etcd holds as its first state.
+// record stores the content of etcd as its first state.
 func (s *state) record(ctx context.Context) error {
 	pairs, revision, err := s.read(ctx, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *state) record(ctx context.Context) error {
 	return nil
 }
 
-// read returns what the registry holds, and at which revision.
+// read returns the content of the registry, and its revision.
 func (s *state) read(ctx context.Context, options map[string]any) ([]pair, int64, error) {
 	request := maps.Clone(registry)
 	maps.Copy(request, options)
@@ -84,7 +84,8 @@ func (s *state) read(ctx context.Context, options map[string]any) ([]pair, int64
 	return answer.Pairs, answer.Header.Revision, err
 }
 
-// restore makes the registry what it was first. It reports whether the API server will soon know.
+// restore resets the registry to its first state. It reports whether the API server will follow
+// soon.
 func (s *state) restore(ctx context.Context) (soon bool, err error) {
 	changed, _, err := s.read(ctx, map[string]any{"min_mod_revision": s.revision + 1})
 	if err != nil {
@@ -156,8 +157,8 @@ func (s *state) ask(ctx context.Context, path string, request, answer any) error
 // resetTimeout bounds a reset; measured: 0.05 s on two idle cores.
 const resetTimeout = time.Minute
 
-// reset brings the server back to its first state and waits until its authorizer knows. It reports
-// false where that cannot be waited for.
+// reset returns the server to its first state and waits until its authorizer has observed that. It
+// reports false if it cannot wait for that.
 func (s *Server) reset() (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
@@ -171,8 +172,8 @@ func (s *Server) reset() (bool, error) {
 	return err == nil, err
 }
 
-// settle grants a right in both ways and waits until each acts. The four caches of the authorizer hear of
-// changes in their order, so then they know of the reset.
+// settle grants a right in both ways and waits until each is in force. The four caches of the
+// authorizer receive changes in order, so then they have received the reset, too.
 func (s *Server) settle(ctx context.Context) error {
 	c, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {

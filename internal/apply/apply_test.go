@@ -112,7 +112,8 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// TestOnlyThatObject: an object with a UID is changed while it is there, and not made anew once it is gone.
+// TestOnlyThatObject checks that an object with a UID is changed while it exists, and not recreated
+// once it is gone.
 func TestOnlyThatObject(t *testing.T) {
 	t.Parallel()
 	c, err := client.New(apitest.Start(t).Config, client.Options{Scheme: scheme.New()})

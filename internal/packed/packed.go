@@ -50,7 +50,8 @@ type protobuf interface {
 	Unmarshal([]byte) error
 }
 
-// pack encodes an object. It returns values that are not objects of a known type unchanged.
+// pack encodes an object. It returns unstructured objects, and values that are not objects,
+// unchanged.
 func pack(obj any) (any, error) {
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:

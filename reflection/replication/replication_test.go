@@ -163,7 +163,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 	}
 }
 
-// replicated is a slice at home and its copy at the peer, between which a replicator runs.
+// replicated is a slice in the consumer and its copy at the peer, between which a replicator runs.
 func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1beta1.ResourceSlice) {
 	t.Helper()
 	rome, milan, home, remote := consumerAndProvider(t)
@@ -586,7 +586,7 @@ func tenantNamespace(name, peer string) *corev1.Namespace {
 	}}}
 }
 
-// identitySecret is what the control plane enters a peer with.
+// identitySecret holds the credentials of the control plane at a peer.
 func identitySecret(t *testing.T, namespace, peer string, server *rest.Config) *corev1.Secret {
 	t.Helper()
 	return &corev1.Secret{

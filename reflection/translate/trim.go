@@ -14,8 +14,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// What a virtual kubelet keeps of the objects of a pod, of which there are thousands: what the functions
-// of this package read, and no more.
+// The functions below trim the thousands of objects of pods in the caches of a virtual kubelet to the
+// fields that this package reads.
 //
 //	object             kept
 //	home pod, Pending  all
@@ -26,7 +26,7 @@ import (
 //	remote pod         its status; of the rest whose it is, where it runs and what of its spec may change
 //	Secret of tokens   its keys
 //
-// What is kept in part must not be written back: InPart tells.
+// A trimmed object must not be written back: InPart reports whether an object is trimmed.
 
 // TrimPod keeps the parts of a home pod that are read after it has started. A pod whose remote pod
 // is to be recreated is read whole first.

@@ -1,17 +1,17 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translate says, kind by kind, how an object of the home cluster looks at a provider
-// and how what happens there is shown in the home cluster. It is pure: everything it needs to know is in
-// the View, and the same input gives the same output.
+// Package translate computes, for each kind, the remote object of a home object, and the status that
+// the home object gets back. It is pure: all its input is in the objects and the View, and the same
+// input gives the same output.
 //
-// A function that pushes (ConfigMap, Pod, …) gets the home object and the remote object as it
-// is (nil if there is none) and returns the remote object as it should be: nil when there
-// should be none, the same when nothing is to be done. It starts from the remote object, so
-// fields set at the provider stay, and fields that flow from home are replaced whole. A remote
-// object that cannot be changed into what is wanted is given up (nil); the caller pushes again
-// when it is gone. A function that pulls (PodStatus) is the reverse: it starts from the home
-// object and fills in its status. A field flows in one direction only.
+// A function that pushes (ConfigMap, Pod, …) gets the home object and the observed remote object (nil
+// if there is none), and returns the desired remote object. It returns nil if there should be none,
+// and the same object if nothing is to be done. It starts from the remote object: fields set at the
+// provider stay, and fields that flow from the consumer are replaced whole. If a remote object cannot
+// be changed into the desired one, it returns nil; the caller pushes again when the object is gone. A
+// function that pulls (PodStatus) is the reverse: it starts from the home object and sets its status.
+// A field flows in one direction only.
 //
 // It does not decide who owns a remote object, and does not read or write anything. What a provider makes of a
 // ShadowPod, a ShadowEndpointSlice or a NamespaceMap is decided in offloading/plan.
