@@ -131,7 +131,8 @@ func aVolumeIsAtTheProvider(t *testing.T, w *world) {
 	w.unused(w.home, homeNS, "kept")
 	w.gone(w.home, another, homeNS, "kept")
 
-	// Nor is one given back whose claim has vanished while nobody looked, as when a cluster is restored.
+	// Nor is one given back whose claim has vanished while nobody looked, as when a cluster is
+	// restored.
 	stop()
 	w.must("read", w.home.Get(t.Context(), types.NamespacedName{Namespace: homeNS, Name: "other"}, home))
 	home.Finalizers = nil
@@ -220,7 +221,8 @@ func TestAttackClaimOfScaledStatefulSet(t *testing.T) {
 	w.unused(w.remote, remoteNS, home.Name)
 	w.gone(w.home, home, homeNS, home.Name)
 
-	// A pod may own claims without having ephemeral volumes, as a driver of Spark does, also one of such a name.
+	// A pod may own claims without having ephemeral volumes, as a driver of Spark does, also one of
+	// such a name.
 	ephemeral := podWith("web", ofEphemeralClaim("cache"))
 	for _, pod := range []*corev1.Pod{ephemeral, podWith("driver", ofClaim("driver-data"))} {
 		w.create(w.home, pod)
@@ -280,8 +282,8 @@ func TestAttackClaimOfFormerOwner(t *testing.T) {
 	}
 }
 
-// starting is an API server that starts: it refuses everything until it has read who may do what, which it has when
-// it is asked for the second time whether it is ready.
+// starting is an API server that starts: it refuses everything until it has read who may do what,
+// which it has when it is asked for the second time whether it is ready.
 type starting struct {
 	next      http.RoundTripper
 	begins    atomic.Bool
@@ -303,8 +305,8 @@ func (s *starting) start() {
 	s.begins.Store(true)
 }
 
-// aStartingAPIServerRefusesAndKeepsNothing: that it refuses everybody means nothing, and the volume is given back
-// when it has started, whether it was known to be there or not.
+// aStartingAPIServerRefusesAndKeepsNothing: that it refuses everybody means nothing, and the volume
+// is given back when it has started, whether it was known to be there or not.
 func aStartingAPIServerRefusesAndKeepsNothing(t *testing.T, w *world) {
 	there := &starting{}
 	w.options.Remote = rest.CopyConfig(w.options.Remote)
@@ -342,7 +344,8 @@ func aStartingAPIServerRefusesAndKeepsNothing(t *testing.T, w *world) {
 	}
 }
 
-// aVolumeAtTheProviderGrows: what is asked for at home is asked for there; what comes of it is seen at home.
+// aVolumeAtTheProviderGrows: what is asked for at home is asked for there; what comes of it is seen
+// at home.
 func aVolumeAtTheProviderGrows(t *testing.T, w *world) {
 	defer w.reflect()()
 	class := func(name string, grows bool) *storagev1.StorageClass {

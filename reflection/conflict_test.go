@@ -18,8 +18,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// refuser answers the first write of each kind to each object with a conflict, as webhooks may: nothing
-// changes, and no event follows.
+// refuser answers the first write of each kind to each object with a conflict, as webhooks may:
+// nothing changes, and no event follows.
 type refuser struct {
 	mu      sync.Mutex
 	refused map[string]bool
@@ -45,8 +45,8 @@ func (r *refuser) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(req)
 }
 
-// TestAConflictIsTriedAgain: a write that met a conflict is tried again although no event follows it. Whatever is
-// deleted at home ends on both sides, and the status of a pod comes home.
+// TestAConflictIsTriedAgain: a write that met a conflict is tried again although no event follows
+// it. Whatever is deleted at home ends on both sides, and the status of a pod comes home.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -56,7 +56,8 @@ const (
 	homeNS, remoteNS         = "shop", "shop-rome"
 )
 
-// patience is how long a change may take to be seen; two API servers share few cores with another package's.
+// patience is how long a change may take to be seen; two API servers share few cores with another
+// package's.
 const patience = 2 * time.Minute
 
 // world is two API servers with one offloaded namespace. Nothing but the reflection and the
@@ -142,7 +143,8 @@ func (w *world) grantAtProvider() {
 	})
 }
 
-// granted waits until the provider's API server knows of a change of the consumer's rights: that is a moment later.
+// granted waits until the provider's API server knows of a change of the consumer's rights: that is
+// a moment later.
 func (w *world) granted(want bool, right authorizationv1.ResourceAttributes) {
 	w.Helper()
 	right.Namespace = remoteNS
@@ -320,8 +322,8 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// aPodIsFollowedThoughNothingCanBeWritten: a webhook of the provider is away, so that a change at home does not
-// reach it. What its kubelet says comes home.
+// aPodIsFollowedThoughNothingCanBeWritten: a webhook of the provider is away, so that a change at
+// home does not reach it. What its kubelet says comes home.
 func aPodIsFollowedThoughNothingCanBeWritten(t *testing.T, w *world) {
 	defer w.reflect()()
 	w.create(w.home, pod("deaf"))
@@ -504,7 +506,8 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 		t.Errorf("a routine event is shown (%v)", err)
 	}
 
-	// What is deleted there goes, also while nobody looks. What another virtual node shows is that one's to delete.
+	// What is deleted there goes, also while nobody looks. What another virtual node shows is that
+	// one's to delete.
 	forget := func(name string) {
 		t.Helper()
 		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: remoteNS}}
@@ -555,9 +558,9 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	w.exists(w.home, &home, homeNS, "job", func() error { return equal(corev1.PodSucceeded, home.Status.Phase) })
 	w.gone(w.remote, &tokens, remoteNS, api.ServiceAccountTokenSecretName("job"))
 
-	// Somebody deletes the map. It comes back, and the provider has to answer it again: what runs is followed
-	// meanwhile, and nothing is concluded by a virtual kubelet that begins then: a pod that is deleted ends when
-	// it has ended there, but for one that never started.
+	// Somebody deletes the map. It comes back, and the provider has to answer it again: what runs
+	// is followed meanwhile, and nothing is concluded by a virtual kubelet that begins then: a pod
+	// that is deleted ends when it has ended there, but for one that never started.
 	moves := func(ip, seen string) {
 		t.Helper()
 		there := &corev1.Pod{}
@@ -622,8 +625,8 @@ func podRunsAtTheProvider(t *testing.T, w *world) {
 	}
 }
 
-// aPodThatRunsKeepsItsSpec, of which the caches hold a part: whatever changes at home or is removed at the
-// provider, on both sides everything else stays as it was.
+// aPodThatRunsKeepsItsSpec, of which the caches hold a part: whatever changes at home or is removed
+// at the provider, on both sides everything else stays as it was.
 func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	defer w.reflect()()
 	rich := pod("rich")
@@ -717,8 +720,8 @@ func aPodThatRunsKeepsItsSpec(t *testing.T, w *world) {
 	}
 }
 
-// aPodEndsInTheTimeHomeGivesIt, more or less than its spec says, if the provider grants that. One that
-// does not is given the ShadowPod's end all the same.
+// aPodEndsInTheTimeHomeGivesIt, more or less than its spec says, if the provider grants that. One
+// that does not is given the ShadowPod's end all the same.
 func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 	defer w.reflect()()
 	var role rbacv1.Role
@@ -750,8 +753,8 @@ func aPodEndsInTheTimeHomeGivesIt(t *testing.T, w *world) {
 	}
 }
 
-// aPodThatOthersHoldSaysHowItEnded: its Job waits for a phase that is final, also of a pod that had no place at the
-// provider, or ended there while nobody looked.
+// aPodThatOthersHoldSaysHowItEnded: its Job waits for a phase that is final, also of a pod that had
+// no place at the provider, or ended there while nobody looked.
 func aPodThatOthersHoldSaysHowItEnded(t *testing.T, w *world) {
 	stop := w.reflect()
 	ends := func(name string) {
@@ -824,7 +827,8 @@ func aPodFindsEachEndpoint(t *testing.T, w *world) {
 	w.must("delete", w.home.Delete(t.Context(), pod("caller"), client.GracePeriodSeconds(0)))
 }
 
-// aPodThatIsRefusedSaysWhy, whether its ShadowPod is refused or the pod of it, and runs when it no longer is.
+// aPodThatIsRefusedSaysWhy, whether its ShadowPod is refused or the pod of it, and runs when it no
+// longer is.
 func aPodThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	defer w.reflect()()
 	var role rbacv1.Role
@@ -876,7 +880,8 @@ func (f *forbidding) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(req)
 }
 
-// aPodIsNotRefusedByItsOwnCluster: what the local API server forbids is not shown as a refusal of the provider.
+// aPodIsNotRefusedByItsOwnCluster: what the local API server forbids is not shown as a refusal of
+// the provider.
 func aPodIsNotRefusedByItsOwnCluster(t *testing.T, w *world) {
 	forbidden := *w
 	transport := &forbidding{}
@@ -903,8 +908,8 @@ func aPodIsNotRefusedByItsOwnCluster(t *testing.T, w *world) {
 	}
 }
 
-// refusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than ten seconds, then
-// accepts them.
+// refusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than
+// ten seconds, then accepts them.
 func refusedObjectsRecover(t *testing.T, w *world) {
 	const objects, refusals = 20, 8 // 100 ms, doubled eight times
 	defer w.reflect()()
@@ -940,8 +945,8 @@ func refusedObjectsRecover(t *testing.T, w *world) {
 	}
 }
 
-// aResizeThatIsRefusedSaysWhy, whether it is refused to the ShadowPod or to the pod of it, and goes on when
-// it no longer is. What the pod does meanwhile is seen at home.
+// aResizeThatIsRefusedSaysWhy, whether it is refused to the ShadowPod or to the pod of it, and goes
+// on when it no longer is. What the pod does meanwhile is seen at home.
 func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	defer w.reflect()()
 	sized := pod("sized")
@@ -1004,8 +1009,9 @@ func aResizeThatIsRefusedSaysWhy(t *testing.T, w *world) {
 	says("", 2)
 }
 
-// aRefusedSpecHoldsNoLabelsBack expects labels and annotations to follow the local pod at a provider that refuses every
-// change of a spec, as the original does. The refusal is reported, and the change is tried again.
+// aRefusedSpecHoldsNoLabelsBack expects labels and annotations to follow the local pod at a
+// provider that refuses every change of a spec, as the original does. The refusal is reported, and
+// the change is tried again.
 func aRefusedSpecHoldsNoLabelsBack(t *testing.T, w *world) {
 	defer w.reflect()()
 	w.create(w.home, pod("fixed"))
@@ -1056,8 +1062,8 @@ func aRefusedSpecHoldsNoLabelsBack(t *testing.T, w *world) {
 	shows("later", "web:2")
 }
 
-// addressesWaitForTheirMapping: while the status of a Configuration is about a former spec, addresses are seen as
-// before, and a CIDR that is not granted harms no other.
+// addressesWaitForTheirMapping: while the status of a Configuration is about a former spec,
+// addresses are seen as before, and a CIDR that is not granted harms no other.
 func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	stop := w.reflect()
 	var conf netv1beta1.Configuration
@@ -1099,7 +1105,8 @@ func addressesWaitForTheirMapping(t *testing.T, w *world) {
 	conf.Spec.Remote.CIDR.Pod = []string{"10.20.0.0/16"}
 	w.must("announce as before", w.home.Update(t.Context(), &conf))
 
-	// While nothing is granted, pods stay where they were reached, and nobody is led to what the provider says.
+	// While nothing is granted, pods stay where they were reached, and nobody is led to what the
+	// provider says.
 	stop()
 	conf.Status = netv1beta1.ConfigurationStatus{}
 	w.must("take back", w.home.Status().Update(t.Context(), &conf))
@@ -1319,7 +1326,8 @@ func podsAtTwoProvidersSayWhoseObjectsTheyUse(t *testing.T, w *world) {
 	says("at-oslo", fmt.Sprintf(`namespace %q of oslo has its own secret "of-oslo"`, atOslo))
 }
 
-// scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error for those that failed.
+// scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error
+// for those that failed.
 func (w *world) scrape(counter string) []string {
 	w.Helper()
 	answer := httptest.NewRecorder()
@@ -1500,8 +1508,8 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	w.gone(w.remote, &remote, remoteNS, "web-1")
 }
 
-// aPodSaysThatItUsesObjectsOfTheProvider while these have the names of local ones that are to be reflected, also
-// across a restart.
+// aPodSaysThatItUsesObjectsOfTheProvider while these have the names of local ones that are to be
+// reflected, also across a restart.
 func aPodSaysThatItUsesObjectsOfTheProvider(t *testing.T, w *world) {
 	stop := w.reflect()
 	ca := func(namespace string) *corev1.ConfigMap {
@@ -1612,7 +1620,8 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	}
 	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"size": int64(1)}))
 
-	// A change at home goes along, with keys that go; drift and deletion at the provider are repaired.
+	// A change at home goes along, with keys that go; drift and deletion at the provider are
+	// repaired.
 	home.Object["spec"] = map[string]any{"colour": "red"}
 	w.must("update", w.home.Update(t.Context(), home))
 	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"colour": "red"}))
@@ -1661,7 +1670,8 @@ func (w *world) serveWares(c client.Client, subject, kind string) {
 }
 
 // listsDecideForEveryKind: under a deny list all goes but what is marked against, under an allow
-// list nothing but what is marked for it, and a mark of "false" is none. Endpoints follow their Service.
+// list nothing but what is marked for it, and a mark of "false" is none. Endpoints follow their
+// Service.
 func listsDecideForEveryKind(t *testing.T, w *world) {
 	kinds := map[string]func(meta metav1.ObjectMeta) (home, remote client.Object){
 		"service": func(m metav1.ObjectMeta) (client.Object, client.Object) {
@@ -1823,7 +1833,8 @@ func namesAreKeptApart(t *testing.T, w *world) {
 	w.exists(w.remote, &secret, remoteNS, short.Name+"-token")
 }
 
-// noTokenLivesLonger than an hour if a pod wants what all pods want, of which the API server makes a year.
+// noTokenLivesLonger than an hour if a pod wants what all pods want, of which the API server makes
+// a year.
 func noTokenLivesLonger(t *testing.T, w *world) {
 	defer w.reflect()()
 	p := pod("common")
@@ -1844,8 +1855,8 @@ func noTokenLivesLonger(t *testing.T, w *world) {
 	}
 }
 
-// aLoudProviderIsHeardALittleAtATime: it says a thousand things at once. Home has some of them, what it has follows,
-// and the others come later.
+// aLoudProviderIsHeardALittleAtATime: it says a thousand things at once. Home has some of them,
+// what it has follows, and the others come later.
 func aLoudProviderIsHeardALittleAtATime(t *testing.T, w *world) {
 	const all, atOnce, perSecond = 2000, 1000, 10
 	stop := w.reflect()
@@ -1902,8 +1913,8 @@ func aLoudProviderIsHeardALittleAtATime(t *testing.T, w *world) {
 	w.eventually("more are heard later", atLeast(len(some)+perSecond))
 }
 
-// aLoudPodIsWrittenALittleAtATime: a provider says something else of it again and again. Some of it is written at
-// home, and in the end the last of it.
+// aLoudPodIsWrittenALittleAtATime: a provider says something else of it again and again. Some of it
+// is written at home, and in the end the last of it.
 func aLoudPodIsWrittenALittleAtATime(t *testing.T, w *world) {
 	const all = 200 // more than the bytes a pod may cost at once allow
 	w.options.Metrics = prometheus.NewRegistry()
@@ -1932,8 +1943,8 @@ func aLoudPodIsWrittenALittleAtATime(t *testing.T, w *world) {
 	w.exists(w.home, &home, homeNS, "wordy", func() error { return equal(remote.Status.Message[:4<<10], home.Status.Message) })
 }
 
-// hostPortsBelongToOnePod: of two pods that name the virtual node as theirs, without the scheduler, the later one is
-// not sent, and has failed as on a real node.
+// hostPortsBelongToOnePod: of two pods that name the virtual node as theirs, without the scheduler,
+// the later one is not sent, and has failed as on a real node.
 func hostPortsBelongToOnePod(t *testing.T, w *world) {
 	w.reflect()
 	wants := func(name string) *corev1.Pod {

@@ -106,7 +106,7 @@ func (r recorders) of(s *runtime.Scheme) func(source string) EventFunc {
 		return func(object runtime.Object, level, reason, message string) {
 			// Peers write parts of the message.
 			message = api.Printable(message)
-			if level == corev1.EventTypeNormal && reason != reasonDisabled { // this one explains to users why an object is missing
+			if level == corev1.EventTypeNormal && reason != reasonDisabled { // Disabled explains a missing object
 				news.Event(object, level, reason, message)
 			} else {
 				warnings.Event(object, level, reason, message)

@@ -23,7 +23,8 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
-// TestNewsWait: what went well is told at a rate that leaves room for work, and what went wrong at once.
+// TestNewsWait: what went well is told at a rate that leaves room for work, and what went wrong at
+// once.
 func TestNewsWait(t *testing.T) {
 	t.Parallel()
 	const held = 5 // of the news
@@ -91,8 +92,8 @@ func TestNewsWait(t *testing.T) {
 	r.shutdown()
 }
 
-// TestAPodThatChangesMuchWaits, and no other with it: thousands may start and end in a moment. In the ten minutes
-// until etcd forgets, what a provider says of a pod costs about a megabyte.
+// TestAPodThatChangesMuchWaits, and no other with it: thousands may start and end in a moment. In
+// the ten minutes until etcd forgets, what a provider says of a pod costs about a megabyte.
 func TestAPodThatChangesMuchWaits(t *testing.T) {
 	t.Parallel()
 	b, began := podBudget(), time.Now()
@@ -128,7 +129,8 @@ func TestAPodThatChangesMuchWaits(t *testing.T) {
 	}
 }
 
-// TestWhatIsThereIsFollowed though as many as may be are being made, and a kind without bound has none.
+// TestWhatIsThereIsFollowed though as many as may be are being made, and a kind without bound has
+// none.
 func TestWhatIsThereIsFollowed(t *testing.T) {
 	t.Parallel()
 	b, made := newBound(), 0

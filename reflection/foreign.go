@@ -17,8 +17,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// foreign records which names of local objects the provider uses for objects of its own. The engine of namespaced
-// objects reports them when it creates remote objects; the engine of pods reads them.
+// foreign records which names of local objects the provider uses for objects of its own. The engine
+// of namespaced objects reports them when it creates remote objects; the engine of pods reads them.
 type foreign struct {
 	mu      sync.Mutex
 	since   map[string]map[translate.Reference]metav1.Time // by local namespace; a missing entry = not foreign
@@ -61,7 +61,8 @@ func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]offv1beta1.Re
 	}
 }
 
-// clear removes everything: another process may reflect now, and would not report changes to this one.
+// clear removes everything: another process may reflect now, and would not report changes to this
+// one.
 func (f *foreign) clear() {
 	f.mu.Lock()
 	namespaces := slices.Collect(maps.Keys(f.since))
@@ -72,7 +73,8 @@ func (f *foreign) clear() {
 	}
 }
 
-// names returns the names of a kind in a local namespace that belong to the provider. On nil it returns nothing.
+// names returns the names of a kind in a local namespace that belong to the provider. On nil it
+// returns nothing.
 func (f *foreign) names(kind, namespace string) (out []string) {
 	if f == nil {
 		return nil
@@ -87,7 +89,8 @@ func (f *foreign) names(kind, namespace string) (out []string) {
 	return out
 }
 
-// of returns the objects of the provider that a pod uses, by the text of their Reference, and since when; nil = none.
+// of returns the objects of the provider that a pod uses, by the text of their Reference, and since
+// when; nil = none.
 func (f *foreign) of(pod *corev1.Pod) (out map[string]metav1.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

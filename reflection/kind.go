@@ -42,7 +42,8 @@ type Kind struct {
 	// name is kept; nil = the name never changed.
 	FormerName func(home string) string
 	// Report is a second remote kind whose objects have the names of the home objects. Its state is
-	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its objects.
+	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its
+	// objects.
 	Report      client.Object
 	ReportMarks labels.Selector
 	// Beside lists home kinds that Gather reads in the namespace of an object. When one of their
@@ -58,8 +59,8 @@ type Kind struct {
 	// reported to users and is not retried. With an object, the error describes what the object
 	// lacks; without one, the existing remote object stays unchanged.
 	Push func(o Objects, v translate.View) (client.Object, error)
-	// Lesser returns what to write in place of an object that the peer refuses as invalid, nil for nothing; a nil
-	// function never does.
+	// Lesser returns what to write in place of an object that the peer refuses as invalid, nil for
+	// nothing; a nil function never does.
 	Lesser func(want client.Object) client.Object
 	// Pull returns the home object with the status to write, also when the peer refuses what is
 	// pushed; nil = no status is written. An error is reported to users: it names the part of the
@@ -101,7 +102,8 @@ type Kind struct {
 	// Bound limits the rate at which remote objects are created and changed. Writes above it are
 	// retried later; nil = no limit.
 	Bound *bound
-	// Names records which remote names belong to objects of the provider; nil = they are not recorded.
+	// Names records which remote names belong to objects of the provider; nil = they are not
+	// recorded.
 	Names *foreign
 	// Budget limits how much is pulled into each home object. Writes above it wait, and then write
 	// the latest state; nil = the budget of all kinds except pods.

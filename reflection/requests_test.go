@@ -32,7 +32,8 @@ func counted(config *rest.Config) (*rest.Config, *requests) {
 	return through(config, r, &r.next), r
 }
 
-// through returns a copy of a configuration whose requests pass transport, which sends them on by next.
+// through returns a copy of a configuration whose requests pass transport, which sends them on by
+// next.
 func through(config *rest.Config, transport http.RoundTripper, next *http.RoundTripper) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
@@ -51,7 +52,8 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(req)
 }
 
-// resourceOf reads resource and subresource from …/namespaces/<namespace>/<resource>[/<name>[/<subresource>]].
+// resourceOf reads resource and subresource from
+// …/namespaces/<namespace>/<resource>[/<name>[/<subresource>]].
 func resourceOf(path string) string {
 	_, inside, found := strings.Cut(path, "/namespaces/")
 	parts := strings.Split(inside, "/")

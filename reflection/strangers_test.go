@@ -18,7 +18,8 @@ import (
 )
 
 // TestPodsOfStrangersAreTaken sends pods as charts of others have them: with what the local API
-// server fills in, the provider's takes the remote pod, at the Pod Security level of its namespaces.
+// server fills in, the provider's takes the remote pod, at the Pod Security level of its
+// namespaces.
 func TestPodsOfStrangersAreTaken(t *testing.T) {
 	t.Parallel()
 	c := clientOf(t, apitest.Start(t))

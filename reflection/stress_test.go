@@ -61,7 +61,8 @@ func (f *faults) heal() {
 	f.mu.Unlock()
 }
 
-// answers are what an API server says that has too much to do, has just begun, or met another writer.
+// answers are what an API server says that has too much to do, has just begun, or met another
+// writer.
 var answers = []*apierrors.StatusError{
 	nil, // it says nothing
 	apierrors.NewInternalError(errors.New("injected")),

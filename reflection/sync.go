@@ -39,8 +39,8 @@ var errTooMany = errors.New("too many")
 //	being deleted   ours         remote deleted; Pull goes on
 //	being deleted   none         home released; before, Pull into what others hold
 //
-// In a namespace that is not mapped nothing is pushed, but Pull may report that. While it is unknown
-// whether a namespace is mapped, objects that may run at the provider are not released.
+// In a namespace that is not mapped nothing is pushed, but Pull may report that. While it is
+// unknown whether a namespace is mapped, objects that may run at the provider are not released.
 func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {

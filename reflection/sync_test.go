@@ -19,8 +19,8 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
-// TestRightsAreWithdrawn when a peer refuses that is ready, or keeps for longer than any start to itself whether
-// it is; one that says it is not is waited for.
+// TestRightsAreWithdrawn when a peer refuses that is ready, or keeps for longer than any start to
+// itself whether it is; one that says it is not is waited for.
 func TestRightsAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "data"}

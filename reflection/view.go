@@ -76,7 +76,8 @@ func newViewer(ctx context.Context, home *remote.Cluster, o Options) (*viewer, e
 		&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{})
 }
 
-// watch wakes the viewer when an object of these kinds changes. Updates of a Node that change no address are ignored.
+// watch wakes the viewer when an object of these kinds changes. Updates of a Node that change no
+// address are ignored.
 func (v *viewer) watch(ctx context.Context, kinds ...client.Object) error {
 	changed := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { v.wake() },
@@ -244,7 +245,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
-	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // their order must not change the view
+	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // for equal views
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	for _, c := range configurations.Items {
@@ -295,9 +296,9 @@ func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// ownAddresses reads the addresses of this cluster's nodes, API server and Services, but not its pod CIDRs: clusters
-// without Liqo's network may share one. With a network to the provider nothing is read or watched, since there may be
-// thousands of nodes.
+// ownAddresses reads the addresses of this cluster's nodes, API server and Services, but not its
+// pod CIDRs: clusters without Liqo's network may share one. With a network to the provider nothing
+// is read or watched, since there may be thousands of nodes.
 func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	if out.Networked || len(out.PeerPods) > 0 || out.HideIPs {
 		return nil

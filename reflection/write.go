@@ -86,7 +86,8 @@ func (w *worker) lesser(want client.Object, err error) client.Object {
 	return w.Lesser(want)
 }
 
-// localError is an error of the local API server. It unwraps to the original error, but is never a refusal.
+// localError is an error of the local API server. It unwraps to the original error, but is never a
+// refusal.
 type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }

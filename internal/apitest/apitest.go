@@ -6,11 +6,12 @@
 // node, so nothing but the code under test acts: namespaces stay Terminating, nothing is
 // collected as garbage, nobody signs certificates.
 //
-// Start is the whole interface but for Load and Sign, which continue with what another cluster had. Servers are independent of each other, so a test starts one
-// for each cluster it needs. The tests of a package take turns with servers: one that a test
-// has returned is reset to its first state and handed to the next test, which saves the 4 s
-// of a start (pool.go). Packages take turns, too, where their tests run below a process that
-// shares servers (share.go). Tests may therefore run in parallel and name objects as they like.
+// Start is the whole interface but for Load and Sign, which continue with what another cluster had.
+// Servers are independent of each other, so a test starts one for each cluster it needs. The tests
+// of a package take turns with servers: one that a test has returned is reset to its first state
+// and handed to the next test, which saves the 4 s of a start (pool.go). Packages take turns, too,
+// where their tests run below a process that shares servers (share.go). Tests may therefore run in
+// parallel and name objects as they like.
 package apitest
 
 import (
@@ -56,7 +57,8 @@ type Server struct {
 	state state
 	// returnedAt is when the last test returned it.
 	returnedAt time.Time
-	// lease is the connection to the process that shares the server; nil for a server of this process.
+	// lease is the connection to the process that shares the server; nil for a server of this
+	// process.
 	lease net.Conn
 }
 

@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Load writes objects into etcd as another cluster had them, with UIDs, owners, statuses and managed fields, past the
-// API server, which follows as it follows writes of other API servers. An object that exists is replaced.
+// Load writes objects into etcd as another cluster had them, with UIDs, owners, statuses and
+// managed fields, past the API server, which follows as it follows writes of other API servers. An
+// object that exists is replaced.
 func (s *Server) Load(ctx context.Context, objects []unstructured.Unstructured) error {
 	client, err := discovery.NewDiscoveryClientForConfig(s.Config)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// idleTimeout is how long an unused server is kept. An idle server uses 3 % of a processor, 4 s of CPU in
-// this time. A start uses 5 to 8 s.
+// idleTimeout is how long an unused server is kept. An idle server uses 3 % of a processor, 4 s of
+// CPU in this time. A start uses 5 to 8 s.
 const idleTimeout = 2 * time.Minute
 
 // idle holds the unused servers of this process, each in its first state.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestServersAreHandedOn: the next test gets the server of the last one as if it were new. What the last one
-// made is gone, what it deleted or changed is back, and rights it granted grant nothing.
+// TestServersAreHandedOn: the next test gets the server of the last one as if it were new. What the
+// last one made is gone, what it deleted or changed is back, and rights it granted grant nothing.
 func TestServersAreHandedOn(t *testing.T) {
 	t.Setenv(shareVariable, "")
 	const somebody = "somebody"
@@ -88,7 +88,8 @@ func TestServersAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestServersThatAreNotHandedOn: a server that is stopped, or whose admission was changed, serves no other test.
+// TestServersThatAreNotHandedOn: a server that is stopped, or whose admission was changed, serves
+// no other test.
 func TestServersThatAreNotHandedOn(t *testing.T) {
 	t.Setenv(shareVariable, "")
 	var used []*Server

@@ -30,8 +30,9 @@ type offer struct {
 	Error                string `json:",omitempty"`
 }
 
-// Share runs a command, such as "go test ./...", and shares servers between its processes. Starting a
-// server takes 8 s of CPU, and each package would start its own. Share returns the command's error.
+// Share runs a command, such as "go test ./...", and shares servers between its processes. Starting
+// a server takes 8 s of CPU, and each package would start its own. Share returns the command's
+// error.
 func Share(command ...string) error {
 	dir, err := workdir()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestProcessesShareServers: the next process gets the server of the last one in its first state, also when
-// the last one was killed. A server that was stopped is not handed on.
+// TestProcessesShareServers: the next process gets the server of the last one in its first state,
+// also when the last one was killed. A server that was stopped is not handed on.
 func TestProcessesShareServers(t *testing.T) {
 	t.Setenv(shareVariable, "") // the sharing process itself starts servers
 	socket := filepath.Join(t.TempDir(), "share")

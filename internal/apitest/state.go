@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// state records the first content of an etcd and restores it. It uses etcd's JSON gateway and bypasses the
-// API server, whose caches follow as they follow writes of other API servers.
+// state records the first content of an etcd and restores it. It uses etcd's JSON gateway and
+// bypasses the API server, whose caches follow as they follow writes of other API servers.
 type state struct {
 	etcd     string // URL
 	first    map[string][]byte

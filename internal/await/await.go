@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package await waits until the objects of a list are as wanted. It lists them and then watches from that version
-// on; it does not say why they are not as wanted. Start with Until.
+// Package await waits until the objects of a list are as wanted. It lists them and then watches
+// from that version on; it does not say why they are not as wanted. Start with Until.
 package await
 
 import (
@@ -53,7 +53,8 @@ func objectsOf(list client.ObjectList) (Objects, error) {
 	})
 }
 
-// List lists objects in the order of their namespaces and names. A kind that the cluster does not know has none.
+// List lists objects in the order of their namespaces and names. A kind that the cluster does not
+// know has none.
 func List(
 	ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption,
 ) ([]client.Object, error) {
@@ -74,9 +75,10 @@ func Only(object client.Object) []client.ListOption {
 		client.InNamespace(object.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: object.GetName()}}
 }
 
-// Until lists and watches until done holds for the objects of the list. If the watch is forbidden it lists again and
-// again; if the list is too, it reads the one object that opts select by name. It retries other errors, but returns
-// those that a retry cannot heal, and the cause of the end of ctx.
+// Until lists and watches until done holds for the objects of the list. If the watch is forbidden
+// it lists again and again; if the list is too, it reads the one object that opts select by name.
+// It retries other errors, but returns those that a retry cannot heal, and the cause of the end of
+// ctx.
 func Until(
 	ctx context.Context, c client.WithWatch, list client.ObjectList, done func(Objects) bool, opts ...client.ListOption,
 ) error {

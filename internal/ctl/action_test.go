@@ -12,8 +12,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// TestPatchesNameTheObjectThatWasRead: another one of that name is not changed, and what is as it should be is not
-// written.
+// TestPatchesNameTheObjectThatWasRead: another one of that name is not changed, and what is as it
+// should be is not written.
 func TestPatchesNameTheObjectThatWasRead(t *testing.T) {
 	t.Parallel()
 	before := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}, Spec: corev1.PodSpec{

@@ -33,8 +33,8 @@ func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Ac
 	return errors.Join(errs...)
 }
 
-// request carries out one action, and reports whether that changed anything. A missing object is no error: its event
-// starts another reconciliation.
+// request carries out one action, and reports whether that changed anything. A missing object is no
+// error: its event starts another reconciliation.
 func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (changed bool, err error) {
 	c, at := l.client, "here"
 	if a.Peer {
@@ -91,7 +91,8 @@ func (l *loop[R, In]) send(
 	return true, c.SubResource(a.Subresource).Patch(ctx, obj, patch, owner)
 }
 
-// evict evicts a pod. A disruption budget that forbids this is no error: the plan says when to try again.
+// evict evicts a pod. A disruption budget that forbids this is no error: the plan says when to try
+// again.
 func evict(ctx context.Context, c client.Client, pod client.Object) (done bool, err error) {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.GetName(), Namespace: pod.GetNamespace()},
@@ -104,7 +105,8 @@ func evict(ctx context.Context, c client.Client, pod client.Object) (done bool, 
 	return err == nil, err
 }
 
-// difference returns the patch of an action, which applies only to the object with this UID; nil if nothing differs.
+// difference returns the patch of an action, which applies only to the object with this UID; nil if
+// nothing differs.
 func difference(a desired.Action) (client.Patch, error) {
 	from := client.MergeFrom
 	if a.Verb == desired.Strategic {

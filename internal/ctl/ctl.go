@@ -3,10 +3,10 @@
 
 // Package ctl is the loop that every controller runs in: observe, decide, apply.
 //
-// A controller consists of two functions. Gather does all reads for one root object. Plan is pure and returns the
-// desired objects. The loop applies the plan, prunes objects that a complete plan no longer names, writes the verdict
-// into the root's conditions and maintains finalizers. Data flows from Gather to Plan to the API server. What was
-// achieved is observed again.
+// A controller consists of two functions. Gather does all reads for one root object. Plan is pure
+// and returns the desired objects. The loop applies the plan, prunes objects that a complete plan
+// no longer names, writes the verdict into the root's conditions and maintains finalizers. Data
+// flows from Gather to Plan to the API server. What was achieved is observed again.
 //
 // Start reading at Controller, then desired.Plan, then loop.Reconcile.
 package ctl
@@ -37,9 +37,10 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Queues configures the queues of a manager's controllers. They are client-go's: controller-runtime's own may lock up
-// when the manager ends (0.23, its issue 3538), and the process would keep its lease until the grace period is over.
-// They fill before leader election, so a new leader starts without a relist.
+// Queues configures the queues of a manager's controllers. They are client-go's:
+// controller-runtime's own may lock up when the manager ends (0.23, its issue 3538), and the
+// process would keep its lease until the grace period is over. They fill before leader election, so
+// a new leader starts without a relist.
 func Queues() config.Controller {
 	return config.Controller{UsePriorityQueue: new(false), EnableWarmup: new(true)}
 }
@@ -48,36 +49,38 @@ func Queues() config.Controller {
 type Controller[R client.Object, In any] struct {
 	// Name is unique in the process; the field manager is "liqo/<Name>".
 	Name string
-	// Owns holds a typed prototype of each kind of the plan's Objects. Objects of these kinds are watched, and pruned
-	// when a complete plan no longer names them.
+	// Owns holds a typed prototype of each kind of the plan's Objects. Objects of these kinds are
+	// watched, and pruned when a complete plan no longer names them.
 	Owns []client.Object
-	// Creates holds the kinds of Owns whose objects are created, never taken over: an existing object of the name that
-	// is not the root's blocks the root. Use it for kinds with thousands of objects, and for objects whose names users
-	// may have taken.
+	// Creates holds the kinds of Owns whose objects are created, never taken over: an existing
+	// object of the name that is not the root's blocks the root. Use it for kinds with thousands of
+	// objects, and for objects whose names users may have taken.
 	Creates []client.Object
-	// Watches are further kinds that Gather reads. One without Map limits the events of the kind of the roots or of an
-	// owned kind.
+	// Watches are further kinds that Gather reads. One without Map limits the events of the kind of
+	// the roots or of an owned kind.
 	Watches []Watch
-	// Absent plans also for roots that do not exist, with an empty object of their name. Only the actions of such a
-	// plan are carried out. Events of the roots' kind are ignored then unless Watches maps them.
+	// Absent plans also for roots that do not exist, with an empty object of their name. Only the
+	// actions of such a plan are carried out. Events of the roots' kind are ignored then unless
+	// Watches maps them.
 	Absent bool
-	// Only selects the objects of the root's kind that are roots; nil selects all. The others get no finalizer,
-	// conditions or plan.
+	// Only selects the objects of the root's kind that are roots; nil selects all. The others get
+	// no finalizer, conditions or plan.
 	Only func(root R) bool
 	// Deleting plans also for roots that are being deleted and do not have the finalizer.
 	Deleting bool
-	// Finalizer holds the root until its effects are pruned. It is needed only if effects leave the root's namespace or
-	// the cluster; empty = none.
+	// Finalizer holds the root until its effects are pruned. It is needed only if effects leave the
+	// root's namespace or the cluster; empty = none.
 	Finalizer string
-	// Quiet writes no conditions, and no events about waiting: another controller of the same root writes them.
+	// Quiet writes no conditions, and no events about waiting: another controller of the same root
+	// writes them.
 	Quiet bool
 	// Gather reads everything that Plan needs, or fails: it never returns a part.
 	Gather func(ctx context.Context, r Reader, root R) (In, error)
 	// Peer returns the client for actions at the root's peer; nil = the plan has none.
 	Peer func(root R) (client.Client, error)
-	// Plan is a pure function: the same input gives the same plan in the same order. If no cache shows yet what
-	// earlier plans took, it is a function around the pure one, which completes the input from a ledger and records
-	// the plan there.
+	// Plan is a pure function: the same input gives the same plan in the same order. If no cache
+	// shows yet what earlier plans took, it is a function around the pure one, which completes the
+	// input from a ledger and records the plan there.
 	Plan func(In) desired.Plan
 	// Workers is how many roots are reconciled concurrently; 0 means one.
 	Workers int
@@ -107,7 +110,8 @@ func (i Index) Register(mgr manager.Manager) error {
 // Reader reads from the cache. Lists are sorted by namespace and name.
 type Reader struct {
 	client.Reader
-	// Live reads from the API server: for objects that the cache does not hold, or where a stale read would do harm.
+	// Live reads from the API server: for objects that the cache does not hold, or where a stale
+	// read would do harm.
 	Live client.Reader
 	// Self asks the API server for the name of this process's user.
 	Self func(ctx context.Context) (string, error)
@@ -128,17 +132,20 @@ type Watch struct {
 	Kind client.Object
 	// Source requests roots instead of events of Kind.
 	Source *Source
-	// Map returns the roots that an event is about; nil for the kind of the roots and for owned kinds.
+	// Map returns the roots that an event is about; nil for the kind of the roots and for owned
+	// kinds.
 	Map MapFunc
 	// Relevant filters events, of kinds that are written all the time; nil = all are relevant.
 	Relevant Relevant
-	// Cache holds the objects; nil = the manager's cache. That of the roots' kind must sync before leader election.
+	// Cache holds the objects; nil = the manager's cache. That of the roots' kind must sync before
+	// leader election.
 	Cache cache.Cache
 	// Delay is how long after an event the roots are reconciled, once for all events until then.
 	Delay time.Duration
 }
 
-// Relevant reports whether an event matters. before is nil for a created object, after for a deleted one.
+// Relevant reports whether an event matters. before is nil for a created object, after for a
+// deleted one.
 type Relevant func(before, after client.Object) bool
 
 // Differs returns a Relevant that takes creations, deletions, and the updates that differ.
@@ -207,7 +214,8 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	return b.Complete(l)
 }
 
-// ofRoots passes the events of roots that are relevant. Deletions always pass, so that the loop forgets the root.
+// ofRoots passes the events of roots that are relevant. Deletions always pass, so that the loop
+// forgets the root.
 func (c Controller[R, In]) ofRoots(matters Relevant) predicate.Predicate {
 	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
 	return relevant(func(before, after client.Object) bool {
@@ -215,7 +223,8 @@ func (c Controller[R, In]) ofRoots(matters Relevant) predicate.Predicate {
 	})
 }
 
-// watchOf returns the watch that limits events of the kind of roots or of an owned kind; the zero value if none does.
+// watchOf returns the watch that limits events of the kind of roots or of an owned kind; the zero
+// value if none does.
 func (c Controller[R, In]) watchOf(kind client.Object) Watch {
 	for _, w := range c.Watches {
 		if w.Map == nil && reflect.TypeOf(w.Kind) == reflect.TypeOf(kind) {
@@ -253,7 +262,8 @@ type later struct {
 
 func (l later) Add(r reconcile.Request) { l.AddAfter(r, l.delay) }
 
-// forgetting also calls forget for each deleted object: most are deleted with their root, not by this controller.
+// forgetting also calls forget for each deleted object: most are deleted with their root, not by
+// this controller.
 type forgetting struct {
 	handler.EventHandler
 	forget func(client.Object)
@@ -274,7 +284,8 @@ func Options() controller.Options {
 	}
 }
 
-// requestNamespace returns the namespace by which queues are fair: each tenant of a provider has its own.
+// requestNamespace returns the namespace by which queues are fair: each tenant of a provider has
+// its own.
 func requestNamespace(r reconcile.Request) string { return r.Namespace }
 
 // relevant makes a predicate; nil passes all events.
@@ -289,7 +300,8 @@ func relevant(matters Relevant) predicate.Predicate {
 	}
 }
 
-// ownerIndex names the index of owned objects by the UID of their root. A kind may have thousands of objects.
+// ownerIndex names the index of owned objects by the UID of their root. A kind may have thousands
+// of objects.
 func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
 
 func (c Controller[R, In]) ownerOf(obj client.Object) []string {

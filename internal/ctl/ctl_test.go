@@ -104,7 +104,8 @@ func wisher() ctl.Registrar {
 	}
 }
 
-// run runs a controller against an API server through a transport of the test, and gives a client of its own.
+// run runs a controller against an API server through a transport of the test, and gives a client
+// of its own.
 func run(t *testing.T, server *apitest.Server, o manager.Options, through func(http.RoundTripper) http.RoundTripper, c ctl.Registrar) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(server.Config)
@@ -178,7 +179,8 @@ func ready(t *testing.T, c client.Client) string {
 	return ""
 }
 
-// events are the reasons of what was told last of the root: that it was refused, and that it is well.
+// events are the reasons of what was told last of the root: that it was refused, and that it is
+// well.
 func events(t *testing.T, c client.Client) []string {
 	t.Helper()
 	var list eventsv1.EventList
@@ -309,8 +311,8 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedRootsRecover: what was refused until its back-off is longer than five seconds is applied soon after it
-// would be accepted.
+// TestRefusedRootsRecover: what was refused until its back-off is longer than five seconds is
+// applied soon after it would be accepted.
 func TestRefusedRootsRecover(t *testing.T) {
 	t.Parallel()
 	const lasts = 5 * time.Second

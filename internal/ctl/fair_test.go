@@ -23,7 +23,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// TestNoNamespaceWaitsForAnother: the only root of a namespace is next, however many of another wait before it.
+// TestNoNamespaceWaitsForAnother: the only root of a namespace is next, however many of another
+// wait before it.
 func TestNoNamespaceWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	const crowd = 40

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestGoneIsForgotten: nothing is kept of an object that went with its root, or memory would grow with every pod
-// there ever was. One that changes is remembered.
+// TestGoneIsForgotten: nothing is kept of an object that went with its root, or memory would grow
+// with every pod there ever was. One that changes is remembered.
 func TestGoneIsForgotten(t *testing.T) {
 	t.Parallel()
 	var forgotten []string

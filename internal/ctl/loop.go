@@ -39,8 +39,8 @@ type loop[R client.Object, In any] struct {
 	roots    client.Reader // the cache that holds the roots
 	reader   Reader
 	recorder events.EventRecorder
-	// objects and conditions are two field managers, so that the verdict of a plan without a status is written and the
-	// status of an earlier plan stays.
+	// objects and conditions are two field managers, so that the verdict of a plan without a status
+	// is written and the status of an earlier plan stays.
 	objects, conditions *apply.Applier
 
 	mu       sync.Mutex
@@ -113,7 +113,8 @@ func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.
 	return l.Plan(in), nil
 }
 
-// fulfil applies the plan, and removes the finalizer of a deleted root once nothing is left to prune.
+// fulfil applies the plan, and removes the finalizer of a deleted root once nothing is left to
+// prune.
 func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) error {
 	done, err := l.act(ctx, root, plan)
 	if err == nil && done && root.GetDeletionTimestamp() != nil {
@@ -123,8 +124,8 @@ func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) err
 }
 
 const (
-	// refusalReported is how long the API server must refuse before this is reported: in a new namespace it refuses
-	// pods for parts of a second, until the service account exists.
+	// refusalReported is how long the API server must refuse before this is reported: in a new
+	// namespace it refuses pods for parts of a second, until the service account exists.
 	refusalReported = time.Second
 	// refusalRetry is the first interval between two attempts; it doubles.
 	refusalRetry = 50 * time.Millisecond
@@ -139,7 +140,8 @@ func (l *loop[R, In]) accepted(req reconcile.Request) {
 	}
 }
 
-// refusedFor returns how long the API server has refused the objects of a root; 0 if err is no refusal.
+// refusedFor returns how long the API server has refused the objects of a root; 0 if err is no
+// refusal.
 func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,17 +159,18 @@ func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Durat
 	return time.Since(since)
 }
 
-// refusal reports whether a user has to change something: a policy, a quota or the object itself. A conflict counts,
-// too: an event follows if the cache was stale, but not if a webhook refuses with 409.
+// refusal reports whether a user has to change something: a policy, a quota or the object itself. A
+// conflict counts, too: an event follows if the cache was stale, but not if a webhook refuses with
+// 409.
 func refusal(err error) bool {
 	refused := apierrors.IsConflict(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 	return refused && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// act applies the plan and reports whether it is complete and nothing is left to prune. If one object fails, the others
-// are applied all the same. If one belongs to somebody else, those after it are not applied: they may grant it rights,
-// or use it.
+// act applies the plan and reports whether it is complete and nothing is left to prune. If one
+// object fails, the others are applied all the same. If one belongs to somebody else, those after
+// it are not applied: they may grant it rights, or use it.
 func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
@@ -212,8 +215,8 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	return plan.State == desired.Ready && left == 0 && err == nil, errors.Join(err, l.report(ctx, root, plan, err))
 }
 
-// apply marks one desired object as the root's and applies it. If that creates it, the plan's events about it are
-// recorded.
+// apply marks one desired object as the root's and applies it. If that creates it, the plan's
+// events about it are recorded.
 func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []desired.Event) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
@@ -247,8 +250,8 @@ func (l *loop[R, In]) recordOf(root R, obj client.Object, events []desired.Event
 	}
 }
 
-// record records an event on the root. The recorder takes events of one reason about one version of the root for
-// repetitions of the first, unless they are about different objects.
+// record records an event on the root. The recorder takes events of one reason about one version of
+// the root for repetitions of the first, unless they are about different objects.
 func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, message string) {
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
@@ -260,11 +263,13 @@ func (e errForeign) Error() string {
 	return fmt.Sprintf("%s %s was made by somebody else; delete or rename it", e.kind, e.name)
 }
 
-// foreignInterval is how often the name of a foreign object is tried again: no event follows when it becomes free.
+// foreignInterval is how often the name of a foreign object is tried again: no event follows when
+// it becomes free.
 const foreignInterval = 10 * time.Second
 
-// create creates an object. If one exists, there are three cases: it is the root's and the cache is stale; it was made
-// for a deleted root of that name and an event follows when it is deleted; or it is somebody else's.
+// create creates an object. If one exists, there are three cases: it is the root's and the cache is
+// stale; it was made for a deleted root of that name and an event follows when it is deleted; or it
+// is somebody else's.
 func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
 	err := l.objects.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {
@@ -284,8 +289,8 @@ func (l *loop[R, In]) foreign(obj client.Object) error {
 	return errForeign{l.kind(obj).Kind, client.ObjectKeyFromObject(obj).String()}
 }
 
-// made reports whether an object was made for the root, or for a deleted root of that name. Labels do not suffice:
-// users may have removed them.
+// made reports whether an object was made for the root, or for a deleted root of that name. Labels
+// do not suffice: users may have removed them.
 func made(root, obj client.Object) bool {
 	key, _ := parseKey(obj.GetAnnotations()[desired.AnnotationOwner])
 	return key == client.ObjectKeyFromObject(root) || obj.GetLabels()[desired.LabelOwner] == string(root.GetUID())
@@ -327,8 +332,8 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 	}})
 }
 
-// prune deletes the root's objects that keep does not name, and returns how many existed. If the root is being deleted,
-// it reads from the API server: the cache may not show the last creation.
+// prune deletes the root's objects that keep does not name, and returns how many existed. If the
+// root is being deleted, it reads from the API server: the cache may not show the last creation.
 func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) (int, error) {
 	uid := string(root.GetUID())
 	var reader client.Reader = l.client
@@ -397,7 +402,8 @@ func (l *loop[R, In]) release(ctx context.Context, root R) error {
 	return client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
 }
 
-// patchFinalizer changes the list of finalizers under an optimistic lock, because it is a list without keys.
+// patchFinalizer changes the list of finalizers under an optimistic lock, because it is a list
+// without keys.
 func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(client.Object, string) bool) error {
 	before := root.DeepCopyObject().(client.Object)
 	if !change(root, l.Finalizer) {

@@ -21,7 +21,8 @@ func (anything) Get(context.Context, client.ObjectKey, client.Object, ...client.
 	return nil
 }
 
-// TestAForbiddenReadIsAnError, logged and counted, and no refusal of what a root wants: nothing else would tell of it.
+// TestAForbiddenReadIsAnError, logged and counted, and no refusal of what a root wants: nothing
+// else would tell of it.
 func TestAForbiddenReadIsAnError(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", nil)

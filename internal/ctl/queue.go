@@ -10,8 +10,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// FairQueue returns a work queue that serves the namespaces of its keys in turn, so that a thousand keys of one
-// namespace do not delay the only key of another. Its rate limit is limiter; if it has a name, it has metrics.
+// FairQueue returns a work queue that serves the namespaces of its keys in turn, so that a thousand
+// keys of one namespace do not delay the only key of another. Its rate limit is limiter; if it has
+// a name, it has metrics.
 func FairQueue[T comparable](
 	name string, limiter workqueue.TypedRateLimiter[T], namespaceOf func(T) string,
 ) workqueue.TypedRateLimitingInterface[T] {
@@ -24,9 +25,9 @@ func FairQueue[T comparable](
 	})
 }
 
-// metricsEvery is how often a queue updates its metrics of unfinished work: at most as often as Prometheus scrapes them
-// by default. At client-go's interval of half a second, the 40 queues of an idle controller woke its process 80 times a
-// second, which was nearly all its work.
+// metricsEvery is how often a queue updates its metrics of unfinished work: at most as often as
+// Prometheus scrapes them by default. At client-go's interval of half a second, the 40 queues of an
+// idle controller woke its process 80 times a second, which was nearly all its work.
 const metricsEvery = 15 * time.Second
 
 // seldom is the clock of a work queue, which uses a ticker for these metrics only.
@@ -35,7 +36,8 @@ type seldom struct{ clock.RealClock }
 // NewTicker ignores the requested interval.
 func (c seldom) NewTicker(time.Duration) clock.Ticker { return c.RealClock.NewTicker(metricsEvery) }
 
-// roundRobin orders the keys of a fair queue. The work queue around it removes duplicates and holds the lock.
+// roundRobin orders the keys of a fair queue. The work queue around it removes duplicates and holds
+// the lock.
 type roundRobin[T comparable] struct {
 	namespaceOf func(T) string
 	waiting     map[string][]T
@@ -59,7 +61,8 @@ func (r *roundRobin[T]) Push(key T) {
 // Len returns the number of keys of all namespaces.
 func (r *roundRobin[T]) Len() int { return r.length }
 
-// Pop removes and returns the first key of the namespace that is served next. The queue must not be empty.
+// Pop removes and returns the first key of the namespace that is served next. The queue must not be
+// empty.
 func (r *roundRobin[T]) Pop() T {
 	namespace := r.turns[0]
 	r.turns = r.turns[1:]

@@ -43,8 +43,8 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// Queues of an idle process do not wake it twice a second for their metrics of unfinished work, which are
-// brought up to date all the same.
+// Queues of an idle process do not wake it twice a second for their metrics of unfinished work,
+// which are brought up to date all the same.
 func TestIdleQueuesSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Recorder returns the manager's recorder for events of the source. It escapes and shortens notes, because peers write
-// parts of them and the API server refuses an event with a longer note.
+// Recorder returns the manager's recorder for events of the source. It escapes and shortens notes,
+// because peers write parts of them and the API server refuses an event with a longer note.
 func Recorder(mgr manager.Manager, source string) events.EventRecorder {
 	return recorder{mgr.GetEventRecorder(source)}
 }

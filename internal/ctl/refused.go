@@ -11,23 +11,26 @@ import (
 )
 
 const (
-	// probeInterval is the first time until one refused key is tried again. It doubles with each try, up to
-	// maxProbeTicks times that, until a key is added or accepted.
+	// probeInterval is the first time until one refused key is tried again. It doubles with each
+	// try, up to maxProbeTicks times that, until a key is added or accepted.
 	probeInterval = 2 * time.Second
 	maxProbeTicks = 5
-	// probesPerAccepted is how many others are tried when a refused one is accepted. With two, any number recovers
-	// within a few round trips, and a quota with room for one object costs two further refusals.
+	// probesPerAccepted is how many others are tried when a refused one is accepted. With two, any
+	// number recovers within a few round trips, and a quota with room for one object costs two
+	// further refusals.
 	probesPerAccepted = 2
 )
 
-// Refused holds keys whose objects an API server refuses, the one tried longest ago first. No event tells when a quota
-// has room, a policy changes or a tenant is activated. So one key is tried from time to time, and when its object is
-// accepted, others are tried: the cause may be gone for them, too. The zero value is empty and ready to use.
+// Refused holds keys whose objects an API server refuses, the one tried longest ago first. No event
+// tells when a quota has room, a policy changes or a tenant is activated. So one key is tried from
+// time to time, and when its object is accepted, others are tried: the cause may be gone for them,
+// too. The zero value is empty and ready to use.
 type Refused[K comparable] struct {
 	mu       sync.Mutex
 	order    linked.List
 	elements map[K]*linked.Element
-	// ticks is how many probeIntervals Probe waits between two tries, and left how many of them are left.
+	// ticks is how many probeIntervals Probe waits between two tries, and left how many of them are
+	// left.
 	ticks, left int
 }
 

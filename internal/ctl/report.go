@@ -26,17 +26,19 @@ type Conditioned interface {
 	GetConditions() *[]metav1.Condition
 }
 
-// partlyConditioned is a kind whose conditions have a type of their own, with the fields of metav1.Condition.
+// partlyConditioned is a kind whose conditions have a type of their own, with the fields of
+// metav1.Condition.
 type partlyConditioned interface {
-	// HasStandardConditions reports whether the schema of the object's conditions takes standard ones.
+	// HasStandardConditions reports whether the schema of the object's conditions takes standard
+	// ones.
 	HasStandardConditions() bool
 }
 
 // metav1TimeFormat is the format in which the API stores times, in whole seconds.
 const metav1TimeFormat = time.RFC3339
 
-// conditions returns a verdict as the conditions that kubectl wait and GitOps tools read. A condition whose status does
-// not change keeps its transition time.
+// conditions returns a verdict as the conditions that kubectl wait and GitOps tools read. A
+// condition whose status does not change keeps its transition time.
 func conditions(before []metav1.Condition, v desired.Verdict, generation int64) []metav1.Condition {
 	reason, message := v.Reason, v.Message
 	if reason == "" {
@@ -64,8 +66,8 @@ func conditions(before []metav1.Condition, v desired.Verdict, generation int64) 
 	return list
 }
 
-// report writes the verdict into the root's conditions, and an event when the root becomes blocked or recovers. If the
-// root has no conditions, an event also reports that it waits.
+// report writes the verdict into the root's conditions, and an event when the root becomes blocked
+// or recovers. If the root has no conditions, an event also reports that it waits.
 func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, failure error) error {
 	key := client.ObjectKeyFromObject(root)
 	v := l.verdictAfter(key, plan.Reported(), failure)
@@ -106,7 +108,8 @@ func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, fai
 	return ignoreGone(root, err)
 }
 
-// verdictAfter returns the verdict on a plan after its writes; failure is their error, nil if all succeeded.
+// verdictAfter returns the verdict on a plan after its writes; failure is their error, nil if all
+// succeeded.
 func (l *loop[R, In]) verdictAfter(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
 	var foreign errForeign
 	switch {
@@ -141,7 +144,8 @@ func (l *loop[R, In]) conditionsOf(root R) (conditions []metav1.Condition, condi
 	return as.Status.Conditions, err == nil
 }
 
-// statusOnly returns an object with the identity of obj and these conditions, so that applying it owns no other field.
+// statusOnly returns an object with the identity of obj and these conditions, so that applying it
+// owns no other field.
 func statusOnly(obj client.Object, list []metav1.Condition) (*unstructured.Unstructured, error) {
 	items := make([]any, len(list))
 	for i, c := range list {

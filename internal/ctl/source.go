@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Source requests reconciliations for reasons other than Kubernetes' events. Its zero value is ready to use.
+// Source requests reconciliations for reasons other than Kubernetes' events. Its zero value is
+// ready to use.
 type Source struct {
 	mu    sync.Mutex
 	queue queue

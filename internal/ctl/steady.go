@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Messages about the same cause must be equal: a different one is written, which triggers another reconciliation.
+// Messages about the same cause must be equal: a different one is written, which triggers another
+// reconciliation.
 
-// differing holds the parts of network errors that differ each time, and their replacements: the local end of a
-// connection, the time of day, the number of an HTTP/2 stream.
+// differing holds the parts of network errors that differ each time, and their replacements: the
+// local end of a connection, the time of day, the number of an HTTP/2 stream.
 var differing = []struct {
 	what *regexp.Regexp
 	by   string
@@ -30,7 +31,8 @@ var differing = []struct {
 	{regexp.MustCompile(`LastStreamID=\d+, `), ""},
 }
 
-// Steady returns the message of an error in one line, without the parts that differ for the same cause.
+// Steady returns the message of an error in one line, without the parts that differ for the same
+// cause.
 func Steady(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ") // of several errors, joined
 	for _, d := range differing {
@@ -39,8 +41,8 @@ func Steady(err error) string {
 	return text
 }
 
-// sorted returns lists sorted by namespace and name. The order of a cache's lists varies, so a plan that names the
-// first of several objects would differ each time.
+// sorted returns lists sorted by namespace and name. The order of a cache's lists varies, so a plan
+// that names the first of several objects would differ each time.
 type sorted struct{ client.Reader }
 
 func (s sorted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {

@@ -64,8 +64,8 @@ func (r requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(req)
 }
 
-// TestFailureIsToldOnce: an error whose text differs each time is written once. What is written leads to
-// another look at once, so it would never end.
+// TestFailureIsToldOnce: an error whose text differs each time is written once. What is written
+// leads to another look at once, so it would never end.
 func TestFailureIsToldOnce(t *testing.T) {
 	t.Parallel()
 	server, seen := apitest.Start(t), &counts{of: map[string]int{}}
@@ -125,7 +125,8 @@ func TestPartsComeAfterTheStatus(t *testing.T) {
 	}
 }
 
-// TestListsComeInOrder: a plan that names what it was given in the order given says the same each time.
+// TestListsComeInOrder: a plan that names what it was given in the order given says the same each
+// time.
 func TestListsComeInOrder(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t)
@@ -170,8 +171,8 @@ func TestListsComeInOrder(t *testing.T) {
 	})
 }
 
-// TestNextLeaderKnowsWhatThereIs: a replica that waits for its turn already watches, so that it need not
-// read everything when another fell silent.
+// TestNextLeaderKnowsWhatThereIs: a replica that waits for its turn already watches, so that it
+// need not read everything when another fell silent.
 func TestNextLeaderKnowsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	server, seen := apitest.Start(t), &counts{of: map[string]int{}}

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// All maps any change to every root, or to those the options leave; prototype is an empty list of the root's kind.
+// All maps any change to every root, or to those the options leave; prototype is an empty list of
+// the root's kind.
 func All(prototype client.ObjectList, options ...client.ListOption) MapFunc {
 	return func(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
 		return list(ctx, r, prototype, options...)

@@ -5,7 +5,8 @@ package desired
 
 import "testing"
 
-// TestDegradedIsReportedOfACompletePlan instead of Ready; a plan that is not complete has its own word.
+// TestDegradedIsReportedOfACompletePlan instead of Ready; a plan that is not complete has its own
+// word.
 func TestDegradedIsReportedOfACompletePlan(t *testing.T) {
 	t.Parallel()
 	degraded := Wait("ProviderDenied", "ask its administrator").Verdict

@@ -23,7 +23,8 @@ const (
 	LabelManaged = "liqo.io/managed"
 )
 
-// Marks reports whether a label or annotation is one by which a controller finds the objects it made.
+// Marks reports whether a label or annotation is one by which a controller finds the objects it
+// made.
 func Marks(key string) bool {
 	return key == LabelOwner || key == LabelController || key == AnnotationOwner || key == LabelManaged
 }

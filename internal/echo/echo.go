@@ -1,9 +1,9 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package echo tries paths through a network: a server that answers with its name, and a client that
-// asks servers and says who answered and how fast. It runs in pods, of an image without a shell, and
-// links nothing but the standard library and the command line.
+// Package echo tries paths through a network: a server that answers with its name, and a client
+// that asks servers and says who answered and how fast. It runs in pods, of an image without a
+// shell, and links nothing but the standard library and the command line.
 package echo
 
 import (

@@ -1,8 +1,9 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger remembers writes of this process that its caches do not show yet, so that a late cache leads neither
-// to a second write nor to a resource that is assigned twice. It does not write or read objects itself.
+// Package ledger remembers writes of this process that its caches do not show yet, so that a late
+// cache leads neither to a second write nor to a resource that is assigned twice. It does not write
+// or read objects itself.
 package ledger
 
 import (
@@ -16,8 +17,9 @@ import (
 // entry is a write that failed without a response.
 const Patience = 10 * time.Second
 
-// Ledger holds one entry for each key that is being written, with a value of the caller. An entry ends when a version
-// that is not older than the written one is shown, when it is withdrawn, or when the patience is over:
+// Ledger holds one entry for each key that is being written, with a value of the caller. An entry
+// ends when a version that is not older than the written one is shown, when it is withdrawn, or
+// when the patience is over:
 //
 //	Begin ── write ── Written ── … ── Shown   late from Begin to the event of the write
 //	Begin ── write ── Shown ── Written        the event may overtake the answer
@@ -57,8 +59,8 @@ func (l *Ledger[K, V]) End(key K) {
 	delete(l.entries, key)
 }
 
-// Written records the version that the write produced, and the one it was computed for. If they are equal the write
-// changed nothing, and no event follows.
+// Written records the version that the write produced, and the one it was computed for. If they are
+// equal the write changed nothing, and no event follows.
 func (l *Ledger[K, V]) Written(key K, before, after string) {
 	if before == after {
 		l.End(key)
@@ -67,7 +69,8 @@ func (l *Ledger[K, V]) Written(key K, before, after string) {
 	l.update(key, func(e *entry[V]) { e.written = number(after) })
 }
 
-// Deleted records that the object was deleted, or began to be, at a later version than the given one.
+// Deleted records that the object was deleted, or began to be, at a later version than the given
+// one.
 func (l *Ledger[K, V]) Deleted(key K, version string) {
 	l.update(key, func(e *entry[V]) { e.written = number(version) + 1 })
 }
@@ -88,7 +91,8 @@ func (l *Ledger[K, V]) update(key K, change func(*entry[V])) {
 	}
 }
 
-// Late returns the value of the key's entry, and whether there is one: then the cache may not show the write yet.
+// Late returns the value of the key's entry, and whether there is one: then the cache may not show
+// the write yet.
 func (l *Ledger[K, V]) Late(key K) (value V, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,8 +139,8 @@ func (l *Ledger[K, V]) now() time.Time {
 	return l.Now()
 }
 
-// number parses a resource version. Since Kubernetes 1.35 versions are numbers that grow. Any other version counts as
-// 0, so the entry ends only by its patience.
+// number parses a resource version. Since Kubernetes 1.35 versions are numbers that grow. Any other
+// version counts as 0, so the entry ends only by its patience.
 func number(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

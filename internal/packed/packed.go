@@ -1,14 +1,15 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packed keeps the objects of caches encoded: an empty Pod of Go takes more than a kilobyte, most of
-// it room for what is not set, and caches hold thousands. Encoded it takes what it says, in one piece that the
-// garbage collector does not look into.
+// Package packed keeps the objects of caches encoded: an empty Pod of Go takes more than a
+// kilobyte, most of it room for what is not set, and caches hold thousands. Encoded it takes what
+// it says, in one piece that the garbage collector does not look into.
 //
 //	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ readers
 //
-// What was packed or opened can be had as it was until garbage is collected, so that the many who look at an
-// object when it changes get the same. Therefore nobody changes an object in place, as with caches that do not copy.
+// What was packed or opened can be had as it was until garbage is collected, so that the many who
+// look at an object when it changes get the same. Therefore nobody changes an object in place, as
+// with caches that do not copy.
 package packed
 
 import (

@@ -69,8 +69,8 @@ func collect() {
 	runtime.GC()
 }
 
-// TestWhatIsPackedIsTheSame: before and after garbage was collected, for kinds of Kubernetes, ours, and those
-// that are not packed.
+// TestWhatIsPackedIsTheSame: before and after garbage was collected, for kinds of Kubernetes, ours,
+// and those that are not packed.
 func TestWhatIsPackedIsTheSame(t *testing.T) {
 	free := &unstructured.Unstructured{Object: map[string]any{"kind": "Any", "metadata": map[string]any{"name": "x"}}}
 	part := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Any", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "x"}}
@@ -94,7 +94,8 @@ func TestWhatIsPackedIsTheSame(t *testing.T) {
 	}
 }
 
-// TestFreshOnesAreShared: those who look at an object when it comes, or soon after another, get the same.
+// TestFreshOnesAreShared: those who look at an object when it comes, or soon after another, get the
+// same.
 func TestFreshOnesAreShared(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // garbage is collected when the test does
 	p := pod(1)

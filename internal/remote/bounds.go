@@ -26,16 +26,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// bounds limit what the responses of one peer may take of this process, which may serve other peers, too. Sizes are
-// in bytes, after decompression, with decodedSize for each object of an array.
+// bounds limit what the responses of one peer may take of this process, which may serve other
+// peers, too. Sizes are in bytes, after decompression, with decodedSize for each object of an
+// array.
 //
 //	response             size                               time
 //	page of a list       list                               time
 //	watch                event, each; cache, with its list  unlimited
 //	anything else        other                              time
 //
-// A cache whose list and events exceed the bound fails, backs off and lists again, which drops what the peer no
-// longer has.
+// A cache whose list and events exceed the bound fails, backs off and lists again, which drops what
+// the peer no longer has.
 type bounds struct {
 	list, cache, event, other int64
 	time                      time.Duration
@@ -330,8 +331,8 @@ func (m *meter) read(p []byte) {
 	}
 }
 
-// readJSON finds the end of an event by its braces: a newline may come between any two tokens. Where the text is not
-// JSON its decoder stops at the same byte.
+// readJSON finds the end of an event by its braces: a newline may come between any two tokens.
+// Where the text is not JSON its decoder stops at the same byte.
 func (m *meter) readJSON(c byte) {
 	m.add(1)
 	switch {

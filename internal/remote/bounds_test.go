@@ -609,7 +609,8 @@ func TestLargeListsComeInPages(t *testing.T) {
 	holds(t, informer(t, clientOf(t, server, b), false), pods)
 }
 
-// TestEventsOfAnySize: where an event ends is found whatever is in it, and however it is cut into reads.
+// TestEventsOfAnySize: where an event ends is found whatever is in it, and however it is cut into
+// reads.
 func TestEventsOfAnySize(t *testing.T) {
 	t.Parallel()
 	event := `{"type": "ADDED", "object": {"a": "\\\"}{", "b": [1, "[", {"c": "\\"}, []], "d": {}}}` + "\n"

@@ -40,8 +40,8 @@ type Fleet struct {
 	subscribers []func(secret types.NamespacedName, id string)
 }
 
-// Register adds the fleet to the manager. It follows the Secrets in the manager's cache, and the labels of their
-// namespaces.
+// Register adds the fleet to the manager. It follows the Secrets in the manager's cache, and the
+// labels of their namespaces.
 func (f *Fleet) Register(mgr manager.Manager) error {
 	f.mgr, f.mapper = mgr, StaticMapper(mgr.GetScheme())
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -81,8 +81,9 @@ func (f *Fleet) watch(kind client.Object, observe func(any)) error {
 	return nil
 }
 
-// GetCache returns the manager's cache. A runnable that has this method is one of the manager's caches: it starts
-// before controllers, in every replica, and ends after the controllers that use its links.
+// GetCache returns the manager's cache. A runnable that has this method is one of the manager's
+// caches: it starts before controllers, in every replica, and ends after the controllers that use
+// its links.
 func (f *Fleet) GetCache() cache.Cache { return f.mgr.GetCache() }
 
 // Start closes all links when ctx ends.
@@ -155,8 +156,8 @@ func (f *Fleet) replace(key types.NamespacedName, before, after *Link) {
 	}
 }
 
-// updated returns the link with the Secret's credentials: the same unless the Secret names another provider or
-// namespace.
+// updated returns the link with the Secret's credentials: the same unless the Secret names another
+// provider or namespace.
 func (f *Fleet) updated(l *Link, secret *corev1.Secret) (*Link, error) {
 	id, namespace := secret.Labels[api.LabelRemoteClusterID], secret.Annotations[api.AnnotationRemoteTenantNamespace]
 	if l != nil && l.ID == id && l.Namespace == namespace {
@@ -178,7 +179,8 @@ func (f *Fleet) updated(l *Link, secret *corev1.Secret) (*Link, error) {
 	return nil, err
 }
 
-// Get returns the link of a Secret; nil if it has none: it holds no usable kubeconfig, or is not trusted.
+// Get returns the link of a Secret; nil if it has none: it holds no usable kubeconfig, or is not
+// trusted.
 func (f *Fleet) Get(secret types.NamespacedName) *Link {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,8 @@ import (
 // provider is an API server behind a proxy that can fail, and observes who asks.
 type provider struct {
 	*httptest.Server
-	// status is that of all responses, 0 = those of the API server; hangs leaves requests without response.
+	// status is that of all responses, 0 = those of the API server; hangs leaves requests without
+	// response.
 	status  atomic.Int32
 	hangs   atomic.Bool
 	token   atomic.Value // of the last request
@@ -160,9 +161,10 @@ func identitySecret(namespace, id string, kubeconfig []byte) *corev1.Secret {
 	}
 }
 
-// TestLinkOfASecret: a Secret has one link, whatever its credentials, until it names another namespace, is deleted or
-// is not trusted any more. Users share the link and its copies, are called only when the link changes, and nothing of a
-// link that is closed goes on. It is not parallel, because it looks for goroutines.
+// TestLinkOfASecret: a Secret has one link, whatever its credentials, until it names another
+// namespace, is deleted or is not trusted any more. Users share the link and its copies, are called
+// only when the link changes, and nothing of a link that is closed goes on. It is not parallel,
+// because it looks for goroutines.
 func TestLinkOfASecret(t *testing.T) {
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
@@ -229,7 +231,8 @@ func TestLinkOfASecret(t *testing.T) {
 		return changes.Load() > before && copied.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "new"}, &corev1.ConfigMap{}) == nil
 	})
 
-	// Other credentials are used at once, and an unusable kubeconfig is not; users keep link and copy.
+	// Other credentials are used at once, and an unusable kubeconfig is not; users keep link and
+	// copy.
 	enters := func(token string) {
 		t.Helper()
 		until(t, "requests have token "+token, func() bool {
@@ -269,7 +272,8 @@ func TestLinkOfASecret(t *testing.T) {
 		t.Fatalf("link %+v", link)
 	}
 
-	// A Secret that is deleted, and made again, has another link. So has one whose namespace is not trusted for a while.
+	// A Secret that is deleted, and made again, has another link. So has one whose namespace is not
+	// trusted for a while.
 	apply(c.Delete(t.Context(), secret))
 	called(3)
 	if links.Get(key) != nil {
@@ -302,8 +306,9 @@ func TestLinkOfASecret(t *testing.T) {
 	}
 }
 
-// TestHealthOfALink: users learn when a provider starts to fail and to answer again, whether it responds with an error
-// or does not respond at all, and its copy has what it had. A provider that is healthy is not reported again.
+// TestHealthOfALink: users learn when a provider starts to fail and to answer again, whether it
+// responds with an error or does not respond at all, and its copy has what it had. A provider that
+// is healthy is not reported again.
 func TestHealthOfALink(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t)

@@ -20,8 +20,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=offloaded,verbs=get;list;watch
 
-// Follow waits until the Secret holds a usable kubeconfig, returns the peer and keeps it up to date with the Secret
-// until ctx ends. It fails only when ctx ends before.
+// Follow waits until the Secret holds a usable kubeconfig, returns the peer and keeps it up to date
+// with the Secret until ctx ends. It fails only when ctx ends before.
 func Follow(ctx context.Context, local *rest.Config, secret types.NamespacedName) (*Peer, error) {
 	clients, err := kubernetes.NewForConfig(local)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// pingAfter is how long a connection may be silent until HTTP/2 sends a ping. The reply is a frame, no response: an
-	// API server neither counts nor logs it, and replies while it runs at all.
+	// pingAfter is how long a connection may be silent until HTTP/2 sends a ping. The reply is a
+	// frame, no response: an API server neither counts nor logs it, and replies while it runs at
+	// all.
 	pingAfter = 5 * time.Second
 	// silence is how long the open connection of a healthy peer is silent at most. It leaves a
 	// second for the reply, enough between continents on a busy machine.
@@ -39,9 +40,9 @@ type Checks struct {
 	MaxUnasked int
 }
 
-// Monitor checks the health of the peer at each interval, and at once when its credentials change, until ctx ends.
-// After each check it calls report with the time at which the check began. A peer is healthy if report returns true.
-// There may be one Monitor of a peer.
+// Monitor checks the health of the peer at each interval, and at once when its credentials change,
+// until ctx ends. After each check it calls report with the time at which the check began. A peer
+// is healthy if report returns true. There may be one Monitor of a peer.
 func (p *Peer) Monitor(ctx context.Context, c Checks, report func(began time.Time, h Health) (healthy bool)) {
 	var (
 		last    Health

@@ -16,7 +16,8 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
-// TestHealthyPeerIsAskedSeldom: an open connection tells that the peer lives, and its end is noticed.
+// TestHealthyPeerIsAskedSeldom: an open connection tells that the peer lives, and its end is
+// noticed.
 func TestHealthyPeerIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -40,7 +41,8 @@ func TestHealthyPeerIsAskedSeldom(t *testing.T) {
 			t.Errorf("a peer that lives is not healthy: %+v", h)
 			cancel()
 		case done == rounds:
-			// On a machine so slow that every check comes when it is time to ask, it asks at every check.
+			// On a machine so slow that every check comes when it is time to ask, it asks at every
+			// check.
 			most := 1 + int(time.Since(started)/(time.Duration(checks.MaxUnasked)*checks.Interval))
 			if n := int(asked.Load()); n == 0 || n > most {
 				t.Errorf("asked %d times in %d checks, want %d at most", n, rounds, most)

@@ -19,8 +19,9 @@ func Usable(kubeconfig []byte) error {
 	return err
 }
 
-// parse turns a kubeconfig into a configuration. Users who may write the Secret must not be able to make this process
-// run programs or read its files, so a kubeconfig that names any is refused; the error says which field to replace.
+// parse turns a kubeconfig into a configuration. Users who may write the Secret must not be able to
+// make this process run programs or read its files, so a kubeconfig that names any is refused; the
+// error says which field to replace.
 func parse(kubeconfig []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {

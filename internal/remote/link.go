@@ -14,7 +14,8 @@ import (
 type Link struct {
 	*Peer
 	*Cluster // its client reads and writes at the provider itself
-	// ID is the provider's cluster ID, Namespace this cluster's tenant namespace there; empty = the Secret names none.
+	// ID is the provider's cluster ID, Namespace this cluster's tenant namespace there; empty = the
+	// Secret names none.
 	ID, Namespace string
 
 	ctx       context.Context // ends with the link

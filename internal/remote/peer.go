@@ -1,14 +1,16 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remote reaches the API servers of peers with the kubeconfigs kept in Secrets. It makes all their
-// transports, clients and caches, checks their health, and reports changes to those who subscribe.
+// Package remote reaches the API servers of peers with the kubeconfigs kept in Secrets. It makes
+// all their transports, clients and caches, checks their health, and reports changes to those who
+// subscribe.
 //
-// A Secret may change at any time: certificates are renewed, a peer moves to another address. Clients made from
-// Peer.Config go on working: the next request uses the new credentials, and running watches end in their own time.
-// Data flows from the Secrets into links: a Fleet reads those of the controller from its cache, Follow watches the
-// only one of a virtual kubelet. The package does not know what requests are about. Every response is bounded, because
-// a peer may send one without end (bounds).
+// A Secret may change at any time: certificates are renewed, a peer moves to another address.
+// Clients made from Peer.Config go on working: the next request uses the new credentials, and
+// running watches end in their own time. Data flows from the Secrets into links: a Fleet reads
+// those of the controller from its cache, Follow watches the only one of a virtual kubelet. The
+// package does not know what requests are about. Every response is bounded, because a peer may send
+// one without end (bounds).
 //
 //	Secret                        Link (Peer)
 //	usable kubeconfig        ──▶  made; subscribers are called
@@ -136,7 +138,8 @@ func (p *Peer) Streams() (*url.URL, http.RoundTripper) {
 	return now.server.JoinPath("/"), now.streams
 }
 
-// RoundTrip sends a request to the current address with the current credentials. Its response is bounded.
+// RoundTrip sends a request to the current address with the current credentials. Its response is
+// bounded.
 func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 	now := p.current.Load()
 	if req.URL.Host != now.server.Host || req.URL.Scheme != now.server.Scheme {

@@ -16,15 +16,17 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
-// Labelled reports whether a Secret is labelled as the kubeconfig of this cluster's control plane at a provider.
-// Anybody who may write Secrets can set the labels: check IsControlPlane before the Secret is used.
+// Labelled reports whether a Secret is labelled as the kubeconfig of this cluster's control plane
+// at a provider. Anybody who may write Secrets can set the labels: check IsControlPlane before the
+// Secret is used.
 func Labelled(secret client.Object) bool {
 	l := secret.GetLabels()
 	return l[api.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) && l[api.LabelRemoteClusterID] != ""
 }
 
-// IsControlPlane reports whether a Secret holds such a kubeconfig: it must be labelled, and in the tenant namespace of
-// the peer it names. Namespaces that peers or users write to are no tenant namespaces.
+// IsControlPlane reports whether a Secret holds such a kubeconfig: it must be labelled, and in the
+// tenant namespace of the peer it names. Namespaces that peers or users write to are no tenant
+// namespaces.
 func IsControlPlane(ctx context.Context, r client.Reader, secret client.Object) (bool, error) {
 	if !Labelled(secret) {
 		return false, nil

@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestEachRoleTakesVerbosity: the chart's extraArgs are given to all roles, and --v=4 is what users give there.
+// TestEachRoleTakesVerbosity: the chart's extraArgs are given to all roles, and --v=4 is what users
+// give there.
 func TestEachRoleTakesVerbosity(t *testing.T) {
 	t.Cleanup(func() { _ = Root().PersistentFlags().Set("v", "0") })
 	ran := false

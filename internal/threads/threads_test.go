@@ -39,7 +39,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestBlocking: calls that block have several threads as long as one of them runs, unless there are several anyway.
+// TestBlocking: calls that block have several threads as long as one of them runs, unless there are
+// several anyway.
 func TestBlocking(t *testing.T) {
 	var got []bool
 	d := decision{use: func(several bool) { got = append(got, several) }}
@@ -62,7 +63,8 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// TestBlockingThreads: there are several while a call that blocks runs, so that others have their turn, and one after it.
+// TestBlockingThreads: there are several while a call that blocks runs, so that others have their
+// turn, and one after it.
 func TestBlockingThreads(t *testing.T) {
 	defer shared.busy(true)
 	shared.busy(true)

@@ -118,8 +118,8 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 	says(kinds[0], "milan", answer("", map[string]string{"a": strings.Repeat("x", 900<<10)}))
 	eventually(t, told)
 
-	// First statuses of 1 MiB, of which all, the beginnings of messages, or nothing may come back; then small ones of the
-	// slice, as fast as the provider can.
+	// First statuses of 1 MiB, of which all, the beginnings of messages, or nothing may come back;
+	// then small ones of the slice, as fast as the provider can.
 	const half = 2 * time.Second
 	began := time.Now()
 	for round := 0; time.Since(began) < half; round++ {
@@ -145,7 +145,8 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 	eventually(t, func() error { return answers("other") })
 	t.Logf("another slice is answered after %s", time.Since(answered))
 
-	// In a minute 10 MiB may be written for an object of each of four kinds: 20 states at once and 60 later ones.
+	// In a minute 10 MiB may be written for an object of each of four kinds: 20 states at once and
+	// 60 later ones.
 	count, bytes, took := written.count.Load(), written.bytes.Load(), time.Since(began)
 	states := 20 + int64(took.Seconds()) + 1
 	t.Logf("%d writes of %d bytes", count, bytes)

@@ -98,7 +98,8 @@ func (r *replicator) Register(mgr manager.Manager) error {
 	return errors.Join(b.Complete(r), mgr.Add(manager.RunnableFunc(r.haltAll)))
 }
 
-// haltAll stops all engines when ctx ends. The manager waits for it before the links end, which engines use.
+// haltAll stops all engines when ctx ends. The manager waits for it before the links end, which
+// engines use.
 func (r *replicator) haltAll(ctx context.Context) error {
 	<-ctx.Done()
 	for _, secret := range r.running(func(types.NamespacedName, *peer) bool { return true }) {

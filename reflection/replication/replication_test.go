@@ -89,7 +89,8 @@ func TestSlicesAreReplicated(t *testing.T) {
 		eventually(t, func() error { return logged.contain(line) })
 	}
 
-	// The answer comes back, and nothing else: whether the slice is Ready is for its own cluster to say.
+	// The answer comes back, and nothing else: whether the slice is Ready is for its own cluster to
+	// say.
 	copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{
 		{Type: "Ready", Status: "True"}, {Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted},
 	}
@@ -105,7 +106,8 @@ func TestSlicesAreReplicated(t *testing.T) {
 		t.Errorf("the peer's conditions became %+v", c)
 	}
 
-	// A change of the request goes there; a change there is taken back; a deleted copy is made anew.
+	// A change of the request goes there; a change there is taken back; a deleted copy is made
+	// anew.
 	slice.Spec.Class = "gold"
 	must(t, home.Update(ctx, slice))
 	class := func(want string) func() error {
@@ -139,8 +141,8 @@ func TestSlicesAreReplicated(t *testing.T) {
 	must(t, remote.Update(ctx, &copied))
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
 
-	// The Secret goes, and what was not deleted is let go with it. Not so a Renew whose Identity has gone:
-	// it will be deleted, and its copy is taken back before.
+	// The Secret goes, and what was not deleted is let go with it. Not so a Renew whose Identity
+	// has gone: it will be deleted, and its copy is taken back before.
 	renew := &authv1beta1.Renew{ObjectMeta: *sliceTo("milan", "mailbox").ObjectMeta.DeepCopy()}
 	renew.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: authv1beta1.GroupVersion.String(), Kind: "Identity", Name: "controlplane-milan", UID: "gone", Controller: new(true),
@@ -175,8 +177,8 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 	return home, remote, slice, copied
 }
 
-// TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away what is at the
-// provider; the next map takes it over, and goes with it once there are none.
+// TestAMapInUseStays: who deletes a map at home while there are virtual nodes does not take away
+// what is at the provider; the next map takes it over, and goes with it once there are none.
 func TestAMapInUseStays(t *testing.T) {
 	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
@@ -235,8 +237,9 @@ func TestAMapInUseStays(t *testing.T) {
 	}
 }
 
-// TestAMapWithoutOurMarkEndsNothing: a copy whose labels somebody took at the provider is not ours any more, but
-// its namespaces are there, and pods run in them. The map says what is wrong until the mark is back.
+// TestAMapWithoutOurMarkEndsNothing: a copy whose labels somebody took at the provider is not ours
+// any more, but its namespaces are there, and pods run in them. The map says what is wrong until
+// the mark is back.
 func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)
@@ -280,8 +283,8 @@ func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 	stands("Accepted")
 }
 
-// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider may have
-// taken the copy and the rights in a drain, or bound their number as here.
+// TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider
+// may have taken the copy and the rights in a drain, or bound their number as here.
 func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	t.Parallel()
 	home, remote, slice, copied := replicated(t)
@@ -322,8 +325,9 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	told("Resources=Accepted")
 }
 
-// TestOthersConditionsStayTheirs: the answer of the peer and what this cluster says of a slice come at the
-// same time and lie in one list; what its controller takes back does not come back with an answer.
+// TestOthersConditionsStayTheirs: the answer of the peer and what this cluster says of a slice come
+// at the same time and lie in one list; what its controller takes back does not come back with an
+// answer.
 func TestOthersConditionsStayTheirs(t *testing.T) {
 	t.Parallel()
 	home, remote, slice, copied := replicated(t)
@@ -383,7 +387,8 @@ func TestDeadPeerHoldsNothing(t *testing.T) {
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
-// consumerAndProvider starts the API servers of rome and milan, with the tenant namespaces they have for each other.
+// consumerAndProvider starts the API servers of rome and milan, with the tenant namespaces they
+// have for each other.
 func consumerAndProvider(t *testing.T) (rome, milan *apitest.Server, home, remote client.Client) {
 	t.Helper()
 	rome, milan = apitest.Start(t), apitest.Start(t)
@@ -417,8 +422,8 @@ func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
 	return stop
 }
 
-// TestEnginesEndWithTheManager: when the manager has ended nothing of an engine goes on. It is not parallel, because it
-// looks for goroutines.
+// TestEnginesEndWithTheManager: when the manager has ended nothing of an engine goes on. It is not
+// parallel, because it looks for goroutines.
 func TestEnginesEndWithTheManager(t *testing.T) {
 	rome, milan, home, remote := consumerAndProvider(t)
 	stop := run(t, rome.Config, &lines{})
@@ -436,8 +441,8 @@ func TestEnginesEndWithTheManager(t *testing.T) {
 	}
 }
 
-// TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy, and its Secret
-// with it. A Secret that cannot be used holds nothing.
+// TestAPeerIsLeftThoughNobodyLooked: what was deleted while no controller ran waits for its copy,
+// and its Secret with it. A Secret that cannot be used holds nothing.
 func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 	t.Parallel()
 	rome, milan, home, remote := consumerAndProvider(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestClaimsWithOwners: only the controller of a claim can have an ephemeral volume, and only if it is a pod of
-// Kubernetes.
+// TestClaimsWithOwners: only the controller of a claim can have an ephemeral volume, and only if it
+// is a pod of Kubernetes.
 func TestClaimsWithOwners(t *testing.T) {
 	t.Parallel()
 	for claim, c := range map[string]struct {

@@ -17,7 +17,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// nativeSlices manages the slices of Services with a selector. Those of the provider hold the pods that are there.
+// nativeSlices manages the slices of Services with a selector. Those of the provider hold the pods
+// that are there.
 const nativeSlices = "endpointslice-controller.k8s.io"
 
 // EndpointSlice pushes the endpoints that are not at the provider: those are covered by its own
@@ -30,7 +31,8 @@ const nativeSlices = "endpointslice-controller.k8s.io"
 // others must go on following home, or traffic would go to pods that are no more. Annotations
 // that contradict each other are an error without a slice.
 //
-// The provider makes an EndpointSlice of it in offloading/plan/shadowendpointslice.go: ShadowEndpointSlice.
+// The provider makes an EndpointSlice of it in offloading/plan/shadowendpointslice.go:
+// ShadowEndpointSlice.
 func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice,
 	v View) (*offv1beta1.ShadowEndpointSlice, error) {
 	wanted, err := sliceReflects(home, v)
@@ -108,8 +110,9 @@ func endpointsElsewhere(home *discoveryv1.EndpointSlice, v View) (out []discover
 	return out, direct, unreachable
 }
 
-// providerEndpoints returns the endpoints of a slice written by hand that are pods at the provider. The
-// provider's own slices do not cover them: an operator wrote the slice, or it mirrors Endpoints.
+// providerEndpoints returns the endpoints of a slice written by hand that are pods at the provider.
+// The provider's own slices do not cover them: an operator wrote the slice, or it mirrors
+// Endpoints.
 func providerEndpoints(home *discoveryv1.EndpointSlice, v View) (out []discoveryv1.Endpoint) {
 	if home.Labels[discoveryv1.LabelManagedBy] == nativeSlices {
 		return nil
@@ -123,9 +126,9 @@ func providerEndpoints(home *discoveryv1.EndpointSlice, v View) (out []discovery
 	return out
 }
 
-// providerAddresses returns the addresses that the pod behind an endpoint has at the provider. It returns
-// nil if the endpoint is no pod of the provider, or the provider's ranges are not known yet. Slices
-// written by hand need not name the pod's node.
+// providerAddresses returns the addresses that the pod behind an endpoint has at the provider. It
+// returns nil if the endpoint is no pod of the provider, or the provider's ranges are not known
+// yet. Slices written by hand need not name the pod's node.
 func (v View) providerAddresses(in discoveryv1.Endpoint) (out []string) {
 	if len(v.PeerPods) == 0 && !v.Networked && in.NodeName != nil && v.ProviderNodes[*in.NodeName] {
 		return in.Addresses
@@ -141,8 +144,8 @@ func (v View) providerAddresses(in discoveryv1.Endpoint) (out []string) {
 	return out
 }
 
-// providerOf returns the cluster ID of the further provider that runs the pod behind an endpoint; empty =
-// none does. An endpoint written by hand may name no node.
+// providerOf returns the cluster ID of the further provider that runs the pod behind an endpoint;
+// empty = none does. An endpoint written by hand may name no node.
 func (v View) providerOf(in discoveryv1.Endpoint) string {
 	if in.NodeName != nil {
 		return v.OtherNodes[*in.NodeName]
@@ -178,8 +181,8 @@ func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]strin
 }
 
 // directAddresses are the addresses a pod at a further provider has there, and that provider, if
-// the user wants the two to talk directly. An address that would be taken for that of a home pod of the
-// slice, or of a pod at another provider, cannot be sent: that pod is reached through home.
+// the user wants the two to talk directly. An address that would be taken for that of a home pod of
+// the slice, or of a pod at another provider, cannot be sent: that pod is reached through home.
 func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]string) (addresses []string, at string) {
 	if v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
 		return nil, ""
@@ -202,7 +205,8 @@ func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]stri
 	return addresses, at
 }
 
-// setJSON sets an annotation to the JSON of a value, which always encodes; n = 0 removes what a user wrote there.
+// setJSON sets an annotation to the JSON of a value, which always encodes; n = 0 removes what a
+// user wrote there.
 func setJSON(meta *metav1.ObjectMeta, key string, value any, n int) {
 	delete(meta.Annotations, key)
 	if text, err := json.Marshal(value); err == nil && n > 0 {

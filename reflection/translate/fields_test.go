@@ -25,9 +25,10 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestEveryFieldOfAPod checks that each field of a pod's spec goes to the provider, or that docs/offload.md says why it
-// does not. It fails for a field that a new version of Kubernetes adds. A field goes if all its values arrive with one
-// choice of the API server. Booleans have two values, so a constant is not taken for the pod's own.
+// TestEveryFieldOfAPod checks that each field of a pod's spec goes to the provider, or that
+// docs/offload.md says why it does not. It fails for a field that a new version of Kubernetes adds.
+// A field goes if all its values arrive with one choice of the API server. Booleans have two
+// values, so a constant is not taken for the pod's own.
 func TestEveryFieldOfAPod(t *testing.T) {
 	const section = "### Fields of a pod that stay at home\n"
 	page, err := os.ReadFile("../../docs/offload.md")
@@ -144,7 +145,8 @@ func (f *filler) fill(v reflect.Value) {
 	}
 }
 
-// leaves returns the path of each value of an object by path and value. A path names no index and no key of a map.
+// leaves returns the path of each value of an object by path and value. A path names no index and
+// no key of a map.
 func leaves(t *testing.T, obj any) map[string]string {
 	t.Helper()
 	text, err := json.Marshal(obj)

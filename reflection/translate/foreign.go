@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// ObjectsReflected on a pod is false while the provider has an object of its own under the name of one that the pod
-	// uses. There is no such condition otherwise.
+	// ObjectsReflected on a pod is false while the provider has an object of its own under the name
+	// of one that the pod uses. There is no such condition otherwise.
 	ObjectsReflected corev1.PodConditionType = "offloading.liqo.io/ObjectsReflected"
 	// reasonForeignObjects: delete the objects at the provider, or give those here other names.
 	reasonForeignObjects = "ForeignObjects"
@@ -26,7 +26,8 @@ type Reference struct{ Kind, Name string }
 // String returns the reference as messages show it.
 func (r Reference) String() string { return fmt.Sprintf("%s %q", strings.ToLower(r.Kind), r.Name) }
 
-// ForeignObjects returns the message of the condition ObjectsReflected; empty if the pod has no such condition.
+// ForeignObjects returns the message of the condition ObjectsReflected; empty if the pod has no
+// such condition.
 func ForeignObjects(pod *corev1.Pod) string {
 	if c := condition(pod.Status.Conditions, ObjectsReflected); c != nil {
 		return c.Message
@@ -85,8 +86,8 @@ func referencesOf(pod *corev1.PodSpec) (out []corev1.Volume) {
 	return out
 }
 
-// eachReference names the ConfigMaps, Secrets and claims that a pod uses, some of them more than once. The CA of the
-// cluster is never among them: its name at the provider is another.
+// eachReference names the ConfigMaps, Secrets and claims that a pod uses, some of them more than
+// once. The CA of the cluster is never among them: its name at the provider is another.
 func eachReference(pod *corev1.PodSpec, see func(kind, name string)) {
 	const config, secret, claim = "ConfigMap", "Secret", "PersistentVolumeClaim"
 	add := func(kind, name string) {

@@ -14,7 +14,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestWhoHasAHostPort: the pod that came first, at the same address of the node and by the same protocol.
+// TestWhoHasAHostPort: the pod that came first, at the same address of the node and by the same
+// protocol.
 func TestWhoHasAHostPort(t *testing.T) {
 	t.Parallel()
 	pod := func(uid string, age time.Duration, ports ...corev1.ContainerPort) corev1.Pod {

@@ -16,8 +16,9 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// namePlacement appends to the message of a pod that the provider's scheduler has no node for which terms its
-// ShadowPod requires of a node, and where each comes from. The home pod shows other terms.
+// namePlacement appends to the message of a pod that the provider's scheduler has no node for which
+// terms its ShadowPod requires of a node, and where each comes from. The home pod shows other
+// terms.
 func namePlacement(remote []corev1.PodCondition, shadow *offv1beta1.ShadowPod, node string) {
 	scheduled := condition(remote, corev1.PodScheduled)
 	if shadow == nil || scheduled == nil || scheduled.Reason != corev1.PodReasonUnschedulable {
@@ -29,7 +30,8 @@ func namePlacement(remote []corev1.PodCondition, shadow *offv1beta1.ShadowPod, n
 	}
 }
 
-// placement returns the terms that a remote pod requires of its node. TrimShadowPod keeps the fields.
+// placement returns the terms that a remote pod requires of its node. TrimShadowPod keeps the
+// fields.
 func placement(pod *corev1.PodSpec, node string) []string {
 	var out []string
 	patch := fmt.Sprintf(" (offloadingPatch of VirtualNode %q)", node)

@@ -30,12 +30,13 @@ const (
 	apiServerDisabled = "disabled"
 )
 
-// Pod pushes a pod as ShadowPod. Its spec is written once: later its labels and annotations follow, and what
-// Kubernetes lets change in the spec of a pod that has a node. A finished pod is not started again,
-// nor is one that runs to its end and had started, and the ShadowPod of a former pod of the same name is
-// given up first. While the provider is not reachable nothing changes.
+// Pod pushes a pod as ShadowPod. Its spec is written once: later its labels and annotations follow,
+// and what Kubernetes lets change in the spec of a pod that has a node. A finished pod is not
+// started again, nor is one that runs to its end and had started, and the ShadowPod of a former pod
+// of the same name is given up first. While the provider is not reachable nothing changes.
 //
-// The provider makes a pod of it in offloading/plan/shadowpod.go: ShadowPod; PodStatus brings its status back.
+// The provider makes a pod of it in offloading/plan/shadowpod.go: ShadowPod; PodStatus brings its
+// status back.
 func Pod(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) *offv1beta1.ShadowPod {
 	if remote == nil {
 		if api.Finished(home.Status.Phase) || ranOnce(home) || v.rejection(home) != "" {
@@ -271,9 +272,10 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && (addr.IsLoopback() || addr.IsUnspecified())
 }
 
-// spread returns the topology spread constraints for the provider's scheduler. DoNotSchedule becomes ScheduleAnyway
-// except over nodes: the home scheduler has decided already, and the provider's nodes may lack the topology label.
-// A pod may have one constraint for each key and whenUnsatisfiable, so its own ScheduleAnyway has precedence.
+// spread returns the topology spread constraints for the provider's scheduler. DoNotSchedule
+// becomes ScheduleAnyway except over nodes: the home scheduler has decided already, and the
+// provider's nodes may lack the topology label. A pod may have one constraint for each key and
+// whenUnsatisfiable, so its own ScheduleAnyway has precedence.
 func spread(home *corev1.PodSpec) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, c := range home.TopologySpreadConstraints {

@@ -19,8 +19,8 @@ import (
 // certificate of every API server is valid for it.
 const homeAPIServerHost = "kubernetes.default"
 
-// ClusterDomain returns the DNS domain of the cluster that a pod with this resolv.conf runs in; empty for a resolver
-// that is not the cluster's.
+// ClusterDomain returns the DNS domain of the cluster that a pod with this resolv.conf runs in;
+// empty for a resolver that is not the cluster's.
 func ClusterDomain(resolvConf string) string {
 	for line := range strings.Lines(resolvConf) {
 		fields := strings.Fields(line)
@@ -36,7 +36,8 @@ func ClusterDomain(resolvConf string) string {
 	return ""
 }
 
-// apiServerNames returns the names by which a pod of the namespace finds the API server in the DNS of home.
+// apiServerNames returns the names by which a pod of the namespace finds the API server in the DNS
+// of home.
 func (v View) apiServerNames(namespace string) []string {
 	names := []string{homeAPIServerHost, homeAPIServerHost + ".svc"}
 	if domain := v.APIServer.ClusterDomain; domain != "" {
@@ -103,8 +104,8 @@ func eachContainer(pod *corev1.PodSpec, visit func(*corev1.Container)) {
 	}
 }
 
-// EnvSources returns as "<kind>/<name>" the ConfigMaps and Secrets from which those containers take variables that
-// are to be pushed with variables of the API server.
+// EnvSources returns as "<kind>/<name>" the ConfigMaps and Secrets from which those containers take
+// variables that are to be pushed with variables of the API server.
 func EnvSources(home *corev1.Pod, remote *offv1beta1.ShadowPod, v View) []string {
 	pushed := home.Spec
 	switch {
@@ -135,7 +136,8 @@ func envSource(s corev1.EnvFromSource) string {
 	return ""
 }
 
-// takes reports whether a container takes a variable from one of its sources. Env would override it.
+// takes reports whether a container takes a variable from one of its sources. Env would override
+// it.
 func (v View) takes(sources []corev1.EnvFromSource, variable string) bool {
 	return slices.ContainsFunc(sources, func(s corev1.EnvFromSource) bool {
 		key, prefixed := strings.CutPrefix(variable, s.Prefix)
@@ -149,8 +151,9 @@ func usesHomeAPIServer(home *corev1.Pod, v View) bool {
 	return mode != apiServerRemote && mode != apiServerDisabled && !v.APIServer.Unsupported
 }
 
-// apiServerEnv returns the variables by which libraries find the API server. They are named after the port of the
-// Service, as those that a kubelet sets for its own cluster: 443 and HTTPS in every cluster.
+// apiServerEnv returns the variables by which libraries find the API server. They are named after
+// the port of the Service, as those that a kubelet sets for its own cluster: 443 and HTTPS in every
+// cluster.
 func apiServerEnv(host, port string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "KUBERNETES_SERVICE_HOST", Value: host},
@@ -164,8 +167,8 @@ func apiServerEnv(host, port string) []corev1.EnvVar {
 	}
 }
 
-// addEnv adds variables the user has not set, in front: what follows may quote them, and a kubelet takes one
-// that is not there yet from its own cluster.
+// addEnv adds variables the user has not set, in front: what follows may quote them, and a kubelet
+// takes one that is not there yet from its own cluster.
 func addEnv(env, add []corev1.EnvVar) []corev1.EnvVar {
 	set := map[string]bool{}
 	for _, e := range env {

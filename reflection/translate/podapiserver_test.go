@@ -9,7 +9,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestClusterDomain: a kubelet writes the cluster's domain behind the namespace, and the node's own domains after it.
+// TestClusterDomain: a kubelet writes the cluster's domain behind the namespace, and the node's own
+// domains after it.
 func TestClusterDomain(t *testing.T) {
 	for conf, want := range map[string]string{
 		"search liqo.svc.cluster.local svc.cluster.local cluster.local example.com\nnameserver 10.96.0.10\noptions ndots:5\n": "cluster.local",

@@ -54,7 +54,8 @@ const EarlierRestartsAnnotation = "offloading.liqo.io/earlier-restarts"
 //	any             mapped      none            is refused       Pending, without a place
 //	any             mapped      none or silent  anything else    stays
 //
-// remote is the pod made from shadow, by offloading/plan/shadowpod.go: ShadowPod at the provider; either may be nil.
+// remote is the pod made from shadow, by offloading/plan/shadowpod.go: ShadowPod at the provider;
+// either may be nil.
 func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.Pod {
 	if api.Finished(home.Status.Phase) {
 		return home
@@ -320,8 +321,9 @@ func amended(has, asked *corev1.PodSpec) bool {
 	return equality.Semantic.DeepEqual(tolerate(has.Tolerations, asked.Tolerations, nil), has.Tolerations)
 }
 
-// resizePending is why a pod has not the size home asks for, in the words of kubelets, where no kubelet
-// was asked; nil is nothing. Schedulers count an infeasible pod with what its containers have.
+// resizePending is why a pod has not the size home asks for, in the words of kubelets, where no
+// kubelet was asked; nil is nothing. Schedulers count an infeasible pod with what its containers
+// have.
 //
 //	the ShadowPod asks for  the remote pod has  condition
 //	what home does not      –                   what the provider says against it; silence leaves it as it was

@@ -20,8 +20,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestAnswersOfSlices: the answers come back, and nothing else that the provider says of its copy; that it
-// refuses the slice is said until it no longer does.
+// TestAnswersOfSlices: the answers come back, and nothing else that the provider says of its copy;
+// that it refuses the slice is said until it no longer does.
 func TestAnswersOfSlices(t *testing.T) {
 	type conditions = []authv1beta1.ResourceSliceCondition
 	authenticated := authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted}
@@ -58,8 +58,8 @@ func TestAnswersOfSlices(t *testing.T) {
 	}
 }
 
-// TestAMapIsAnsweredByWhoRefusesIt: its namespaces are not at the provider then. While nothing is known they are
-// where they were.
+// TestAMapIsAnsweredByWhoRefusesIt: its namespaces are not at the provider then. While nothing is
+// known they are where they were.
 func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
 	type mapping = map[string]offv1beta1.RemoteNamespaceStatus
 	accepted := mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted}}
@@ -85,7 +85,8 @@ func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
 	}
 }
 
-// TestRefusedNamespaceIsLetGo: a provider that refused a namespace and then went away does not hold it.
+// TestRefusedNamespaceIsLetGo: a provider that refused a namespace and then went away does not hold
+// it.
 func TestRefusedNamespaceIsLetGo(t *testing.T) {
 	home := &offv1beta1.NamespaceMap{}
 	home.Spec.DesiredMapping = map[string]string{"wanted": "wanted-rome"}
@@ -99,7 +100,8 @@ func TestRefusedNamespaceIsLetGo(t *testing.T) {
 	}
 }
 
-// TestCopyOfASliceAnnouncesWhatItsConsumerKnows when it is made; later its annotations are the provider's.
+// TestCopyOfASliceAnnouncesWhatItsConsumerKnows when it is made; later its annotations are the
+// provider's.
 func TestCopyOfASliceAnnouncesWhatItsConsumerKnows(t *testing.T) {
 	home := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "big", Namespace: "here"}}
 	view := translate.View{Consumer: "rome", Provider: "milan", Namespaces: map[string]string{"here": "there"}}

@@ -14,7 +14,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// pulledFrom is the home pod, of one container, after a provider has said something of its remote pod.
+// pulledFrom is the home pod, of one container, after a provider has said something of its remote
+// pod.
 func pulledFrom(home *corev1.Pod, says corev1.PodStatus) *corev1.Pod {
 	says.Phase, says.StartTime = corev1.PodRunning, new(metav1.NewTime(time.Unix(1, 0)))
 	return translate.PodStatus(home, nil, &corev1.Pod{Status: says}, translate.View{Namespaces: map[string]string{"shop": "shop-rome"}})
@@ -27,7 +28,8 @@ func webPod() *corev1.Pod {
 	}
 }
 
-// TestMuchThatIsSaidIsCut: of a provider's messages the beginnings are shown, of what no kubelet says nothing.
+// TestMuchThatIsSaidIsCut: of a provider's messages the beginnings are shown, of what no kubelet
+// says nothing.
 func TestMuchThatIsSaidIsCut(t *testing.T) {
 	const long = 1 << 20
 	text := "x" + strings.Repeat("ö", long/2)

@@ -11,10 +11,11 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Service pushes a Service. Node ports are the provider's to assign, except where a user insists on the same ones. Its
-// ClusterIP is the local one if the provider can assign that: programs may hold the address instead of the name, and
-// many clusters have the same range of Services. Else see AnyClusterIP. A load balancer keeps the class it was made
-// with: no API server lets it change. The Service of the API server is never pushed.
+// Service pushes a Service. Node ports are the provider's to assign, except where a user insists on
+// the same ones. Its ClusterIP is the local one if the provider can assign that: programs may hold
+// the address instead of the name, and many clusters have the same range of Services. Else see
+// AnyClusterIP. A load balancer keeps the class it was made with: no API server lets it change. The
+// Service of the API server is never pushed.
 func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
 		return nil
@@ -48,8 +49,9 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	return out
 }
 
-// AnyClusterIP returns a Service to which the provider assigns whichever ClusterIP, for one that it refuses: the local
-// ClusterIP may be outside its range, or taken. It returns nil for a Service that asks for none.
+// AnyClusterIP returns a Service to which the provider assigns whichever ClusterIP, for one that it
+// refuses: the local ClusterIP may be outside its range, or taken. It returns nil for a Service
+// that asks for none.
 func AnyClusterIP(s *corev1.Service) *corev1.Service {
 	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return nil
@@ -68,8 +70,8 @@ func trafficDistribution(local *string) *string {
 	return local
 }
 
-// selector is a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose pod' copies them from
-// a local pod. A selector of nothing else selects all pods of this cluster.
+// selector is a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose
+// pod' copies them from a local pod. A selector of nothing else selects all pods of this cluster.
 func (v View) selector(local map[string]string) map[string]string {
 	out := maps.Clone(local)
 	maps.DeleteFunc(out, func(key, _ string) bool { return stays(key) })

@@ -22,10 +22,10 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// given is what one file of testdata says. The sections "view", "home", "remote" and "report" are given;
-// the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a pod's
-// tokens), "asked" (the tokens home is asked for) and "pulled" (the home pod or claim). "none" stands for no object,
-// "unchanged" for the same.
+// given is what one file of testdata says. The sections "view", "home", "remote" and "report" are
+// given; the others are what comes out: "pushed" (the remote object), "tokens" (the Secret of a
+// pod's tokens), "asked" (the tokens home is asked for) and "pulled" (the home pod or claim).
+// "none" stands for no object, "unchanged" for the same.
 type given struct {
 	view                 translate.View
 	home, remote, report runtime.Object

@@ -13,8 +13,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestTokensOfACutLife: home grants an hour where a day is asked for; 80 % of the hour pass before the next request,
-// also when something else of the Secret has changed since.
+// TestTokensOfACutLife: home grants an hour where a day is asked for; 80 % of the hour pass before
+// the next request, also when something else of the Secret has changed since.
 func TestTokensOfACutLife(t *testing.T) {
 	home := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	home.Spec.Volumes = []corev1.Volume{{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{

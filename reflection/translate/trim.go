@@ -14,8 +14,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// The functions below trim the thousands of objects of pods in the caches of a virtual kubelet to the
-// fields that this package reads.
+// The functions below trim the thousands of objects of pods in the caches of a virtual kubelet to
+// the fields that this package reads.
 //
 //	object             kept
 //	home pod, Pending  all

@@ -20,8 +20,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// TestTrimmingLosesNothingThatIsRead tells every story of a pod also with trimmed objects: the same comes out, less
-// what was trimmed. What is made of a part is taken by nobody: InPart says so.
+// TestTrimmingLosesNothingThatIsRead tells every story of a pod also with trimmed objects: the same
+// comes out, less what was trimmed. What is made of a part is taken by nobody: InPart says so.
 func TestTrimmingLosesNothingThatIsRead(t *testing.T) {
 	story.Each(t, "testdata/*.txtar", func(t *testing.T, file *story.Story) {
 		s := read(t, file)
@@ -68,8 +68,8 @@ func TestTrimmingLosesNothingThatIsRead(t *testing.T) {
 	})
 }
 
-// TestWhatIsTrimmedIsKnown: a pod that waits may be made at the provider from what is known of it, one that runs
-// and a ShadowPod are read whole before; trimming again takes nothing more.
+// TestWhatIsTrimmedIsKnown: a pod that waits may be made at the provider from what is known of it,
+// one that runs and a ShadowPod are read whole before; trimming again takes nothing more.
 func TestWhatIsTrimmedIsKnown(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", ImagePullPolicy: corev1.PullAlways}}}}
 	for phase, part := range map[corev1.PodPhase]bool{"": false, corev1.PodPending: false, corev1.PodRunning: true, corev1.PodFailed: true} {
@@ -86,8 +86,8 @@ func TestWhatIsTrimmedIsKnown(t *testing.T) {
 	}
 }
 
-// TestOwnKeysTellWhatCameFromHome: labels and annotations that home no longer has go, those of others stay, whether
-// the managed fields are whole or trimmed.
+// TestOwnKeysTellWhatCameFromHome: labels and annotations that home no longer has go, those of
+// others stay, whether the managed fields are whole or trimmed.
 func TestOwnKeysTellWhatCameFromHome(t *testing.T) {
 	fields := func(manager, raw string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
@@ -120,8 +120,8 @@ func TestOwnKeysTellWhatCameFromHome(t *testing.T) {
 	alike(t, "twice", part.ManagedFields, translate.OwnKeys(part.ManagedFields))
 }
 
-// TestEventsThatAreReadAreShown: no event is left out at the provider that would be shown at home, and none
-// comes that would not.
+// TestEventsThatAreReadAreShown: no event is left out at the provider that would be shown at home,
+// and none comes that would not.
 func TestEventsThatAreReadAreShown(t *testing.T) {
 	v := translate.View{Involved: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}
 	for _, reason := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "FailedScheduling", ""} {

@@ -1,20 +1,20 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translate computes, for each kind, the remote object of a home object, and the status that
-// the home object gets back. It is pure: all its input is in the objects and the View, and the same
-// input gives the same output.
+// Package translate computes, for each kind, the remote object of a home object, and the status
+// that the home object gets back. It is pure: all its input is in the objects and the View, and the
+// same input gives the same output.
 //
-// A function that pushes (ConfigMap, Pod, …) gets the home object and the observed remote object (nil
-// if there is none), and returns the desired remote object. It returns nil if there should be none,
-// and the same object if nothing is to be done. It starts from the remote object: fields set at the
-// provider stay, and fields that flow from the consumer are replaced whole. If a remote object cannot
-// be changed into the desired one, it returns nil; the caller pushes again when the object is gone. A
-// function that pulls (PodStatus) is the reverse: it starts from the home object and sets its status.
-// A field flows in one direction only.
+// A function that pushes (ConfigMap, Pod, …) gets the home object and the observed remote object
+// (nil if there is none), and returns the desired remote object. It returns nil if there should be
+// none, and the same object if nothing is to be done. It starts from the remote object: fields set
+// at the provider stay, and fields that flow from the consumer are replaced whole. If a remote
+// object cannot be changed into the desired one, it returns nil; the caller pushes again when the
+// object is gone. A function that pulls (PodStatus) is the reverse: it starts from the home object
+// and sets its status. A field flows in one direction only.
 //
-// It does not decide who owns a remote object, and does not read or write anything. What a provider makes of a
-// ShadowPod, a ShadowEndpointSlice or a NamespaceMap is decided in offloading/plan.
+// It does not decide who owns a remote object, and does not read or write anything. What a provider
+// makes of a ShadowPod, a ShadowEndpointSlice or a NamespaceMap is decided in offloading/plan.
 //
 // Start reading at View, then ConfigMap, then Pod and PodStatus.
 package translate
@@ -102,7 +102,8 @@ type View struct {
 	// EnvKeys holds the keys of ConfigMaps and Secrets, by the results of EnvSources. Set for pods
 	// only.
 	EnvKeys map[string][]string
-	// TakenPort is a host port of the pod that an earlier pod of the virtual node has; empty = none. Set for pods only.
+	// TakenPort is a host port of the pod that an earlier pod of the virtual node has; empty =
+	// none. Set for pods only.
 	TakenPort string
 	// Foreign holds the objects of the provider that have the names of objects that the pod uses,
 	// by Reference, with the time since when. Set when the status of a pod is pulled.
@@ -115,7 +116,8 @@ type View struct {
 	// Tokens holds newly requested service account tokens by key of the Secret; nil = the remote
 	// Secret keeps its own. Set for service accounts only.
 	Tokens map[string]Token
-	// TokenSecret is the name of a new Secret of tokens; empty = the present one. Set for service accounts only.
+	// TokenSecret is the name of a new Secret of tokens; empty = the present one. Set for service
+	// accounts only.
 	TokenSecret string
 }
 

@@ -1,7 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command share runs a command and shares API servers between the tests of all packages that it runs:
+// Command share runs a command and shares API servers between the tests of all packages that it
+// runs:
 //
 //	go run ./internal/apitest/share go test ./...
 package main
