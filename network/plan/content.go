@@ -12,29 +12,29 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// Host is one that carries what users wrote: a node, or a gateway.
+// Host is a node or a gateway that applies the rules users wrote.
 type Host struct {
 	// Category is api.CategoryGateway or api.CategoryFabric.
 	Category string
-	// Names are those by which an object that is for one host only may call this one.
+	// Names are the names of this host in objects that are for a single host.
 	Names []string
 }
 
-// Content is what one object of a user wants in the kernel of a host. It lies in an nft table or a
-// routing table of its own, so it can neither change ours nor keep it from being written.
+// Content holds the kernel configuration that one object of a user requests for a host. It has an
+// nft table or a routing table of its own, so it cannot change Liqo's or prevent its update.
 type Content struct {
-	// Resource, Namespace and Name are the object's.
+	// Resource, Namespace and Name identify the object.
 	Resource, Namespace, Name string
 	Tables                    []Table
 	Rules                     []Rule
 	Routes                    []Route
-	// Tracks tells that its tables speak of connections, also of those between pods.
+	// Tracks reports whether its tables use connection tracking, also for connections between pods.
 	Tracks bool
-	// Problems name what is left out and say why; the rest acts.
+	// Problems name the parts that are left out, with the reason; the rest is applied.
 	Problems []string
 }
 
-// Track tells whether some content speaks of connections.
+// Track reports whether any content uses connection tracking.
 func Track(contents []Content) bool {
 	return slices.ContainsFunc(contents, func(c Content) bool { return c.Tracks })
 }
@@ -45,7 +45,7 @@ const (
 	Routings  = "routeconfigurations"
 )
 
-// Contents are those of all objects that choose the host by their labels.
+// Contents returns the content of all objects whose labels select the host.
 func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
 	routings []netv1beta1.RouteConfiguration) []Content {
 	var out []Content
@@ -61,7 +61,7 @@ func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
 	}))...)
 }
 
-// chosen picks objects that are not being deleted.
+// chosen returns the selected objects that are not being deleted.
 func chosen[T any, P interface {
 	*T
 	metav1.Object

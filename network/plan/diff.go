@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Change is one thing that differs: Old nil = it must be made, New nil = it must go,
-// both = it must become New.
+// Change is one item that differs. If Old is nil the item is created, if New is nil it is deleted,
+// otherwise Old is replaced by New.
 type Change[T item] struct{ Old, New *T }
 
-// Changes lead from one State to another. The zero value changes nothing.
+// Changes are the steps from one State to another. The zero value changes nothing.
 type Changes struct {
 	Overlays  []Change[Overlay]
 	Tunnels   []Change[Tunnel]
@@ -25,11 +25,12 @@ type Changes struct {
 	Peers     []Change[Peer]
 	Routes    []Change[Route]
 	Rules     []Change[Rule]
-	// Table is nil when the nft table stays; it is replaced as a whole, in one transaction.
+	// Table is nil if the nft table is unchanged; otherwise the whole table is replaced in one
+	// transaction.
 	Table *TableChange
-	// Tables are those of users, each replaced as a whole.
+	// Tables are the nft tables of users, each replaced as a whole.
 	Tables []Change[Table]
-	// Quotes is nil when these rules stay; they are replaced as a whole.
+	// Quotes is nil if these rules are unchanged; otherwise they are replaced as a whole.
 	Quotes *QuotesChange
 }
 
@@ -39,12 +40,12 @@ type QuotesChange struct{ Old, New []Quote }
 // TableChange replaces the nft table; an empty New removes it.
 type TableChange struct {
 	Old, New string
-	// Exposure is that of New.
+	// Exposure is the Exposure of the table New.
 	Exposure Exposure
 }
 
-// Diff tells what to do to have what is wanted. What want leaves open (a port, an endpoint to be
-// learnt) is taken as it is.
+// Diff returns the changes that turn the observed state into the desired one. Values that want
+// leaves open (a port, an endpoint to be learnt) keep their observed value.
 func Diff(have, want State) Changes {
 	c := Changes{
 		Overlays:  diff(have.Overlays, want.Overlays),
@@ -70,7 +71,8 @@ func Diff(have, want State) Changes {
 // Empty reports whether nothing has to change.
 func (c Changes) Empty() bool { return reflect.ValueOf(c).IsZero() }
 
-// String prints one line per thing: "-" what goes, "+" what comes, both for what becomes another.
+// String prints one line per item: "-" for a deleted item, "+" for a created one, both for a
+// replaced one.
 func (c Changes) String() string {
 	var b strings.Builder
 	show(&b, c.Overlays)
@@ -94,7 +96,7 @@ func (c Changes) String() string {
 	return b.String()
 }
 
-// diff matches things by key. What goes comes first, then the rest in the order of want.
+// diff matches items by key. Deletions come first, then the other changes in the order of want.
 func diff[T item](have, want []T) []Change[T] {
 	var changes []Change[T]
 	wanted := keyed(want)
@@ -124,7 +126,7 @@ func keyed[T item](list []T) map[any]*T {
 	return m
 }
 
-// kept drops removals.
+// kept filters out deletions.
 func kept(changes []Change[Setting]) []Change[Setting] {
 	var out []Change[Setting]
 	for _, c := range changes {
@@ -135,7 +137,8 @@ func kept(changes []Change[Setting]) []Change[Setting] {
 	return out
 }
 
-// settledTunnels gives tunnels with any port the port they have, of the same transport.
+// settledTunnels sets the observed port in tunnels that accept any port, if the transport is the
+// same.
 func settledTunnels(have, want []Tunnel) []Tunnel {
 	found := keyed(have)
 	out := make([]Tunnel, len(want))
@@ -148,7 +151,8 @@ func settledTunnels(have, want []Tunnel) []Tunnel {
 	return out
 }
 
-// settledRoutes gives routes that leave the device to the kernel the one it chose. Throw routes have none.
+// settledRoutes sets the device that the kernel chose in routes that leave it open. Throw routes
+// have no device.
 func settledRoutes(have, want []Route) []Route {
 	if !slices.ContainsFunc(want, func(r Route) bool { return r.Device == "" }) {
 		return want
@@ -164,9 +168,9 @@ func settledRoutes(have, want []Route) []Route {
 	return out
 }
 
-// settledPeers gives peers without an endpoint the one that was learnt. A peer whose key was
-// replaced is still at the same place, so it inherits the endpoint of the device's old peer:
-// a server can then speak first.
+// settledPeers sets the learnt endpoint in peers without an endpoint. A peer with a replaced key is
+// still at the same address, so it inherits the endpoint of the device's old peer. A server can
+// then send first.
 func settledPeers(have, want []Peer) []Peer {
 	learnt := map[string]Peer{}
 	for _, p := range have {
@@ -205,7 +209,7 @@ func textOf(t *Table) string {
 	return t.Text
 }
 
-// showTable prints the lines of the table that differ, in the order of the longest common part.
+// showTable prints the lines of the table that differ, ordered by the longest common subsequence.
 func showTable(b *strings.Builder, c TableChange) {
 	old, new := strings.Split(c.Old, "\n"), strings.Split(c.New, "\n")
 	common := commonLengths(old, new)
@@ -230,7 +234,7 @@ func line(b *strings.Builder, sign byte, text string) {
 	}
 }
 
-// commonLengths holds at [i][j] the length of the longest common part of a[i:] and b[j:].
+// commonLengths returns at [i][j] the length of the longest common subsequence of a[i:] and b[j:].
 func commonLengths(a, b []string) [][]int {
 	l := make([][]int, len(a)+1)
 	for i := range l {

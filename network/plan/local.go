@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// LocalAddresses returns what a node publishes of itself, sorted: the addresses found in its kernel, and those of the
-// DNS servers in its resolv.conf. Loopback and link-local addresses are left out, because no route leads to them.
+// LocalAddresses returns the addresses that a node publishes, sorted: those found in its kernel,
+// and those of the DNS servers in its resolv.conf. Loopback and link-local addresses are left out,
+// because they cannot be routed to.
 func LocalAddresses(found []netip.Prefix, resolvConf string) []string {
 	for line := range strings.Lines(resolvConf) {
 		words := strings.Fields(line)

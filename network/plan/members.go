@@ -14,19 +14,22 @@ import (
 )
 
 const (
-	// OverlayVNI tells our frames from those of other VXLANs on the port: "lqo" in ASCII.
+	// OverlayVNI distinguishes Liqo's frames from those of other VXLANs on the port: "lqo" in
+	// ASCII.
 	OverlayVNI = 0x6c716f
-	// RouteTable is the number of our routing table, on nodes and in gateways.
+	// RouteTable is the number of Liqo's routing table, on nodes and in gateways.
 	RouteTable = 6091
-	// RulePriority of our rule comes before those of CNIs that route by source
-	// (Calico's WireGuard 99, Cilium 100 and up, AWS VPC 512 and up) and after Cilium's proxy (9).
+	// RulePriority is the priority of Liqo's rule. It comes before those of CNIs that route by
+	// source (Calico's WireGuard 99, Cilium 100 and up, AWS VPC 512 and up) and after Cilium's
+	// proxy (9).
 	RulePriority = 90
-	// looseReversePath accepts sources that some route leads to. The kernel takes the larger of
-	// this and net.ipv4.conf.all.rp_filter, so strict (1) there does not harm us.
+	// looseReversePath accepts sources that any route covers. The kernel takes the larger of this
+	// value and net.ipv4.conf.all.rp_filter, so strict (1) there has no effect on Liqo.
 	looseReversePath = 2
 )
 
-// Bytes a VXLAN frame adds to a packet: outer address header, UDP 8, VXLAN 8, inner Ethernet 14.
+// Overheads are the bytes a VXLAN frame adds to a packet: outer IP header, UDP 8, VXLAN 8, inner
+// Ethernet 14.
 const (
 	overlayOverhead4 = 20 + 8 + 8 + 14
 	overlayOverhead6 = 40 + 8 + 8 + 14
@@ -35,27 +38,30 @@ const (
 // Member is one end of the overlay: a node or a gateway.
 type Member struct {
 	Name string
-	// Outer is where its frames go: the node's address or the gateway pod's; unspecified (0.0.0.0) =
-	// the gateway's pod is gone, and they go nowhere.
+	// Outer is the destination of its frames: the address of the node or of the gateway's pod.
+	// Unspecified (0.0.0.0) = the gateway's pod is gone, and its packets are lost.
 	Outer netip.Addr
-	// Overlay is its address in the internal CIDR; invalid = not given yet.
+	// Overlay is its address in the internal CIDR; invalid = not assigned yet.
 	Overlay netip.Addr
-	// Port takes its frames past a bridge of this host; the zero value = there is none to pass.
+	// Port is the port that its frames are sent to directly, bypassing a bridge of this host; the
+	// zero value = there is no such bridge.
 	Port Port
-	// Here tells that it is a pod of this node; MACs are its Ethernet addresses then, none = not heard
-	// of yet.
+	// Here reports whether the member is a pod of this node. MACs are then its Ethernet addresses;
+	// none = not known yet.
 	Here bool
 	MACs []string
-	// CIDRs are what lies behind it: the pods of a node, the peer of a gateway as seen here.
+	// CIDRs are the ranges behind the member: the pods of a node, or the remapped ranges of a
+	// gateway's peer.
 	CIDRs []netip.Prefix
-	// MTU of the way through it, in bytes; 0 = that of the overlay device.
+	// MTU is the MTU of the path through the member, in bytes; 0 = that of the overlay device.
 	MTU int
 }
 
-// ready tells whether a member can be part of the overlay.
+// ready reports whether a member can be part of the overlay.
 func (m Member) ready() bool { return m.Overlay.IsValid() && m.Outer.IsValid() }
 
-// placed tells whether a member is anywhere: the pod of a gateway may be gone, and its address anybody's.
+// placed reports whether a member has an outer address. If a gateway's pod is gone, its former
+// address may belong to another pod.
 func (m Member) placed() bool { return m.Outer.IsValid() && !m.Outer.IsUnspecified() }
 
 // Underlay is the device that carries the frames of the overlay.
@@ -65,8 +71,8 @@ type Underlay struct {
 	MTU int
 }
 
-// joinOverlay joins a member to others: the device, its address, the entries that lead to the
-// others and the routes to what lies behind them.
+// joinOverlay joins a member to others: it returns the device, its address, the entries for the
+// others and the routes to the ranges behind them.
 func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 	if !self.ready() {
 		return State{}
@@ -89,10 +95,10 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 	return s
 }
 
-// distinct are the members that are ready, in the order of their overlay addresses. One that has
-// the address of another is left out, and so are CIDRs that are taken, by another member or
-// otherwise: only one can be the way. One at an address of the other family cannot be reached by
-// a device of ours, and an entry for it would be refused with all that follows.
+// distinct returns the members that are ready, ordered by overlay address. A member whose address
+// is taken is left out, and so are CIDRs that are taken by another member or by the caller: each
+// can have one route only. Members with an outer address of the other family are left out too. The
+// device cannot reach them, and the kernel would refuse their entry with all that follow.
 func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	order := func(a, b Member) int {
 		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
@@ -118,8 +124,8 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	return out
 }
 
-// lead adds what leads to another member. Without a place it still leads there, and what is sent is lost: by any
-// other way it would come to somebody else.
+// lead adds the entries and routes for another member. A member without an outer address keeps its
+// routes, so its packets are lost: another route would deliver them to a wrong receiver.
 func (s *State) lead(m Member, six bool) {
 	dev, mac := api.OverlayInterface, overlayMAC(m.Overlay)
 	if m.placed() {
@@ -136,8 +142,8 @@ func (s *State) lead(m Member, six bool) {
 	}
 }
 
-// deviceSettings let a device forward what comes in and accept sources that no route of it
-// leads to.
+// deviceSettings returns settings that let a device forward arriving packets, and accept sources
+// that none of its routes covers.
 func deviceSettings(device string) []Setting {
 	return []Setting{
 		{Device: device, Name: SettingForwarding, Value: 1},
@@ -152,10 +158,10 @@ func overlayMAC(a netip.Addr) string {
 	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
 }
 
-// inFamily is the overlay address of a member in a family. Members have one address in the
-// internal CIDR; an IPv6 next hop for a member with an IPv4 one is formed by putting it into
-// fd6c:6971:6f00::/96 (unique local, "liqo" in ASCII), so that no second address has to be given.
-// The reverse is not possible: invalid for IPv4 in an IPv6 overlay.
+// inFamily returns the overlay address of a member in a family. Members have one address in the
+// internal CIDR. The IPv6 next hop of a member with an IPv4 address embeds it into
+// fd6c:6971:6f00::/96 (unique local, "liqo" in ASCII), so no second address is assigned. The
+// reverse is impossible: the result is invalid for IPv4 in an IPv6 overlay.
 func inFamily(a netip.Addr, six bool) netip.Addr {
 	if a.Is4() != six {
 		return a
@@ -169,7 +175,7 @@ func inFamily(a netip.Addr, six bool) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// inFamilies are all addresses of a member; six adds IPv6.
+// inFamilies returns all addresses of a member; six adds IPv6.
 func inFamilies(a netip.Addr, six bool) []netip.Addr {
 	if six && a.Is4() {
 		return []netip.Addr{a, inFamily(a, true)}
@@ -184,9 +190,10 @@ func overlayOverhead(outer netip.Addr) int {
 	return overlayOverhead6
 }
 
-// rulesFor send the families that have routes to our table; of packets made in this namespace only
-// ICMP when forwarded is set: the errors about packets that came by these routes. By any other way
-// they would come to those who drop what belongs to no connection they know.
+// rulesFor returns rules that send packets to Liqo's table, for each family that has routes. If
+// forwarded is set, only ICMP among the packets made in this namespace is sent there: errors about
+// packets that arrived by these routes. On any other route, hosts that track connections would drop
+// them as unknown.
 func rulesFor(routes []Route, priority int, forwarded bool) []Rule {
 	var out []Rule
 	for _, six := range []bool{false, true} {

@@ -18,29 +18,29 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// publicKeyLength is that of an X25519 key, in bytes.
+// publicKeyLength is the length of an X25519 key, in bytes.
 const publicKeyLength = 32
 
-// GatewayObjects are the objects a gateway reads. Objects being deleted count as gone, and what
-// does not parse as missing: the API server refuses it, or the controller's objects say so.
+// GatewayObjects are the objects a gateway reads. Objects being deleted count as gone. Fields that
+// do not parse count as missing: the API server refuses them, or the controller reports them.
 type GatewayObjects struct {
 	// Gateway names the gateway; its InternalFabric has the same name.
 	Gateway types.NamespacedName
-	// Peer is the ID of the cluster it leads to.
+	// Peer is the cluster ID of the gateway's peer.
 	Peer string
-	// Configurations and PublicKeys are those of the peer in the gateway's namespace; the oldest of
-	// each counts, as for the controllers, of Configurations among those with a status: they give none
-	// to another one.
+	// Configurations and PublicKeys are the peer's, in the gateway's namespace. The oldest of each
+	// is used, as in the controllers. Configurations with a status come first, because controllers
+	// grant ranges to one of them only.
 	Configurations []netv1beta1.Configuration
 	PublicKeys     []netv1beta1.PublicKey
-	// Fabrics, Nodes and IPs are all of the cluster.
+	// Fabrics, Nodes and IPs hold all objects of the cluster.
 	Fabrics []netv1beta1.InternalFabric
 	Nodes   []netv1beta1.InternalNode
 	IPs     []ipamv1alpha1.IP
 }
 
-// Input adds what the objects say to what the process knows: the addresses of its pod and of the
-// tunnel, its own key and the peer's endpoint.
+// Input adds the contents of the objects to the input that the process provides: the addresses of
+// its pod and of the tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	for _, f := range alive(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
@@ -81,7 +81,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	return in
 }
 
-// configuration is the one that counts; nil = there is none.
+// configuration returns the Configuration that is used; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 	all := alive(o.Configurations)
 	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool {
@@ -98,10 +98,10 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 	}
 }
 
-// frameSources are the addresses that frames of the overlay come from: those of gateways and nodes, and further ones. A
-// CNI may masquerade frames, behind whichever address the node has on the way. So there are none, which means any,
-// while the fabric of some node has not published its addresses: it is of a former version, or the node has just
-// joined.
+// frameSources returns the addresses that frames of the overlay may come from: those of gateways
+// and nodes, and further ones. A CNI may masquerade frames behind any address the node has on the
+// route. While the fabric of some node has not published its addresses, the result is empty, which
+// means any source. Such a fabric has a former version, or its node has just joined.
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
 	further []netip.Prefix) []netip.Prefix {
 	out := slices.Clone(further)
@@ -140,7 +140,7 @@ func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
 	return out
 }
 
-// NodeObjects are the objects a node reads, all of the cluster.
+// NodeObjects holds the objects a node reads, from the whole cluster.
 type NodeObjects struct {
 	// Node is the name of this node.
 	Node    string
@@ -149,8 +149,8 @@ type NodeObjects struct {
 	IPs     []ipamv1alpha1.IP
 }
 
-// Input adds what the objects say to what the process knows. It is not ready while there are
-// gateways but the node has no place in the overlay yet.
+// Input adds the contents of the objects to the input that the process provides. It is not ready
+// while there are gateways but the node has no address in the overlay yet.
 func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	for _, f := range alive(o.Fabrics) {
 		g := gatewayMember(f)
@@ -192,7 +192,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	return in, len(in.Gateways) == 0 || in.Self.ready()
 }
 
-// alive leaves out what is being deleted.
+// alive returns the objects that are not being deleted.
 func alive[T any, P interface {
 	*T
 	metav1.Object
@@ -205,7 +205,7 @@ func parseAddr(text string) netip.Addr {
 	return a.Unmap()
 }
 
-// TunnelAddresses are ours and the peer's in the first tunnel.
+// TunnelAddresses returns the local and the peer's address in the first tunnel.
 func TunnelAddresses(server bool) (own netip.Prefix, peer netip.Addr) {
 	s, c := netip.MustParseAddr(api.TunnelServerAddress), netip.MustParseAddr(api.TunnelClientAddress)
 	if server {
@@ -214,7 +214,8 @@ func TunnelAddresses(server bool) (own netip.Prefix, peer netip.Addr) {
 	return netip.PrefixFrom(c, api.TunnelPrefixLength), s
 }
 
-// FurtherEnds are the addresses in the n-th tunnel, by those in the first: each is 4 higher.
+// FurtherEnds returns the addresses in the n-th tunnel, given those in the first. Each tunnel's
+// addresses are 4 higher than those of the one before.
 func FurtherEnds(own netip.Prefix, peer netip.Addr, n int) (netip.Prefix, netip.Addr) {
 	for range 4 * n {
 		own, peer = netip.PrefixFrom(own.Addr().Next(), own.Bits()), peer.Next()

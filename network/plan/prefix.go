@@ -11,8 +11,8 @@ package plan
 
 import "net/netip"
 
-// First returns the first address of a prefix, host bits zero: the one that stands for sources
-// a cluster does not announce, when the prefix is an external CIDR.
+// First returns the first address of a prefix, with host bits zero. In an external CIDR, this
+// address stands for sources that a cluster does not announce.
 func First(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
 
 // Last returns the highest address of a prefix.

@@ -13,9 +13,9 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// State is what Liqo wants in, or found in, the kernel of one network namespace. It lists only
-// what is ours: our devices and what hangs on them, our routing table, our rule, our nft table.
-// The zero value is a namespace without Liqo.
+// State describes Liqo's desired or observed configuration in the kernel of one network namespace.
+// It lists only Liqo's own objects: devices and their settings, the routing table, the rule and the
+// nft table. The zero value is a namespace without Liqo.
 type State struct {
 	Overlays  []Overlay
 	Tunnels   []Tunnel
@@ -28,7 +28,8 @@ type State struct {
 	Rules     []Rule
 	// Table is the text of the nft table "inet liqo" as nft prints it; empty = no table.
 	Table string
-	// Exposure is what the table does with external addresses. It is only wanted, never found.
+	// Exposure describes how the table translates external addresses. It is part of a desired state
+	// only.
 	Exposure Exposure
 	// Tables are nft tables of users.
 	Tables []Table
@@ -36,17 +37,19 @@ type State struct {
 	Quotes []Quote
 }
 
-// Exposure says which connections between external addresses and their targets the nft table makes.
+// Exposure describes the connections that the nft table translates between external addresses and
+// their targets.
 type Exposure struct {
 	// Targets maps external addresses of IP objects to the addresses they are translated to.
 	Targets map[netip.Addr]netip.Addr
-	// Ranges hold all external addresses. The first address of a range may stand for sources that are not announced.
+	// Ranges hold all external addresses. The first address of a range may stand for sources that
+	// are not announced.
 	Ranges netv1beta1.Ranges
 }
 
-// Stale reports whether the table no longer makes connections that translate an external address to a target: it has
-// another one now, or none. Before are the targets of the former table; nil = not known, so every external address may
-// have had one.
+// Stale reports whether the table no longer translates an external address to target, because it
+// has another target now, or none. before holds the targets of the former table. If it is nil they
+// are unknown, and every external address may have had a target.
 func (x Exposure) Stale(before map[netip.Addr]netip.Addr, external, target netip.Addr) bool {
 	now, exposed := x.Targets[external]
 	switch {
@@ -62,7 +65,7 @@ func (x Exposure) Stale(before map[netip.Addr]netip.Addr, external, target netip
 // Overlay is a VXLAN device without learning.
 type Overlay struct {
 	Name string
-	// VNI and Port are those of the frames; the port is UDP.
+	// VNI and Port identify the frames; the port is UDP.
 	VNI  int
 	Port int
 	// Local is the source address of the frames.
@@ -77,18 +80,19 @@ type Overlay struct {
 type Tunnel struct {
 	Name string
 	MTU  int
-	// ListenPort is a port of the transport; 0 = any, and with TCP none.
+	// ListenPort is a port of the transport; 0 = any port, or no port with TCP.
 	ListenPort int
-	// TCP carries the packets over TCP in place of UDP, which only WireGuard in this process can.
+	// TCP reports whether packets are carried over TCP in place of UDP. Only userspace WireGuard in
+	// this process supports it.
 	TCP bool
-	// PublicKey is our own, in base64.
+	// PublicKey is the public key of this gateway, in base64.
 	PublicKey string
 	// Down is only found, never wanted.
 	Down bool
 }
 
-// Setting is one IPv4 sysctl of a device. Settings are never taken back: the kernel has no
-// notion of an unset one.
+// Setting is one IPv4 sysctl of a device. Settings are never reverted, because the kernel has no
+// unset state for them.
 type Setting struct {
 	Device string
 	Name   string // SettingForwarding or SettingReversePath
@@ -101,7 +105,7 @@ const (
 	SettingReversePath = "rp_filter"
 )
 
-// Address is an address of one of our devices.
+// Address is an address of one of Liqo's devices.
 type Address struct {
 	Device string
 	Prefix netip.Prefix
@@ -112,16 +116,17 @@ type Forward struct {
 	Device string
 	MAC    string
 	Outer  netip.Addr
-	// Port takes the frames directly; the zero value = they go as the outer address is routed.
+	// Port is the bridge port that frames are sent to directly; the zero value = frames follow the
+	// route to the outer address.
 	Port Port
 }
 
-// Port is a port of a bridge with a pod behind it. A bridge cuts large frames into single
-// segments, in software, as it cannot pass on the offload of packets within packets (seen on
-// Linux 6.18: 50 segments of 64 KB); the port itself takes them whole.
+// Port is a port of a bridge with a pod behind it. A bridge cuts large frames into single segments
+// in software, because it cannot pass on the offload of nested packets (seen on Linux 6.18: 50
+// segments of 64 KB). The port itself accepts them whole.
 type Port struct {
 	Device string
-	// MAC is the pod's.
+	// MAC is the Ethernet address of the pod.
 	MAC string
 }
 
@@ -132,51 +137,53 @@ type Neighbor struct {
 	MAC    string
 }
 
-// Peer is the other end of a tunnel.
+// Peer is the remote end of a tunnel.
 type Peer struct {
 	Device string
 	// PublicKey is in base64 and identifies the peer.
 	PublicKey string
-	// Endpoint is where it is reached; invalid = learnt from its packets.
+	// Endpoint is the address the peer is reached at; invalid = learnt from its packets.
 	Endpoint netip.AddrPort
-	// AllowedIPs are the sources accepted from it, sorted.
+	// AllowedIPs are the source ranges accepted from the peer, sorted.
 	AllowedIPs []netip.Prefix
 	// Keepalive is in seconds; 0 = none.
 	Keepalive int
 }
 
-// Route is an entry of our routing table, or of a user's.
+// Route is an entry of Liqo's routing table, or of a user's.
 type Route struct {
 	Device string
 	To     netip.Prefix
-	// Via is the next hop, in our table taken as on link; invalid = the destination itself is on link.
+	// Via is the next hop, which counts as on link in Liqo's table; invalid = the destination is on
+	// link.
 	Via netip.Addr
-	// MTU is in bytes; 0 = that of the device.
+	// MTU is in bytes; 0 = the MTU of the device.
 	MTU int
-	// Throw ends the lookup in the table, and the next rule decides.
+	// Throw ends the lookup in this table, so that the next rule decides.
 	Throw bool
 	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only in users'.
 	Table int
-	// Source is what packets made here leave with; invalid = the kernel's choice.
+	// Source is the source address of packets made in this namespace; invalid = the kernel chooses.
 	Source netip.Addr
 	OnLink bool
-	// Scope is of IPv4; empty = global.
+	// Scope applies to IPv4 only; empty = global.
 	Scope string
 }
 
-// Rule sends a family's packets to our routing table, or to a user's.
+// Rule sends packets of one address family to Liqo's routing table, or to a user's.
 type Rule struct {
 	IPv6     bool
 	Priority int
-	// Forwarded leaves out packets made in this namespace.
+	// Forwarded excludes packets made in this namespace.
 	Forwarded bool
-	// ICMP leaves out all others.
+	// ICMP excludes packets of all other protocols.
 	ICMP bool
-	// Unmarked leaves out packets with this mark; 0 = none.
+	// Unmarked excludes packets with this mark; 0 = excludes none.
 	Unmarked uint32
 	// Table is that of a further tunnel or a user's; 0 = ours. What follows is used only there.
 	Table int
-	// From and To are addresses, In and Out devices, Mark is a packet's; zero = any.
+	// From and To match addresses, In and Out match devices, Mark matches a packet's mark; zero =
+	// any.
 	From, To netip.Prefix
 	In, Out  string
 	Mark     uint32
@@ -184,32 +191,32 @@ type Rule struct {
 
 // Table is an nft table.
 type Table struct {
-	// Family is as nft names it.
+	// Family is the address family, as nft names it.
 	Family, Name string
-	// Text is the table as nft prints it, without what is counted.
+	// Text is the table as nft prints it, without counters.
 	Text string
 }
 
-// Quote translates the addresses of a prefix where an ICMP error quotes them: the destination in
-// errors that come in by a device, the source in those that leave by it. IPv4 only.
+// Quote translates addresses of a prefix that ICMP errors quote. It translates the destination in
+// errors that arrive on a device, and the source in errors that leave through it. IPv4 only.
 type Quote struct {
 	Device   string
 	Inbound  bool
 	From, To netip.Prefix
 }
 
-// item is one thing of a State. Two items with the same key, which can be one of a map, are the same thing,
-// and equal when all they say is. A namespace with 100 peers has hundreds, compared at every look, so
-// nothing of them is written for that.
+// item is one element of a State. Items with the same key are the same element, and are equal if
+// all their fields are. Keys are comparable values and not text: a namespace with 100 peers has
+// hundreds of items, which every reconcile compares.
 type item interface {
 	key() any
 	fmt.Stringer
 }
 
-// pair is the key of what has a name on a device.
+// pair is the key of an item that has a name on a device.
 type pair [2]string
 
-// tableTo is the key of a route: there may be thousands.
+// tableTo is the key of a route. It is not text, because there may be thousands of routes.
 type tableTo struct {
 	table int
 	to    netip.Prefix
@@ -337,7 +344,7 @@ func (r Rule) String() string {
 	return strings.Join(append(words, "lookup", strconv.Itoa(tableNumber(r.Table))), " ")
 }
 
-// tableNumber of a route or rule.
+// tableNumber returns the number of a routing table as the kernel knows it; 0 = RouteTable.
 func tableNumber(n int) int {
 	if n == 0 {
 		return RouteTable
@@ -355,7 +362,7 @@ func (q Quote) String() string {
 	return fmt.Sprintf("quoted %s %s %s %s", way, q.Device, q.From, q.To)
 }
 
-// ParseQuote is the opposite of its String.
+// ParseQuote parses the text that Quote.String returns.
 func ParseQuote(text string) (Quote, error) {
 	words := strings.Fields(text)
 	if len(words) != 5 || words[0] != "quoted" {
@@ -369,8 +376,8 @@ func ParseQuote(text string) (Quote, error) {
 	return Quote{Device: words[2], Inbound: words[1] == "from", From: from, To: to}, err
 }
 
-// String prints the state as ip, wg and nft would, one thing per line, each kind in the order of its lines:
-// two equal states print the same.
+// String prints the state as ip, wg and nft would, one item per line, each kind sorted. Equal
+// states print the same text.
 func (s State) String() string {
 	var b strings.Builder
 	write(&b, s.Overlays)
@@ -396,7 +403,7 @@ func write[T item](b *strings.Builder, list []T) {
 	}
 }
 
-// lines are what things print, in order.
+// lines returns the text of all items, sorted.
 func lines[T item](list []T) []string {
 	out := make([]string, len(list))
 	for i, x := range list {
