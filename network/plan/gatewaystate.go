@@ -13,7 +13,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// GatewayStateInput is what decides the network of a gateway.
+// GatewayStateInput holds the input of GatewayState.
 type GatewayStateInput struct {
 	// Self is this gateway's end of the overlay; without addresses there is no overlay yet.
 	Self Member
@@ -25,66 +25,68 @@ type GatewayStateInput struct {
 	Gateways []Member
 	// Sources are the outer addresses that frames are accepted from; none = any.
 	Sources []netip.Prefix
-	// Pods and External are what this cluster announces to the peer.
+	// Pods and External are the ranges this cluster announces to the peer.
 	Pods, External []netip.Prefix
-	// Remote maps what the peer announced to how it is seen here.
+	// Remote maps the ranges the peer announced to those they are remapped to.
 	Remote netv1beta1.Mappings
 	// Exposed are the IP objects of this cluster.
 	Exposed []Exposed
-	// Protected are pods of this cluster to which the peer opens no connection. They open connections to its pods, and
-	// are reached as targets of IP objects.
+	// Protected holds the addresses of pods of this cluster that accept no connection from the
+	// peer. They open connections to the peer's pods, and are reachable as targets of IP objects.
 	Protected []netip.Addr
 	Tunnel    TunnelInput
 	// Port of the overlay, UDP.
 	Port int
-	// Tracks is set when rules of users speak of connections between pods.
+	// Tracks is set if rules of users use connection tracking between pods.
 	Tracks bool
-	// Relays lead new packets for the tunnel elsewhere, while a server hands over.
+	// Relays redirect new flows of the tunnel while a server hands over.
 	Relays []Relay
 }
 
-// Relay leads what comes new for a port of a tunnel to another port of this pod.
+// Relay redirects new flows for a port of a tunnel to another port of this pod.
 type Relay struct{ Port, To int }
 
-// Exposed is an IP object: peers reach Target under External.
+// Exposed is an IP object: peers reach Target by the address External.
 type Exposed struct {
 	External, Target netip.Addr
-	// Masquerade gives the traffic the gateway pod's own address.
+	// Masquerade translates the source of the traffic to the gateway pod's own address.
 	Masquerade bool
 }
 
 // TunnelInput is one tunnel and its peer.
 type TunnelInput struct {
-	// Address is ours in the tunnel, PeerAddress the peer's.
+	// Address is the local address in the tunnel, PeerAddress the peer's.
 	Address     netip.Prefix
 	PeerAddress netip.Addr
-	// MTU asked for, in bytes.
+	// MTU is the configured MTU, in bytes.
 	MTU int
-	// Passes is the longest packet that gets to the peer, in bytes; 0 = not known. The device keeps the MTU asked
-	// for, so that one can find out when longer ones pass again.
+	// Passes is the longest packet that reaches the peer, in bytes; 0 = not known. The device keeps
+	// the configured MTU, so that probes can find out when longer packets pass again.
 	Passes int
-	// ListenPort is a port of the transport; 0 = any. It is left out of a client over TCP: only
-	// servers listen.
+	// ListenPort is a port of the transport; 0 = any. It is unset in a client over TCP, because
+	// only servers listen.
 	ListenPort int
 	// Listen and Dial are ports of further tunnels beside the first, of the same peer and the same
 	// transport: a server listens on each of Listen, a client dials each of Dial.
 	Listen, Dial []int
-	// Silent are the numbers of tunnels in which the peer does not answer; the first is 0.
+	// Silent holds the numbers of the tunnels in which the peer does not answer; the first tunnel
+	// is 0.
 	Silent []int
-	// TCP carries the tunnel over TCP in place of UDP.
+	// TCP selects TCP as the tunnel's transport in place of UDP.
 	TCP bool
-	// PublicKey is our own and PeerKey the peer's, in base64; an empty PeerKey = not known yet.
+	// PublicKey is the local key and PeerKey the peer's, in base64; an empty PeerKey = not known
+	// yet.
 	PublicKey, PeerKey string
-	// Endpoint of the peer; invalid = it comes to us.
+	// Endpoint is the peer's address; invalid = the peer dials this gateway.
 	Endpoint netip.AddrPort
 }
 
-// Bytes WireGuard adds to a packet over IPv6: 40 + UDP 8 + WireGuard 32. Taken over IPv4 also:
-// the two ends need not use the same family up to a NAT64.
+// tunnelOverhead is the bytes WireGuard adds to a packet over IPv6: 40 + UDP 8 + WireGuard 32. It
+// is used for IPv4 too, because behind a NAT64 the two ends use different families.
 const tunnelOverhead = 40 + 8 + 32
 
-// keepalive of a client in seconds: below the 30 s after which NATs may forget UDP (RFC 4787 has
-// 120 s, but many take 30).
+// keepalive is the keepalive interval of a client, in seconds. It is below the 30 s after which
+// NATs may forget UDP (RFC 4787 has 120 s, but many take 30).
 const keepalive = 25
 
 // GatewayState plans a gateway: the tunnel to the peer, the overlay to nodes and other gateways, and
@@ -97,9 +99,9 @@ const keepalive = 25
 //	tunnel ◀─┤ view→real ├─┤  SNAT   ├───────────────────────────────────◀ overlay, pod's device
 //	         └───────────┘ └─────────┘
 //
-// The stateless translation sits at the tunnel's edge, so routing, reverse path filter and
-// connection tracking see only this cluster's view: a pod of the peer may even have the address
-// of the gateway pod.
+// The stateless translation is at the tunnel's edge, so routing, reverse path filter and connection
+// tracking see remapped addresses only. A pod of the peer may even have the address of the gateway
+// pod.
 func GatewayState(in GatewayStateInput) State {
 	s := joinOverlay(in.Self, in.members(), in.Under, in.Port)
 	for n := range in.tunnels() {
@@ -136,14 +138,14 @@ func GatewayState(in GatewayStateInput) State {
 	return s
 }
 
-// members are the nodes and gateways at the other ends of the overlay.
+// members returns the nodes and gateways at the other ends of the overlay.
 func (in GatewayStateInput) members() []Member {
 	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.views())
 }
 
-// way is the node through which targets outside the pods are reached: the gateway's own, else
-// the first by name. A CNI would drop foreign sources coming from a pod, so they cannot leave by
-// the pod's own device.
+// way returns the node that routes to targets outside the pods: the gateway's own node, else the
+// first by name. A CNI would drop foreign sources from a pod, so packets cannot leave by the pod's
+// own device.
 func (in GatewayStateInput) way() (Member, bool) {
 	var best Member
 	for _, n := range in.Nodes {
@@ -154,7 +156,8 @@ func (in GatewayStateInput) way() (Member, bool) {
 	return best, best.ready() && in.Self.ready()
 }
 
-// targets are those of IP objects that need a route of their own: members of the overlay have one.
+// targets returns the targets of IP objects that need a route of their own; members of the overlay
+// have one.
 func (in GatewayStateInput) targets() []netip.Addr {
 	known := slices.Concat(in.Pods, in.views())
 	for _, m := range in.members() {
@@ -187,12 +190,12 @@ func (in GatewayStateInput) views() []netip.Prefix {
 // chains bring into the namespace, does that first (priority −400, this is −300).
 // Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
 //
-// It keeps traffic between pods out of connection tracking, unless a user needs that: another gateway
-// can take it over in the middle, and it fills no table. Pods that are targets of IP
-// objects answer under their external address, so what they send is tracked, and so is what protected
-// pods send and get: the peer may answer them, but opens no connection to them. The overlay's frames
-// go first: they often come in segments, forty where the packet within is one. Frames from other addresses than Sources
-// are dropped.
+// Traffic between pods bypasses connection tracking unless a user needs it. Another gateway can
+// then take over open connections, and no table fills up. Pods that are targets of IP objects
+// answer under their external address, so packets from them are tracked. Packets from and to
+// protected pods are tracked too: the peer may answer them, but opens no connection to them. The
+// overlay's frames come first, because they often arrive in segments, forty for one inner packet.
+// Frames from addresses outside Sources are dropped.
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
 	for _, f := range families() {
@@ -252,9 +255,9 @@ func (in GatewayStateInput) fromPeer() chain {
 	return c
 }
 
-// toPeer turns this cluster's view of the peer back into the peer's addresses, after everything
-// else (300 comes after all NAT, at most 100 + 10). ICMP errors of nodes and whoever else is on the
-// way belong to no connection NAT knows: their sources become the address that stands for these.
+// toPeer translates remapped addresses back into the peer's own, after all other chains (300 comes
+// after all NAT, at most 100 + 10). ICMP errors from nodes and routers belong to no connection NAT
+// knows. Their source becomes the address that stands for sources that are not announced.
 func (in GatewayStateInput) toPeer() chain {
 	c := chain{name: "to-peer", base: "filter hook postrouting priority 300"}
 	c.add(fmt.Sprintf("oifname != %q accept", in.device()))
@@ -273,12 +276,12 @@ func (in GatewayStateInput) toPeer() chain {
 	return c
 }
 
-// announced are the sources the peer accepts.
+// announced returns the sources that the peer accepts.
 func (in GatewayStateInput) announced() []netip.Prefix {
 	return slices.Concat(in.Pods, in.External, in.own())
 }
 
-// own are our addresses in the tunnels, peers those of the peer.
+// own returns the local addresses in the tunnels, peers those of the peer.
 func (in GatewayStateInput) own() (out []netip.Prefix) {
 	for n := range in.tunnels() {
 		own, _ := in.ends(n)
@@ -295,8 +298,8 @@ func (in GatewayStateInput) peers() (out []netip.Prefix) {
 	return out
 }
 
-// quotes translate what ICMP errors quote: the peer's address in a packet of ours that did not
-// arrive there, and in one of the peer's that did not arrive here.
+// quotes returns the translations of addresses in ICMP errors. They cover the peer's address in
+// packets that did not reach the peer, and in packets of the peer that did not arrive here.
 func (in GatewayStateInput) quotes() []Quote {
 	var out []Quote
 	for _, r := range in.remote(families()[0]) {
@@ -310,12 +313,12 @@ func (in GatewayStateInput) quotes() []Quote {
 	return out
 }
 
-// remote picks the peer's CIDRs of a family.
+// remote returns the mappings of the peer's CIDRs of a family.
 func (in GatewayStateInput) remote(f family) netv1beta1.Mappings {
 	return slices.DeleteFunc(slices.Clone(in.Remote), func(r netv1beta1.Mapping) bool { return is6(r.Remote) != f.six })
 }
 
-// exposed leads the external addresses of IP objects to their targets.
+// exposed translates the external addresses of IP objects to their targets.
 func (in GatewayStateInput) exposed() chain {
 	c := chain{name: "exposed", base: "nat hook prerouting priority dstnat"}
 	for _, f := range families() {
@@ -337,8 +340,8 @@ func (in GatewayStateInput) exposures(families ...family) map[netip.Addr]netip.A
 	return targets
 }
 
-// exposedOf picks the IP objects of a family, in the order of their addresses: where two objects have one
-// external address, the same leads every time.
+// exposedOf returns the IP objects of a family, sorted by address. If two objects share an external
+// address, the same one always wins.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
 	out := slices.DeleteFunc(slices.Clone(in.Exposed),
 		func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
@@ -348,9 +351,9 @@ func (in GatewayStateInput) exposedOf(f family) []Exposed {
 	return out
 }
 
-// sources gives everything that leaves an address the other side can answer. Towards the peer
-// only announced addresses will do: pods keep theirs, targets of IP objects (also pods of other
-// peers) take their external address, anything else takes the first external address.
+// sources translates the source of leaving packets to an address the other side can answer. The
+// peer accepts announced addresses only. Pods keep theirs, targets of IP objects (also pods of
+// other peers) get their external address, all others get the first external address.
 func (in GatewayStateInput) sources() chain {
 	c := chain{name: "sources", base: "nat hook postrouting priority srcnat"}
 	for _, f := range families() {
@@ -392,15 +395,17 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 	return out
 }
 
-// forward is what a peer may reach: pods of this cluster and IP objects. Not nodes, even where
-// their addresses lie among the pods', and no protected pods. Those get what belongs to their own connections: of TCP
-// everything, as from-peer lets pass nothing that opens one, so that another gateway can take over; of the rest what
-// connection tracking knows. Before that, TCP segments are clamped to the longest packet for the tunnel, in
-// both directions and with a number: "rt mtu" would take the overlay's MTU for answers, which is larger.
+// forward limits what a peer reaches to pods of this cluster and IP objects. Nodes are excluded,
+// even if their addresses lie in the pods' ranges, and so are protected pods. Protected pods
+// receive the packets of their own connections. For TCP that is every packet, because from-peer
+// drops those that open a connection; so another gateway can take over. For other protocols
+// connection tracking decides. Before that, TCP segments are clamped to the longest packet of the
+// tunnel, in both directions and by number: "rt mtu" would use the overlay's MTU for answers, which
+// is larger.
 //
-// Packets for IP objects are dropped if they are for the overlay's port. Where the target is a
-// node, a frame of the peer would come from this gateway, masqueraded with its address: the node
-// would accept it as a frame of the gateway.
+// Packets for IP objects are dropped if they are for the overlay's port. If the target is a node, a
+// frame of the peer would leave with this gateway's address, and the node would accept it as a
+// frame of the gateway.
 func (in GatewayStateInput) forward(longest int) chain {
 	tunnel, ovl := in.device(), api.OverlayInterface
 	c := chain{name: "forward", base: "filter hook forward priority filter", drop: true}
@@ -431,7 +436,8 @@ func (in GatewayStateInput) forward(longest int) chain {
 	return c
 }
 
-// protected are the protected addresses in the pods' CIDRs: what lies elsewhere is not reached anyhow.
+// protected returns the protected addresses in the pods' CIDRs; other addresses are not reachable
+// anyway.
 func (in GatewayStateInput) protected() (out []netip.Addr) {
 	for _, a := range in.Protected {
 		if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -441,7 +447,7 @@ func (in GatewayStateInput) protected() (out []netip.Addr) {
 	return out
 }
 
-// nodesAmongPods are addresses of nodes that lie in the pods' CIDRs.
+// nodesAmongPods returns the addresses of nodes that lie in the pods' CIDRs.
 func (in GatewayStateInput) nodesAmongPods() (out []netip.Addr) {
 	for _, n := range in.Nodes {
 		if n.Outer.IsValid() && slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(n.Outer) }) {
@@ -451,8 +457,8 @@ func (in GatewayStateInput) nodesAmongPods() (out []netip.Addr) {
 	return out
 }
 
-// input is what reaches the gateway itself from peer and nodes: pings. Everything else, above all
-// the frames around their traffic, leaves the chain by its first rule.
+// input limits packets from peer and nodes to the gateway itself to pings. All other packets, such
+// as the outer frames of their traffic, are accepted by the first rule.
 func (in GatewayStateInput) input() chain {
 	c := chain{name: "input", base: "filter hook input priority filter"}
 	c.add(fmt.Sprintf("iifname != %q accept", api.InterfacePrefix+"*"))

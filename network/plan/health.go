@@ -13,16 +13,17 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// Health is what pings tell about a tunnel since the process started.
+// Health holds the results of pings in a tunnel since the process started.
 type Health struct {
 	Started time.Time
-	// Renewed says that another peer, or the peer's other key, came in place of one before.
+	// Renewed reports whether the peer, or its key, replaced a former one.
 	Renewed bool
-	// Keyless says that the peer's key is not known, any more or yet: nobody can answer.
+	// Keyless reports whether the peer's key is not known, or no longer. No ping can be answered
+	// then.
 	Keyless bool
 	// Sent counts pings.
 	Sent int
-	// Open is when the first ping without an answer was sent; zero = all were answered.
+	// Open is the time of the first ping without an answer; zero = all were answered.
 	Open time.Time
 	// Answered is the time of the last answer; zero = none yet.
 	Answered time.Time
@@ -30,7 +31,7 @@ type Health struct {
 	Latency time.Duration
 }
 
-// Answer takes an answer into account.
+// Answer records an answer.
 func (h Health) Answer(now time.Time, latency time.Duration) Health {
 	if h.Latency == 0 {
 		h.Latency = latency
@@ -41,11 +42,11 @@ func (h Health) Answer(now time.Time, latency time.Duration) Health {
 	return h
 }
 
-// shakenFor is how long after a handshake the answer to a ping would have come.
+// shakenFor is the time after a handshake within which a ping would have been answered.
 const shakenFor = 2 * time.Second
 
-// Shaken takes a handshake for an answer when there was none: the peer's gateway may not answer pings at all. One
-// from before this process says nothing of now.
+// Shaken counts a handshake as an answer if there was none, because the peer's gateway may not
+// answer pings at all. Handshakes from before this process started are ignored.
 func (h Health) Shaken(at, now time.Time) Health {
 	if h.Answered.IsZero() && at.After(h.Started) && now.Sub(at) >= shakenFor {
 		h.Open, h.Answered = time.Time{}, at
@@ -53,7 +54,7 @@ func (h Health) Shaken(at, now time.Time) Health {
 	return h
 }
 
-// Asked takes a ping into account.
+// Asked records a ping.
 func (h Health) Asked(now time.Time) Health {
 	h.Sent++
 	if h.Open.IsZero() {
@@ -62,27 +63,27 @@ func (h Health) Asked(now time.Time) Health {
 	return h
 }
 
-// PingPolicy says when a tunnel counts as lost.
+// PingPolicy decides when a tunnel counts as lost.
 type PingPolicy struct {
 	Interval time.Duration
-	// Threshold is how many pings in a row must be lost, at that interval.
+	// Threshold is the number of consecutive pings, sent at Interval, that must be lost.
 	Threshold int
-	// Once means no pings after the first answer, and that no tunnel counts as lost.
+	// Once stops pings after the first answer; no tunnel counts as lost then.
 	Once bool
 }
 
-// silence is how long a tunnel that counts as lost was silent.
+// silence returns the time without an answer after which a tunnel counts as lost.
 func (p PingPolicy) silence() time.Duration { return time.Duration(p.Threshold) * p.Interval }
 
-// Connection decides the state of a tunnel from its last one.
+// Connection returns the state of a tunnel, given its last one.
 //
 //	no answer yet          an answer        threshold pings without one
 //	Connecting ──────────▶ Connected ─────────────────▶ Error
 //	                           ▲        an answer         │
 //	                           └──────────────────────────┘
 //
-// A process that starts while the tunnel counts as connected leaves it so for as long as the
-// threshold takes. Whose key is taken away is Connecting at once.
+// A process that starts while the tunnel counts as connected keeps that state until the threshold
+// has passed. A peer without a key is Connecting at once.
 func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue, policy PingPolicy) netv1beta1.ConnectionStatusValue {
 	silent := h.Answered.IsZero()
 	switch {
@@ -100,25 +101,25 @@ func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue,
 	return netv1beta1.Connected
 }
 
-// Numbers of the pings beside the regular ones.
+// These values apply to pings outside the regular interval.
 const (
-	// eagerInterval is between two of them before the first answer, eagerPings how many there are:
-	// 20 s. Whoever peers two clusters waits for the first answer.
+	// eagerInterval is the time between pings before the first answer, and eagerPings their number:
+	// 20 s in total. A user who peers two clusters waits for the first answer.
 	eagerInterval = 100 * time.Millisecond
 	eagerPings    = 200
 	// patience is the least time after which an answer is late. Two scheduled processes answer
-	// within 50 ms; round trips on Earth take up to 300 ms, hence lateTrips.
+	// within 50 ms. Round trips on Earth take up to 300 ms, so lateTrips applies too.
 	patience = 200 * time.Millisecond
-	// lateTrips is how many round trips an answer that is late takes.
+	// lateTrips is the number of round trips after which an answer is late.
 	lateTrips = 4
 	// silentPings is the number of consecutive unanswered pings after which a client dials the server again. On
 	// overloaded nodes answers took up to 0.8 s without any loss, and redialling drops packets in flight.
 	silentPings = 3
-	// urgentFor is how long late answers are asked for again with patience only.
+	// urgentFor is how long a late answer causes pings at the interval of Patience.
 	urgentFor = time.Minute
 )
 
-// Patience is the time after which an answer is late.
+// Patience returns the time after which an answer is late.
 func (h Health) Patience() time.Duration { return max(patience, lateTrips*h.Latency) }
 
 // Silent reports whether silentPings consecutive pings are unanswered, so the peer's gateway moved or ended.
@@ -129,11 +130,11 @@ func (h Health) Silent(now time.Time) bool {
 // Late reports whether an answer is overdue, so the ping is repeated.
 func (h Health) Late(now time.Time) bool { return !h.Open.IsZero() && now.Sub(h.Open) >= h.Patience() }
 
-// never is later than any process runs.
+// never is longer than any process runs.
 const never = time.Duration(math.MaxInt64)
 
-// PingAfter is the time from the last ping to the next, as things are now: a late answer is asked
-// for again soon.
+// PingAfter returns the time from the last ping to the next. After a late answer the next ping
+// follows soon.
 func (h Health) PingAfter(now time.Time, policy PingPolicy) time.Duration {
 	switch {
 	case h.Answered.IsZero() && h.Sent < eagerPings:
@@ -146,9 +147,9 @@ func (h Health) PingAfter(now time.Time, policy PingPolicy) time.Duration {
 	return policy.Interval
 }
 
-// Notable tells whether a status is worth a write in place of an old one: at once where value, status or reason differ,
-// and for anything else when the interval has passed since the last write. The peer has a say in messages, which
-// name its MTU and where it calls from, and could have them written without end.
+// Notable reports whether a new status is written in place of an old one. It is written at once if
+// value, status or reason differ, and after the interval for any other change. The peer influences
+// messages, which name its MTU and source address, and could otherwise cause writes without end.
 func Notable(old, new *netv1beta1.ConnectionStatus, since, interval time.Duration) bool {
 	same := func(a, b metav1.Condition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
@@ -156,11 +157,11 @@ func Notable(old, new *netv1beta1.ConnectionStatus, since, interval time.Duratio
 	return since >= interval || old.Value != new.Value || !slices.EqualFunc(old.Conditions, new.Conditions, same)
 }
 
-// latencyNoise is a difference that says nothing: scheduling of the two processes.
+// latencyNoise is the largest difference that may come from scheduling of the two processes alone.
 const latencyNoise = 500 * time.Microsecond
 
-// NotableLatency tells whether a latency is worth a write: the first one, or after the interval
-// one that differs by more than a fifth from what was written.
+// NotableLatency reports whether a latency is written. The first one is; later ones are after the
+// interval, if they differ by more than a fifth from the written value.
 func NotableLatency(now, written time.Time, old, new, interval time.Duration) bool {
 	if written.IsZero() {
 		return new > 0

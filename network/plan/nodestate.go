@@ -13,21 +13,22 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// NodeStateInput is what decides the network of a node.
+// NodeStateInput holds the input of NodeState.
 type NodeStateInput struct {
 	// Self is this node; its CIDRs are those of its pods.
 	Self  Member
 	Under Underlay
-	// PodDevices are those behind which pods of this node are; nothing else comes in by them.
+	// PodDevices are the devices with pods of this node behind them; nothing else arrives on them.
 	PodDevices []string
-	// Gateways of all peers; none = nothing of Liqo is wanted on the node.
+	// Gateways are the gateways of all peers; none = Liqo configures nothing on the node.
 	Gateways []Member
-	// Standbys are further pods of gateways. What they send is accepted also, but nothing leads to them.
+	// Standbys are further pods of gateways. Packets they send are accepted, but nothing is routed
+	// to them.
 	Standbys []Member
 	// Nodes are the outer addresses of all nodes.
 	Nodes []netip.Addr
-	// Local are addresses this cluster depends on, as all nodes publish them. What is for one stays off the tunnel
-	// though a peer is seen there.
+	// Local holds the addresses this cluster depends on, as all nodes publish them. Packets for
+	// them stay off the tunnel even if a peer is remapped to a range that contains them.
 	Local []netip.Addr
 	// Sources are the outer addresses that frames are accepted from; none = any.
 	Sources []netip.Prefix
@@ -37,7 +38,8 @@ type NodeStateInput struct {
 	Port int
 	// RulePriority of our rule; 0 = RulePriority.
 	RulePriority int
-	// Masquerade hides pods from peers behind the node's overlay address, as anything else.
+	// Masquerade translates the source of pods to the node's overlay address, as for all other
+	// senders.
 	Masquerade bool
 }
 
@@ -67,8 +69,9 @@ func NodeState(in NodeStateInput) State {
 	return s
 }
 
-// excepted are the local addresses at which a peer is seen, sorted. A range is granted where there is none, but a node
-// may join later, and what a peer is seen at never changes under its connections.
+// excepted returns the local addresses that lie in a range a peer is remapped to, sorted. No such
+// range is granted, but a node may join later, and a granted range never changes under its
+// connections.
 func (in NodeStateInput) excepted() []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range in.Local {
@@ -81,9 +84,10 @@ func (in NodeStateInput) excepted() []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// arriving keeps peers from the node. What comes out of the overlay for an address of the node is an
-// answer, a target of an IP object or a ping: never a new connection to a port of the node. It is judged after
-// connection tracking (−200) and before kube-proxy's DNAT (−100), which would turn a node port into a pod.
+// arriving protects the node from peers. A packet from the overlay to an address of the node may be
+// an answer, for a target of an IP object, or a ping. It never opens another connection to a port
+// of the node. The chain runs after connection tracking (−200) and before kube-proxy's DNAT (−100),
+// which would turn a node port into a pod.
 func (in NodeStateInput) arriving() chain {
 	c := chain{name: "arriving", base: "filter hook prerouting priority mangle"}
 	c.add(fmt.Sprintf("iifname != %q accept", api.OverlayInterface), "ct state established,related accept")
@@ -96,10 +100,10 @@ func (in NodeStateInput) arriving() chain {
 	return c
 }
 
-// frames keeps the overlay to its members. Frames of others are dropped by their source, and those of pods of this node
-// also by the device they come in by, as pods may forge addresses; of what comes in there a gateway is known by its
-// Ethernet address too. The socket of the overlay is bound to all addresses, but no member sends to others than the
-// outer ones.
+// frames limits the overlay to its members. Frames of others are dropped by their source address.
+// Frames from pods of this node are also checked by the device they arrive on, because pods may
+// forge addresses. Gateways among these pods are identified by their Ethernet address as well. The
+// overlay's socket is bound to all addresses, but members send to outer addresses only.
 func (in NodeStateInput) frames() chain {
 	c := chain{name: "frames"}
 	var gateways, members, unheard []netip.Addr
@@ -136,13 +140,15 @@ func (in NodeStateInput) frames() chain {
 	return c
 }
 
-// transportMark is on what gateways send to addresses of peers by their own device: what tunnels are made
-// of. On flat networks the peers' nodes have such addresses, and the overlay would lead back to the gateway.
-// Its bits are none of kube-proxy's (0xc000), Cilium's (0x0f00), AWS's (0x80), or Calico's (0xffff0000).
+// transportMark marks packets that gateways send to addresses of peers through their own device:
+// the tunnels' transport. On flat networks the peers' nodes have such addresses, and the overlay
+// would route the packets back to the gateway. The mark shares no bits with kube-proxy (0xc000),
+// Cilium (0x0f00), AWS (0x80), or Calico (0xffff0000).
 const transportMark = 0x3000
 
-// outer is about what carries the overlay and tunnels, after kube-proxy's NAT (−100): a Service may lead
-// pods to the overlay's port of a node, and the client's address may be behind that of a node.
+// outer filters and marks the transport of the overlay and of tunnels, after kube-proxy's NAT
+// (−100). A Service may translate packets of pods to the overlay's port of a node, and the client's
+// address may be behind that of a node.
 func (in NodeStateInput) outer() chain {
 	c := chain{name: "outer", base: "filter hook prerouting priority dstnat + 10"}
 	c.add(fmt.Sprintf("udp dport %d jump frames", in.Port))
@@ -162,13 +168,14 @@ func (in NodeStateInput) outer() chain {
 	return c
 }
 
-// station is an address on an Ethernet.
+// station is an IP address with an Ethernet address.
 type station struct {
 	addr netip.Addr
 	mac  string
 }
 
-// but leaves out sources, butStations sources on an Ethernet; "" = none of the family.
+// but matches all sources except some, butStations all pairs of source and Ethernet address except
+// some; "" = the family has none.
 func (f family) but(sources []netip.Addr) string {
 	text, ok := f.match("saddr !=", hosts(sources))
 	if !ok {
@@ -182,7 +189,7 @@ func (f family) butStations(list []station) string {
 	if len(list) == 0 {
 		return ""
 	}
-	// In the order of nft: as numbers whose last byte weighs most.
+	// nft orders them as numbers with the most significant byte last.
 	key := func(s station) string {
 		mac, _ := hex.DecodeString(strings.ReplaceAll(s.mac, ":", ""))
 		return string(append(s.addr.AsSlice(), mac...))
@@ -196,25 +203,25 @@ func (f family) butStations(list []station) string {
 	return fmt.Sprintf("%s saddr . ether saddr != { %s }", f.name, strings.Join(elements, ", "))
 }
 
-// words joins those that are not empty.
+// words joins the strings that are not empty.
 func words(list ...string) string {
 	return strings.Join(slices.DeleteFunc(list, func(w string) bool { return w == "" }), " ")
 }
 
-// unmarked takes the mark off what enters the overlay. The frame around a packet inherits its
-// mark, and kube-proxy would masquerade the frame for the mark it set on the packet within; the
-// kernel then sends a frame with a wrong checksum, which is lost.
+// unmarked removes the mark of packets that enter the overlay. The outer frame inherits the
+// packet's mark, and kube-proxy would masquerade the frame for a mark it set on the inner packet.
+// The kernel then sends a frame with a wrong checksum, which is lost.
 func unmarked() chain {
 	c := chain{name: "unmarked", base: "filter hook postrouting priority mangle"}
 	c.add(fmt.Sprintf("oifname %q meta mark set 0x00000000", api.OverlayInterface))
 	return c
 }
 
-// leaving fixes the source of what goes to peers before the CNI masquerades it. An "accept" would
-// not stop the CNI's chain, which comes 10 later; only a binding does, so pods are bound to
-// themselves. Addresses of nodes come first, because on some clouds they lie among the pods'.
-// What a Service made of a packet from a peer must come back through this node, so it leaves
-// with an address of this node.
+// leaving translates the source of packets to peers before the CNI masquerades it. An "accept"
+// would not stop the CNI's chain, which runs 10 later. Only a NAT binding does, so the source of
+// pods is translated to itself. Addresses of nodes come first, because on some clouds they lie in
+// the pods' ranges. Answers to a packet from a peer that a Service translated must return through
+// this node, so the packet leaves with an address of this node.
 func (in NodeStateInput) leaving(own []Address) chain {
 	c := chain{name: "leaving", base: "nat hook postrouting priority srcnat - 10"}
 	c.add(
@@ -239,7 +246,8 @@ func (in NodeStateInput) leaving(own []Address) chain {
 	return c
 }
 
-// bindings bind sources to themselves: ranges by a rule each, single addresses by one map.
+// bindings returns rules that translate sources to themselves: one rule per range, and one map for
+// single addresses.
 func (f family) bindings(list []netip.Prefix) []string {
 	var out []string
 	single := map[netip.Addr]netip.Addr{}

@@ -18,21 +18,23 @@ import (
 )
 
 const (
-	// UserTables is the first of 65536 routing tables that hold what users wrote: "lq" in ASCII.
+	// UserTables is the first of 65536 routing tables for the routes of users: "lq" in ASCII.
 	UserTables = 0x6c710000
 	userTables = 1 << 16
-	// userPriority of users' rules that ask for none: just before ours, so they can be exceptions.
+	// userPriority is the default priority of users' rules. It comes just before Liqo's, so that
+	// they can be exceptions.
 	userPriority = RulePriority - 1
 )
 
-// IsUserTable tells whether a routing table may hold what users wrote.
+// IsUserTable reports whether a routing table is reserved for the routes of users.
 func IsUserTable(number int) bool { return number >= UserTables && number < UserTables+userTables }
 
-// IsOwnTable tells whether a routing table is ours: the one of everything, or of a further tunnel.
+// IsOwnTable reports whether a routing table is Liqo's: the common one, or that of a further
+// tunnel.
 func IsOwnTable(number int) bool { return number >= RouteTable && number < RouteTable+api.MaxTunnels }
 
-// routed gives each RouteConfiguration a routing table: by its name, so that it keeps it, and the
-// next free one where two names meet.
+// routed assigns each RouteConfiguration a routing table. The number derives from its name, so that
+// it stays the same; if two collide, the second one gets the next free number.
 func routed(list []netv1beta1.RouteConfiguration) []Content {
 	slices.SortFunc(list, func(a, b netv1beta1.RouteConfiguration) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -82,12 +84,13 @@ func routing(r netv1beta1.RouteConfiguration, table int) Content {
 			}
 		}
 	}
-	// A next hop may be reached by another route of the table, which is written first then.
+	// A next hop may be reached by another route of the table, which must be written first.
 	slices.SortStableFunc(c.Routes, func(a, b Route) int { return cmp.Compare(a.Via.BitLen(), b.Via.BitLen()) })
 	return c
 }
 
-// fits adds a route. All rules of an object lead to one table, in which a destination has one way.
+// fits adds a route. All rules of an object share one table, in which each destination has one
+// route. It returns an error if the destination has another route.
 func (c *Content) fits(r Route) error {
 	i := slices.IndexFunc(c.Routes, func(x Route) bool { return x.key() == r.key() })
 	switch {
@@ -132,8 +135,8 @@ func routeOf(r netv1beta1.Route, table int) (Route, error) {
 	return out, nil
 }
 
-// rulesOf are the rules that lead to a table, for the families of their addresses, or of the
-// routes where there are none.
+// rulesOf returns the rules for a table, for the family of their addresses, or without addresses
+// for the families of the routes.
 func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
 	if r.Priority < 0 || r.Fwmark < 0 || max(r.Priority, r.Fwmark) > math.MaxUint32 {
 		return nil, errors.New("priority and fwmark are numbers from 0 to 4294967295")
@@ -174,7 +177,7 @@ func rulesOf(r netv1beta1.RouteRule, table int, six []bool) ([]Rule, error) {
 	return out, nil
 }
 
-// checkDevices returns an error unless all names are such as devices have, or "".
+// checkDevices returns an error unless all names are valid device names or empty.
 func checkDevices(names ...string) error {
 	for _, name := range names {
 		if !regexp.MustCompile(`^[^\s/"]{0,15}$`).MatchString(name) {
@@ -184,7 +187,7 @@ func checkDevices(names ...string) error {
 	return nil
 }
 
-// parseCIDR reads a CIDR; "" is none.
+// parseCIDR parses a CIDR; for "" it returns the zero value.
 func parseCIDR(text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, nil
