@@ -26,8 +26,8 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// Contents are the FirewallConfigurations and RouteConfigurations users made. The daemon makes those
-// for its host act, and tells in the status of each what became of it here.
+// Contents holds the FirewallConfigurations and RouteConfigurations of users. The daemon applies
+// those for its host, and reports the result for this host in the status of each.
 type Contents struct {
 	ContentsOptions
 	client    rest.Interface
@@ -36,23 +36,23 @@ type Contents struct {
 
 	changed chan struct{}
 	mu      sync.Mutex // guards outcome
-	// outcome has what to tell of each content, an empty text where all is well.
+	// outcome holds the message to report for each content; empty = it is applied.
 	outcome []outcome
 }
 
-// ContentsOptions say for whom contents are.
+// ContentsOptions describe the host that contents are applied on.
 type ContentsOptions struct {
-	// Host decides which objects are taken.
+	// Host selects the objects that are applied.
 	Host plan.Host
-	// Name is the host's in the status.
+	// Name is the name of the host in a status.
 	Name string
-	// Writer owns what a host says in a status, and takes over from an earlier process of the same
-	// name: what that said of itself goes.
+	// Writer returns the field manager of a host's conditions. It takes over from an earlier
+	// process of the same name, whose conditions are removed.
 	Writer func(host string) string
-	// Gone picks of hosts that said something of an object for this kind of host those that are no more,
-	// for which this one speaks; nil = none.
+	// Gone returns those hosts among the conditions of an object for this category that no longer
+	// exist. This host removes their conditions; nil = it removes none.
 	Gone func([]netv1beta1.HostCondition) []string
-	// Silent tells whether another process speaks for the host; nil = never.
+	// Silent reports whether another process reports for the host; nil = never.
 	Silent func() bool
 }
 
@@ -61,7 +61,7 @@ type outcome struct {
 	message string
 }
 
-// WatchContents begins to copy the objects.
+// WatchContents starts to watch the objects.
 func WatchContents(client API, o ContentsOptions) *Contents {
 	return &Contents{
 		ContentsOptions: o, client: client.Networking, changed: make(chan struct{}, 1),
@@ -70,7 +70,7 @@ func WatchContents(client API, o ContentsOptions) *Contents {
 	}
 }
 
-// wanted plans what users want here.
+// wanted returns the contents that users request for this host.
 func (c *Contents) wanted() []plan.Content {
 	if c == nil {
 		return nil
@@ -78,12 +78,12 @@ func (c *Contents) wanted() []plan.Content {
 	return c.Host.Contents(c.firewalls.List(), c.routings.List())
 }
 
-// Track tells whether users' rules speak of connections.
+// Track reports whether rules of users use connection tracking.
 func (c *Contents) Track() bool {
 	return plan.Track(c.wanted())
 }
 
-// found takes what became of it.
+// found records the result of applying contents.
 func (c *Contents) found(contents []plan.Content, p *dataplane.Dataplane) {
 	if c == nil {
 		return
@@ -101,8 +101,7 @@ func (c *Contents) found(contents []plan.Content, p *dataplane.Dataplane) {
 	}
 }
 
-// report writes the status of each object that does not say yet what became of it, until the
-// context ends.
+// report writes the status of each object whose result changed, until the context ends.
 func (c *Contents) report(ctx context.Context) error {
 	for {
 		select {
@@ -132,7 +131,7 @@ func (c *Contents) report(ctx context.Context) error {
 	}
 }
 
-// told are all objects, for this host or not.
+// told returns all objects, whether they select this host or not.
 func (c *Contents) told() (out []Told) {
 	for _, f := range c.firewalls.List() {
 		out = append(out, Told{"FirewallConfiguration", plan.Firewalls, f.Namespace, f.Name, f.Status.Conditions, f.Labels[api.LabelFirewallCategory]})
@@ -143,7 +142,8 @@ func (c *Contents) told() (out []Told) {
 	return out
 }
 
-// became is what this host has to say of an object; nothing when the object is not for it.
+// became returns the conditions of this host for an object; none if the object does not select the
+// host.
 func (c *Contents) became(on Told, outcomes []outcome) []netv1beta1.HostCondition {
 	i := slices.IndexFunc(outcomes, func(o outcome) bool {
 		return o.Resource == on.Resource && o.Namespace == on.Namespace && o.Name == on.Name
@@ -158,20 +158,21 @@ func (c *Contents) became(on Told, outcomes []outcome) []netv1beta1.HostConditio
 	return []netv1beta1.HostCondition{x}
 }
 
-// Told is an object of a group in whose status hosts say what became of it, each for itself.
+// Told is an object in whose status each host reports its own conditions.
 type Told struct {
 	Kind, Resource, Namespace, Name string
 	said                            []netv1beta1.HostCondition
-	// category of the hosts it is for, of an object of a user.
+	// category is the category of hosts that an object of a user selects.
 	category string
 }
 
-// FabricTold is an InternalFabric.
+// FabricTold returns the Told of an InternalFabric.
 func FabricTold(f netv1beta1.InternalFabric) Told {
 	return Told{"InternalFabric", "internalfabrics", f.Namespace, f.Name, f.Status.Conditions, ""}
 }
 
-// Say makes conditions all that a host says in the object's status, unless they are, whenever they were written.
+// Say replaces the conditions of a host in the object's status. It writes nothing if they differ in
+// their times only.
 func (t Told) Say(ctx context.Context, client rest.Interface, writer, host string, conditions []netv1beta1.HostCondition) error {
 	said := slices.DeleteFunc(slices.Clone(t.said), func(c netv1beta1.HostCondition) bool { return c.Host != host })
 	if slices.EqualFunc(conditions, said, func(a, b netv1beta1.HostCondition) bool {

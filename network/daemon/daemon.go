@@ -3,15 +3,15 @@
 
 //go:build linux
 
-// Package daemon is what the roles gateway and fabric have in common: it keeps the network
-// namespace of the process equal to what the role wants.
+// Package daemon implements the common part of the roles gateway and fabric. It keeps the network
+// namespace of the process in the state that the role plans.
 //
 //	objects ─watch─▶ Role.Want ─▶ plan.State ─┐
 //	kernel ─dataplane─▶ Observe ──────────────┴▶ plan.Diff ─▶ Apply, only what differs
 //
-// A look is taken when an object changes, when the kernel says that something of ours did, and
-// now and then. One that finds no difference writes and logs nothing. Nothing is removed when the
-// process ends: a restart does not touch traffic.
+// It reconciles when an object changes, when the kernel reports a change of Liqo's configuration,
+// and at an interval. A reconcile without a difference writes and logs nothing. Nothing is removed
+// when the process ends, so a restart does not affect traffic.
 package daemon
 
 import (
@@ -31,69 +31,77 @@ import (
 )
 
 const (
-	// resync is between two looks when nothing happens: the time a change of our rules by
-	// somebody else may last, as nft tells nobody who did not ask.
+	// resync is the time between two reconciles without an event. It bounds how long a change of
+	// Liqo's rules by others lasts, because nft reports changes to subscribers only.
 	resync = 10 * time.Second
-	// retryFirst and retryLast are the shortest and longest pause after a look that failed; they
-	// double in between. Our own half-made change wakes us, hence there is a pause at all.
+	// retryFirst and retryLast are the shortest and longest pause after a reconcile that failed;
+	// the pause doubles in between. It is needed because the daemon's own partial change triggers a
+	// reconcile.
 	retryFirst, retryLast = 50 * time.Millisecond, 2 * time.Second
-	// passes is how often a difference may come back before it is an error: one pass makes
-	// things, another what the kernel dropped with a device that was made anew.
+	// passes is how often a difference may reappear before it is an error. One pass creates
+	// objects, another restores those the kernel deleted with a device that was recreated.
 	passes = 3
-	// echo is what the kernel has to tell of a change of ours, so that it does not lead to a look of its own.
+	// echo is how long kernel notifications are ignored after the daemon's own change, so that it
+	// does not trigger a reconcile.
 	echo = 5 * time.Millisecond
 )
 
-// Task is something a role does beside, until the context ends.
+// Task is a function that a role runs in the background until the context ends.
 type Task func(context.Context) error
 
-// Role is what one role adds.
+// Role defines one role: its objects, its plan and its background tasks.
 type Role struct {
-	// Name is the role's: gateway or fabric.
+	// Name is the name of the role: gateway or fabric.
 	Name string
-	// Sources are the objects it reads; a change of one leads to a look. There is no look before
-	// all are complete.
+	// Sources are the kinds of objects the role reads; a change of an object triggers a reconcile.
+	// None happens before all sources are complete.
 	Sources []Source
-	// Want reads the objects and plans. When it is not ready the kernel is left as it is.
+	// Want plans the desired state from the objects. If it is not ready, the kernel is left
+	// unchanged.
 	Want func(ctx context.Context) (want plan.State, ready bool, err error)
-	// Tasks run beside; the first that fails ends the process.
+	// Tasks run in the background; the first that fails ends the process.
 	Tasks []Task
-	// Contents are what users wrote for this host; nil = nothing is read of it.
+	// Contents are the rules of users for this host; nil = they are not read.
 	Contents *Contents
-	// MetricsAddress and HealthAddress to listen on; "0" or empty = do not.
+	// MetricsAddress and HealthAddress are the addresses to listen on; "0" or empty = do not
+	// listen.
 	MetricsAddress, HealthAddress string
-	// Metrics to show beside the usual ones; nil = none.
+	// Metrics returns further metrics to serve; nil = none.
 	Metrics func() []Metric
 }
 
 // Daemon runs a role.
 type Daemon struct {
 	Role
-	// looks has a message when a look is asked for, told when the kernel told of a change of what is ours.
+	// looks holds a message if a reconcile is requested; told holds one if the kernel reported a
+	// change of Liqo's configuration.
 	looks, told chan struct{}
-	// awaited are looks somebody waits for; each is closed after it.
+	// awaited carries requests for a reconcile whose sender waits; each channel is closed
+	// afterwards.
 	awaited chan chan struct{}
 
 	mu      sync.Mutex // guards plane, desired and last
 	plane   *dataplane.Dataplane
 	desired plan.State
-	// last is what the kernel was found to be at the last look; nil = a look failed, or there was none.
+	// last is the state observed in the kernel by the last reconcile; nil = it failed, or there was
+	// none.
 	last    *plan.State
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
 }
 
-// Failure is why the kernel is not as wanted, since a look before the last.
+// Failure describes why the kernel is not in the desired state. Since is the time of the first of
+// consecutive failures.
 type Failure struct {
 	Since time.Time
 	Err   error
 }
 
-// Failing tells why the last look did not make the kernel as wanted; nil = it did.
+// Failing returns why the last reconcile failed; nil = it succeeded.
 func (d *Daemon) Failing() *Failure { return d.failure.Load() }
 
-// New prepares a daemon on a data plane, which it closes at the end of Run.
+// New returns a daemon on a data plane, which Run closes at its end.
 func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	if role.Contents != nil {
 		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
@@ -103,7 +111,7 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	return d
 }
 
-// Run runs until the context ends or something fails that the process needs.
+// Run runs until the context ends or a task fails.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.plane.Close()
 	tasks := append([]Task{d.keep, d.serveHealth, d.serveMetrics, d.serveShow, d.watchKernel}, d.Tasks...)
@@ -119,7 +127,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return together(ctx, tasks)
 }
 
-// together runs tasks until all have ended; the first that fails ends the others.
+// together runs tasks until all have ended; the first that fails cancels the others.
 func together(ctx context.Context, tasks []Task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,10 +146,10 @@ func together(ctx context.Context, tasks []Task) error {
 	return <-failed
 }
 
-// Look asks for a look at the kernel soon.
+// Look requests a reconcile.
 func (d *Daemon) Look() { notify(d.looks) }
 
-// Await takes a look and returns after it, whether or not the kernel is as wanted then, or when ctx ends.
+// Await reconciles and returns afterwards, also if the reconcile failed, or when ctx ends.
 func (d *Daemon) Await(ctx context.Context) {
 	taken := make(chan struct{})
 	select {
@@ -162,14 +170,15 @@ func notify(c chan struct{}) {
 	}
 }
 
-// With lends the data plane, to ask it.
+// With calls f with the data plane, for reading.
 func (d *Daemon) With(f func(*dataplane.Dataplane)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f(d.plane)
 }
 
-// Change lends the data plane, to change what the next look puts in order: it reads the kernel first.
+// Change calls f with the data plane, for changes that the next reconcile corrects: it observes the
+// kernel first.
 func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +186,8 @@ func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
 	f(d.plane)
 }
 
-// keep takes a look whenever one is asked for, and now and then. Every event is a look at
-// everything: a role has one state.
+// keep reconciles on request and at an interval. Every event reconciles everything, because a role
+// has one state.
 func (d *Daemon) keep(ctx context.Context) error {
 	retry := retryFirst
 	looks, told, again := d.looks, d.told, resync
@@ -244,14 +253,15 @@ func (d *Daemon) look(ctx context.Context) error {
 	return nil
 }
 
-// complete tells whether all objects are known: a part of them would take away what stands.
+// complete reports whether all sources are complete: a plan from some of the objects would delete
+// what the others need.
 func (d *Daemon) complete() bool {
 	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
-// settle changes the kernel until it is as wanted. What is wanted anew is changed before the kernel is read:
-// that takes longer the more peers there are, and tells of what others did. If another look is asked for already, the
-// kernel is read then.
+// settle changes the kernel until it is in the desired state. Changes of the plan are applied
+// before the kernel is observed, because observing takes longer the more peers there are. Observing
+// finds changes by others. It is left to the next reconcile if one is already requested.
 func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -287,7 +297,8 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	return fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
 }
 
-// change makes changes, and waits until the kernel has told of them: the next look at it sees them.
+// change applies changes and waits for the kernel's notifications of them, which it discards: the
+// next observation includes these changes.
 func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
 	for line := range strings.Lines(c.String()) { // a record each: line breaks in values are escaped
 		klog.FromContext(ctx).Info("Changing the network", "change", strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "  "))
@@ -304,7 +315,7 @@ func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
 	return nil
 }
 
-// devices are those whose settings matter.
+// devices returns the devices whose settings are observed.
 func devices(s plan.State) []string {
 	var out []string
 	for _, x := range s.Settings {
@@ -314,7 +325,7 @@ func devices(s plan.State) []string {
 	return slices.Compact(out)
 }
 
-// ready tells why the network is not set up yet.
+// ready returns an error that says why the network is not set up yet.
 func (d *Daemon) ready() error {
 	switch {
 	case d.settled.Load():
@@ -326,7 +337,7 @@ func (d *Daemon) ready() error {
 	}
 }
 
-// watchKernel takes a look when somebody changed what is ours, or a pod is heard of.
+// watchKernel reconciles when others changed Liqo's configuration, or the kernel reports a pod.
 func (d *Daemon) watchKernel(ctx context.Context) error {
 	return d.plane.Watch(ctx, func() { notify(d.told) }, d.Look)
 }

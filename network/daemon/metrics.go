@@ -15,29 +15,30 @@ import (
 	"sync/atomic"
 )
 
-// Metric is one series and what is said about its name. The text format of Prometheus is a dozen
-// lines; its library would be a third of the process, see docs/decisions/0007.
+// Metric is one series, with the help text and type of its name. The text format of Prometheus
+// takes a dozen lines; its library would be a third of the process, see docs/decisions/0007.
 type Metric struct {
 	Name, Help string
 	// Type is counter, gauge or histogram.
 	Type string
-	// Labels are written as they are: name="value", separated by commas.
+	// Labels are written unchanged: name="value", separated by commas.
 	Labels string
 	Value  float64
-	// Buckets are those of a histogram, whose Value is the sum; nil = it is none.
+	// Buckets are the buckets of a histogram, whose Value is the sum; nil = the metric is no
+	// histogram.
 	Buckets []Bucket
 }
 
-// Bucket counts the values up to a limit, those of smaller buckets among them.
+// Bucket counts the values up to a limit, including those of smaller buckets.
 type Bucket struct {
 	UpTo  float64
 	Count uint64
 }
 
-// Label writes one label.
+// Label returns the text of one label.
 func Label(name, value string) string { return name + "=" + strconv.Quote(value) }
 
-// writeMetrics writes metrics in the text format; those of one name stand together.
+// writeMetrics writes metrics in the text format. Metrics of the same name must be adjacent.
 func writeMetrics(w io.Writer, all []Metric) {
 	b := bufio.NewWriter(w)
 	defer b.Flush()
@@ -73,7 +74,7 @@ func joined(labels, more string) string {
 	return labels + "," + more
 }
 
-// number writes the shortest text that means the value.
+// number returns the shortest text of the value.
 func number(v float64) string {
 	if math.IsInf(v, 1) {
 		return "+Inf"
@@ -89,7 +90,7 @@ type Histogram struct {
 	sum    float64
 }
 
-// NewHistogram makes one whose buckets end at the limits, which ascend.
+// NewHistogram returns a histogram whose buckets end at the limits, in ascending order.
 func NewHistogram(limits ...float64) *Histogram {
 	return &Histogram{limits: limits, counts: make([]uint64, len(limits)+1)}
 }
@@ -106,7 +107,7 @@ func (h *Histogram) Observe(v float64) {
 	h.sum += v
 }
 
-// Metric fills in the values of a metric.
+// Metric sets the type, sum and buckets of a metric.
 func (h *Histogram) Metric(m Metric) Metric {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +124,7 @@ func (h *Histogram) Metric(m Metric) Metric {
 	return m
 }
 
-// counts are the usual metrics.
+// counts holds the metrics that every role has.
 type counts struct {
 	changes, failures atomic.Int64
 	last              atomic.Int64 // time of the last look without error, in seconds since 1970; 0 = none yet

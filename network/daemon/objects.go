@@ -26,7 +26,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// Config is how to reach the API server: as KUBECONFIG says, else as the pod's own account.
+// Config returns the configuration for the API server: from KUBECONFIG, else from the pod's service
+// account.
 func Config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
@@ -36,13 +37,13 @@ func Config() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// API reads and writes the few kinds the roles need, a client for each group. One that knew all
-// kinds of Kubernetes would be most of the process: see docs/decisions/0007.
+// API holds one client for each API group the roles need. A client for all kinds of Kubernetes
+// would be most of the process: see docs/decisions/0007.
 type API struct {
 	Networking, IPAM, Coordination rest.Interface
 }
 
-// Connect makes the clients. It does not wait for the API server.
+// Connect returns the clients. It does not wait for the API server.
 func Connect(cfg *rest.Config) (API, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the API server's own priority and fairness is the limit
@@ -67,7 +68,7 @@ func Connect(cfg *rest.Config) (API, error) {
 	return out, nil
 }
 
-// kinds are those the roles read and write.
+// kinds returns a scheme with the kinds that the roles read and write.
 func kinds() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
@@ -83,15 +84,15 @@ func clientFor(cfg *rest.Config, gv schema.GroupVersion, shared *http.Client) (r
 	return rest.RESTClientForConfigAndClient(cfg, shared)
 }
 
-// Source is a kind of objects a daemon keeps a copy of.
+// Source is a kind of objects that a daemon watches and caches.
 type Source interface {
-	// run keeps the copy until the context ends, and calls changed after each change of it.
+	// run keeps the cache current until the context ends, and calls changed after each change.
 	run(ctx context.Context, changed func())
-	// complete tells whether all objects were there once.
+	// complete reports whether all objects were listed once.
 	complete() bool
 }
 
-// Objects is the copy of the objects of one kind. Whoever gets some must not write to them.
+// Objects is the cache of the objects of one kind. Callers must not modify the objects they get.
 type Objects[T any] struct {
 	list     cache.ListerWatcher
 	resource string
@@ -104,14 +105,15 @@ type Objects[T any] struct {
 	changed func()
 }
 
-// Selection limits what is read of a kind; the zero value = everything in the cluster.
+// Selection limits the objects that are read; the zero value = all of the cluster.
 type Selection struct {
 	Namespace string
 	// Labels is a selector as text.
 	Labels string
 }
 
-// Watch prepares a copy of the objects of a resource; a daemon it is given to keeps it, or Keep does.
+// Watch returns a cache of the objects of a resource. A daemon that has it as a source keeps it
+// current, or Keep does.
 func Watch[T any, P interface {
 	*T
 	metav1.Object
@@ -143,11 +145,12 @@ func (o *Objects[T]) List() []T {
 	return out
 }
 
-// Keep keeps a copy that no daemon was given until the context ends, and calls changed after each change of it.
+// Keep keeps a cache that is no source of a daemon current until the context ends. It calls changed
+// after each change.
 func (o *Objects[T]) Keep(ctx context.Context, changed func()) { o.run(ctx, changed) }
 
-// run implements Source. The reflector lists and watches, and tries again for ever, with growing
-// pauses, while the API server is away.
+// run implements Source. The reflector lists and watches. While the API server is unreachable it
+// retries without limit, with growing pauses.
 func (o *Objects[T]) run(ctx context.Context, changed func()) {
 	o.mu.Lock()
 	o.changed = changed
@@ -196,8 +199,8 @@ func (o *Objects[T]) one(obj any, f func(key string, object T)) error {
 	return err
 }
 
-// take reads what the reflector hands over, without the owners of its fields: they are most of an
-// object's bytes.
+// take returns an object from the reflector without its managed fields, which are most of its
+// bytes.
 func (o *Objects[T]) take(obj any) (key string, object T, err error) {
 	p, ok := obj.(*T)
 	if !ok {
@@ -216,5 +219,6 @@ func (o *Objects[T]) change(f func()) {
 	changed()
 }
 
-// Resync implements cache.ReflectorStore: a daemon looks at everything now and then anyway.
+// Resync implements cache.ReflectorStore. It does nothing, because a daemon reconciles everything
+// at an interval.
 func (o *Objects[T]) Resync() error { return nil }

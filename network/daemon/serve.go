@@ -22,15 +22,15 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// socket of a role, in the abstract namespace: it belongs to the network namespace whose state it
-// shows, needs no file, and vanishes with the process.
+// socket returns the name of a role's socket in the abstract namespace. It belongs to the network
+// namespace whose state it shows, needs no file, and vanishes with the process.
 func socket(role string) string { return "@liqo-" + role }
 
-// serveShow answers the show command of the same role.
+// serveShow serves the show command of the same role.
 func (d *Daemon) serveShow(ctx context.Context) error {
 	l, err := net.Listen("unix", socket(d.Name))
 	if err != nil {
-		// Another process of the role still ends. It is no reason to stop carrying traffic.
+		// Another process of the role is still ending. Traffic must not stop for that.
 		klog.FromContext(ctx).Info("The show command will find no answer", "error", err.Error())
 		return nil
 	}
@@ -46,7 +46,7 @@ func (d *Daemon) serveShow(ctx context.Context) error {
 	return serve(ctx, l, mux)
 }
 
-// show prints what is wanted, what is found, or how they differ.
+// show returns the desired state, the observed state, or their difference.
 func (d *Daemon) show(ctx context.Context, what string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,8 +63,8 @@ func (d *Daemon) show(ctx context.Context, what string) (string, error) {
 	return have.String(), nil
 }
 
-// serveHealth answers the probes of the kubelet: alive while it answers, ready once the kernel has
-// been as wanted.
+// serveHealth answers the kubelet's probes. The process is live while it answers, and ready once
+// the kernel has been in the desired state.
 func (d *Daemon) serveHealth(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -104,7 +104,7 @@ func serveAt(ctx context.Context, address string, h http.Handler) error {
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	// 10 s: nothing we serve is larger than a few KiB.
+	// 10 s suffice, because no response is larger than a few KiB.
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -113,8 +113,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// ShowCommand prints the state of a role that runs in this network namespace, for use through
-// kubectl exec.
+// ShowCommand returns a command that prints the state of a role running in this network namespace,
+// for use with kubectl exec.
 func ShowCommand(role string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "show [desired|observed|diff]",
@@ -152,7 +152,7 @@ func ask(ctx context.Context, role, what string, out io.Writer) error {
 	return err
 }
 
-// OverlaySources adds the flag for further addresses that frames of the overlay come from.
+// OverlaySources adds the flag for further source addresses of overlay frames.
 func OverlaySources(cmd *cobra.Command, to *[]netip.Prefix) {
 	cmd.Flags().Func("overlay-sources", "further CIDRs that frames of the overlay come from, beside nodes and gateways; comma-separated", func(text string) error {
 		for cidr := range strings.SplitSeq(text, ",") {
@@ -166,7 +166,7 @@ func OverlaySources(cmd *cobra.Command, to *[]netip.Prefix) {
 	})
 }
 
-// Ignore accepts documented flags that mean nothing here, so that existing templates and extra
+// Ignore accepts documented flags that have no effect, so that existing templates and extra
 // arguments keep working.
 func Ignore(cmd *cobra.Command, names ...string) {
 	for _, name := range names {

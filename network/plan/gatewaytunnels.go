@@ -12,10 +12,10 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// tunnels is how many there are.
+// tunnels returns the number of tunnels.
 func (in GatewayStateInput) tunnels() int { return 1 + max(len(in.Tunnel.Listen), len(in.Tunnel.Dial)) }
 
-// device names the tunnel for rules, all of them when there are several.
+// device returns the tunnel's name for rules, or a pattern for all tunnels if there are several.
 func (in GatewayStateInput) device() string {
 	if in.tunnels() > 1 {
 		return api.TunnelInterface(0) + "*"
@@ -23,13 +23,13 @@ func (in GatewayStateInput) device() string {
 	return api.TunnelInterface(0)
 }
 
-// ends are our addresses in the tunnels and the peer's.
+// ends returns the local and the peer's address in the n-th tunnel.
 func (in GatewayStateInput) ends(n int) (own netip.Prefix, peer netip.Addr) {
 	return FurtherEnds(in.Tunnel.Address, in.Tunnel.PeerAddress, n)
 }
 
-// addTunnel adds the n-th tunnel and, once its key is known, the peer: it may use the addresses it
-// announced and its own in the tunnel, so it cannot speak for anybody else.
+// addTunnel adds the n-th tunnel and, once its key is known, the peer. The peer may send from the
+// addresses it announced and its own in the tunnel only, so it cannot impersonate others.
 func (in GatewayStateInput) addTunnel(s *State, n int) {
 	dev, t := api.TunnelInterface(n), in.Tunnel
 	own, peer := in.ends(n)
@@ -65,10 +65,11 @@ func (in GatewayStateInput) addTunnel(s *State, n int) {
 	s.Peers = append(s.Peers, p)
 }
 
-// spread shares connections out among several tunnels: each keeps to one, by its addresses and
-// ports, and those of a tunnel that falls silent take another: the peer takes them by any. The kernel's own way,
-// several next hops and a hash, needs a setting that only the node can make (fib_multipath_hash_policy). A mark chooses
-// the tunnel; without one it is the first that answers.
+// spread distributes connections over several tunnels. Each connection keeps its tunnel, chosen by
+// addresses and ports. If that tunnel falls silent its connections use another, and the peer
+// accepts them from any. The kernel's multipath routes need a setting that only the node can make
+// (fib_multipath_hash_policy). A mark selects the tunnel; packets without one use the first tunnel
+// that answers.
 func (in GatewayStateInput) spread() chain {
 	c := chain{name: "spread", base: "filter hook prerouting priority mangle"}
 	if in.tunnels() == 1 {
@@ -96,7 +97,7 @@ func (in GatewayStateInput) spread() chain {
 	return c
 }
 
-// answering is the first tunnel in which the peer answers; without any the first of all.
+// answering returns the first tunnel in which the peer answers; if there is none, the first of all.
 func (in GatewayStateInput) answering() int {
 	for n := range in.tunnels() {
 		if !slices.Contains(in.Tunnel.Silent, n) {
@@ -106,7 +107,8 @@ func (in GatewayStateInput) answering() int {
 	return 0
 }
 
-// spreadRules lead what spread marked to the tables of the further tunnels.
+// spreadRules returns the rules that route packets marked by spread by the tables of the further
+// tunnels.
 func (in GatewayStateInput) spreadRules() []Rule {
 	var out []Rule
 	for n := 1; n < in.tunnels(); n++ {
@@ -119,7 +121,7 @@ func (in GatewayStateInput) spreadRules() []Rule {
 	return out
 }
 
-// spreadTable is the routing table of the n-th tunnel: 0 = the one of everything else.
+// spreadTable returns the routing table of the n-th tunnel: 0 = the common table.
 func spreadTable(n int) int {
 	if n == 0 {
 		return 0
@@ -127,7 +129,7 @@ func spreadTable(n int) int {
 	return RouteTable + n
 }
 
-// relayed returns what a server that hands over passes on: flows that are new. Known ones go on to its tunnel.
+// relayed redirects new flows of a server that hands over. Known flows stay in its tunnel.
 func (in GatewayStateInput) relayed() chain {
 	c := chain{name: "relayed", base: "nat hook prerouting priority dstnat - 1"}
 	transport := "udp"

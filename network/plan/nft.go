@@ -13,17 +13,18 @@ import (
 	"strings"
 )
 
-// nft text is written in the form in which nft prints it back, so that what is wanted can be
-// compared with what the kernel has: sets sorted, neighbouring ranges joined, sets of one written
-// without braces, masks of rewritten addresses with the bits of the prefix set.
+// Text for nft is written in the form in which nft prints it, so that the desired text can be
+// compared with the kernel's. Sets are sorted, adjacent ranges joined, sets of one element written
+// without braces, and masks of rewritten addresses have the bits of the prefix set.
 
-// NFTable is the table that holds all our rules, in the family inet. Those of users have their own.
+// NFTable is the table with all rules of Liqo, in the family inet. Rules of users have tables of
+// their own.
 const NFTable = "liqo"
 
-// chain is one of a table.
+// chain is one chain of a table.
 type chain struct {
 	name string
-	// base is what follows "type"; "" = others jump there.
+	// base is the text after "type"; "" = other chains jump to this one.
 	base  string
 	drop  bool
 	rules []string
@@ -32,7 +33,7 @@ type chain struct {
 // add appends rules.
 func (c *chain) add(rules ...string) { c.rules = append(c.rules, rules...) }
 
-// table prints our table; chains without rules are left out.
+// table prints Liqo's table; chains without rules are left out.
 func table(chains ...chain) string {
 	return written("inet", NFTable, slices.DeleteFunc(chains, func(c chain) bool { return len(c.rules) == 0 }))
 }
@@ -68,24 +69,25 @@ type family struct {
 	six  bool
 }
 
-// families are both, IPv4 first.
+// families returns both families, IPv4 first.
 func families() []family {
 	return []family{{name: "ip", meta: "ipv4"}, {name: "ip6", meta: "ipv6", six: true}}
 }
 
-// of picks the prefixes of the family.
+// of returns the prefixes of the family.
 func (f family) of(list []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return is6(p) != f.six })
 }
 
-// match compares a field of the header ("saddr", "daddr") with a set; ok is false when the set
-// has nothing of the family.
+// match returns an expression that compares a header field ("saddr", "daddr") with a set; ok is
+// false if the set has no prefix of the family.
 func (f family) match(field string, list []netip.Prefix) (text string, ok bool) {
 	own := f.of(list)
 	return fmt.Sprintf("%s %s %s", f.name, field, set(own)), len(own) > 0
 }
 
-// rewrite swaps the prefix of an address and keeps its host bits. Both prefixes are equally long.
+// rewrite returns a statement that replaces the prefix of an address and keeps its host bits. Both
+// prefixes have the same length.
 func (f family) rewrite(field string, to netip.Prefix) string {
 	return fmt.Sprintf("%s %s set %s %s & %s | %s", f.name, field, f.name, field, Last(to), First(to))
 }
@@ -108,7 +110,8 @@ func set(list []netip.Prefix) string {
 	return braced(words)
 }
 
-// quotedSet prints names in the order of nft: as numbers whose last letter weighs most.
+// quotedSet prints a set of names in the order of nft: as numbers with the most significant byte
+// last.
 func quotedSet(names []string) string {
 	names = slices.SortedFunc(slices.Values(names), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), compareReversed(a, b))
@@ -120,7 +123,7 @@ func quotedSet(names []string) string {
 	return braced(words)
 }
 
-// compareReversed compares by the last bytes first.
+// compareReversed compares two texts from their last bytes on.
 func compareReversed(a, b string) int {
 	x, y := []byte(a), []byte(b)
 	slices.Reverse(x)
@@ -135,7 +138,7 @@ func braced(words []string) string {
 	return "{ " + strings.Join(words, ", ") + " }"
 }
 
-// addresses are the first addresses of prefixes, sorted, each once.
+// addresses returns the first addresses of prefixes, sorted, each once.
 func addresses(list []netip.Prefix) []netip.Addr {
 	out := make([]netip.Addr, len(list))
 	for i, p := range list {
@@ -145,7 +148,7 @@ func addresses(list []netip.Prefix) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// spans joins prefixes that touch or overlap.
+// spans joins prefixes that are adjacent or overlap.
 func spans(list []netip.Prefix) []span {
 	all := make([]span, len(list))
 	for i, p := range list {
@@ -167,7 +170,7 @@ func spans(list []netip.Prefix) []span {
 	return out
 }
 
-// String prints a span as the prefix it is, or as two ends.
+// String prints a span as a prefix if it is one, else as its two ends.
 func (s span) String() string {
 	if s.from == s.to {
 		return s.from.String()

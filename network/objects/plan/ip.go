@@ -19,10 +19,10 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// IPInput is what decides the address an IP is granted.
+// IPInput holds the input of IP.
 type IPInput struct {
 	Root *ipamv1alpha1.IP
-	// IPs are all IPs of the cluster, the root among them, no older than the last grant.
+	// IPs are all IPs of the cluster, including the root, no older than the last grant.
 	IPs []ipamv1alpha1.IP
 	// Networks are all Networks of the cluster.
 	Networks []ipamv1alpha1.Network
@@ -31,7 +31,8 @@ type IPInput struct {
 	LiqoNamespace string
 }
 
-// IP grants an address of a Network once and for all, and makes the Service a template asks for.
+// IP grants an address of a Network, which never changes afterwards, and plans the Service of a
+// template.
 func IP(in IPInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -62,8 +63,9 @@ func IP(in IPInput) desired.Plan {
 	return plan
 }
 
-// grant chooses the address; an IP that has one keeps it. The search begins where the UID says, not at the lowest:
-// peers may still know the address of an IP that was deleted, and should not reach another target by it.
+// grant chooses the address; an IP that has one keeps it. The search begins at an offset from the
+// UID, not at the lowest address. Peers may still know the address of a deleted IP, and must not
+// reach another target by it.
 func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desired.Plan {
 	if in.Root.Status.IP != "" {
 		return desired.Plan{}
@@ -94,7 +96,7 @@ func (in IPInput) grant(network *ipamv1alpha1.Network, target netip.Addr) desire
 	return desired.Plan{Status: &ipamv1alpha1.IP{Status: ipamv1alpha1.IPStatus{IP: addr.String(), CIDR: cidr.String()}}}
 }
 
-// network finds the Network the address is taken from; nil when it does not exist.
+// network returns the Network the address is taken from; nil when it does not exist.
 func (in IPInput) network() *ipamv1alpha1.Network {
 	want := in.networkName()
 	for i := range in.Networks {
@@ -105,7 +107,8 @@ func (in IPInput) network() *ipamv1alpha1.Network {
 	return nil
 }
 
-// networkName is namespace/name of that Network; a reference without a namespace means the IP's own.
+// networkName returns namespace/name of that Network; a reference without a namespace means the
+// IP's own.
 func (in IPInput) networkName() string {
 	ref := in.Root.Spec.NetworkRef
 	if ref == nil || ref.Name == "" {
@@ -114,7 +117,7 @@ func (in IPInput) networkName() string {
 	return cmp.Or(ref.Namespace, in.Root.Namespace) + "/" + ref.Name
 }
 
-// labelled is the root with the labels that say which Network it takes from.
+// labelled returns the root with the labels of the Network it takes its address from.
 func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 	out := in.Root.DeepCopy()
 	out.Labels = labels.Merge(out.Labels, map[string]string{
@@ -124,9 +127,9 @@ func (in IPInput) labelled(network *ipamv1alpha1.Network) *ipamv1alpha1.IP {
 	return out
 }
 
-// serviceFor is the Service of an IP's template and the EndpointSlice that leads it to the target, as
-// nobody at home is at the granted address. Peers a reflected one leads to that. The Service has no
-// selector: nobody else fills its endpoints.
+// serviceFor returns the Service of an IP's template and its EndpointSlice. The EndpointSlice
+// points to the target, because no local endpoint has the granted address; where it is reflected,
+// peers use the granted one. The Service has no selector, so nothing else fills its endpoints.
 func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []desired.Object {
 	template := root.Spec.ServiceTemplate
 	service := &corev1.Service{
@@ -156,7 +159,8 @@ func serviceFor(root *ipamv1alpha1.IP, target netip.Addr) []desired.Object {
 	return []desired.Object{service, slice}
 }
 
-// endpointPort is where a Service port leads: its target port when that is a number.
+// endpointPort returns the port that a Service port forwards to: its target port if that is a
+// number.
 func endpointPort(p corev1.ServicePort) discoveryv1.EndpointPort {
 	return discoveryv1.EndpointPort{
 		Name:        new(p.Name),

@@ -18,26 +18,27 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ReasonRangeConflict says on a Network, and on its Configuration, that this cluster came to depend on an address
-// where a peer is seen. Delete the Network to see the peer elsewhere.
+// ReasonRangeConflict is reported on a Network and its Configuration. This cluster now depends on
+// an address in a range that a peer is remapped to. Delete the Network to remap the peer to another
+// range.
 const ReasonRangeConflict = "RangeConflict"
 
-// NetworkInput is what decides the CIDR a Network is granted.
+// NetworkInput holds the input of Network.
 type NetworkInput struct {
 	Root *ipamv1alpha1.Network
-	// Networks are all Networks of the cluster, the root among them, no older than the last
+	// Networks are all Networks of the cluster, including the root. They are no older than the last
 	// grant: two grants from the same observation could overlap.
 	Networks []ipamv1alpha1.Network
-	// Pools are where remapped CIDRs are taken, in order of preference.
+	// Pools are the ranges that remapped CIDRs are taken from, in order of preference.
 	Pools []netip.Prefix
-	// Local are the addresses this cluster depends on: of its nodes, their default gateways and DNS servers and,
-	// unless the root has a grant, of its API server and the Service of its DNS. Those of devices have the length
-	// of the network they are connected to. A peer's CIDR that overlaps one is remapped: granting it would send
-	// this cluster's own traffic into the tunnel.
+	// Local are the addresses this cluster depends on: of its nodes, their default gateways and DNS
+	// servers. Unless the root has a grant, those of its API server and its DNS Service are
+	// included. Addresses of devices have the prefix length of their network. A peer's CIDR that
+	// overlaps one is remapped: granting it would send this cluster's own traffic into the tunnel.
 	Local []netip.Prefix
 }
 
-// Network grants a CIDR once and for all.
+// Network grants a CIDR, which never changes afterwards.
 //
 //	class                  inside the pools            outside the pools
 //	not remapped, shared   the wished CIDR             the wished CIDR
@@ -78,8 +79,9 @@ func Network(in NetworkInput) desired.Plan {
 		"ipam.pools, or let the peer announce smaller CIDRs", wish.Bits(), root.Spec.CIDR)
 }
 
-// local are the networks the root must not overlap because this cluster depends on them. Its own CIDRs may lie in a
-// network its nodes are connected to, but hold none of their addresses.
+// local returns the networks the root must not overlap because this cluster depends on them. The
+// root's CIDRs may lie in a network that nodes are connected to, but contain none of their
+// addresses.
 func (in NetworkInput) local() []netip.Prefix {
 	out := make([]netip.Prefix, len(in.Local))
 	for i, p := range in.Local {
@@ -90,8 +92,9 @@ func (in NetworkInput) local() []netip.Prefix {
 	return out
 }
 
-// elsewhere is where to look for a block in place of wish: from this cluster's external CIDR upwards. Close to wish the
-// peer would choose where it is seen.
+// elsewhere returns where the search for a block in place of wish starts: at this cluster's
+// external CIDR, upwards. If it started near wish, the peer would choose the range it is remapped
+// to.
 func (in NetworkInput) elsewhere(wish netip.Prefix) netip.Prefix {
 	for i := range in.Networks {
 		n := &in.Networks[i]
@@ -106,8 +109,8 @@ func (in NetworkInput) elsewhere(wish netip.Prefix) netip.Prefix {
 // ofPeer reports whether a Network is a CIDR of a peer.
 func ofPeer(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelRemoteClusterID] != "" }
 
-// holds reports an address this cluster came to depend on where a peer is seen. The grant stays, because connections
-// use it, but nodes send what is for that address past the tunnel.
+// holds plans a Network whose grant contains an address that this cluster now depends on. The grant
+// stays, because connections use it, but nodes route packets for that address past the tunnel.
 func (in NetworkInput) holds() desired.Plan {
 	granted, err := netip.ParsePrefix(in.Root.Status.CIDR)
 	if err != nil || !ofPeer(in.Root) {
@@ -124,7 +127,7 @@ func (in NetworkInput) holds() desired.Plan {
 	return desired.Plan{}
 }
 
-// grantExact grants the wished CIDR or nothing.
+// grantExact grants the requested CIDR or nothing.
 func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
 	if !shared(in.Root) && !pooled(wish, in.Pools) {
 		return desired.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value "+
@@ -139,7 +142,7 @@ func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
 	return in.grantCIDR(wish)
 }
 
-// grantCIDR grants a CIDR, and tells so if it is one at which a peer is seen.
+// grantCIDR grants a CIDR, and reports a peer that is remapped to it.
 func (in NetworkInput) grantCIDR(p netip.Prefix) desired.Plan {
 	plan := desired.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
 	if peer := in.Root.Labels[api.LabelRemoteClusterID]; peer != "" {
@@ -155,8 +158,8 @@ type obstacle struct {
 	owner  string
 }
 
-// obstacles are what the root must not overlap: what is granted, and what a Network that comes
-// first will be granted.
+// obstacles returns the ranges the root must not overlap: those granted, and those that a Network
+// served earlier will be granted.
 func (in NetworkInput) obstacles() []obstacle {
 	var list []obstacle
 	for i := range in.Networks {
@@ -175,8 +178,8 @@ func (in NetworkInput) obstacles() []obstacle {
 	return list
 }
 
-// precedes reports whether n, granted nothing yet, is served before root. Networks that cannot
-// move come first, then those of the installation; remappable ones do not hold up each other.
+// precedes reports whether n, which has no grant yet, is served before root. Networks that cannot
+// be remapped come first, then those of the installation; remappable ones do not delay each other.
 func precedes(n, root *ipamv1alpha1.Network) bool {
 	if n.DeletionTimestamp != nil || rank(n) == 0 {
 		return false
@@ -223,7 +226,7 @@ func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
 	return false
 }
 
-// same reports whether two objects of one kind are the same one.
+// same reports whether two objects of one kind have the same namespace and name.
 func same(a, b metav1.Object) bool {
 	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
 }

@@ -18,8 +18,8 @@ import (
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
-// overlayPart is the share of the internal CIDR one controller gives addresses from. Each share
-// has one giver, so no two of them can give the same address at the same time.
+// overlayPart is the share of the internal CIDR from which one controller assigns addresses. Each
+// share has one controller, so two of them never assign the same address at the same time.
 //
 //	0              1/2            3/4           1
 //	|    nodes      |   servers    |   clients   |
@@ -38,9 +38,9 @@ const (
 	lookForRoom            = time.Minute
 )
 
-// overlayAddress keeps the current address when it lies in the internal CIDR and nobody else has
-// it, else gives the lowest free one of the part. The first and the last address of the CIDR are
-// never given: on a link of this prefix they mean the network and everyone on it.
+// overlayAddress keeps the current address if it lies in the internal CIDR and no other object has
+// it. Otherwise it assigns the lowest free one of the part. The first and the last address of the
+// CIDR are never assigned: they are the link's network and broadcast addresses.
 func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []netip.Addr) (netip.Addr, bool) {
 	if keeps(cidr, current, used) {
 		return netip.MustParseAddr(current), true
@@ -57,7 +57,7 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, 0, used)
 }
 
-// Overlay is who has which address in the overlay.
+// Overlay holds the objects that have addresses in the overlay.
 type Overlay struct {
 	Fabrics []netv1beta1.InternalFabric
 	Nodes   []netv1beta1.InternalNode
@@ -83,8 +83,8 @@ func (o Overlay) inUse(self corev1.ObjectReference) (string, []netip.Addr) {
 	return current, used
 }
 
-// Keeps tells whether an object keeps the address it has. If not, it is given one, and who gives must
-// know the last one given: a copy that may be late will not do.
+// Keeps reports whether an object keeps its address. Otherwise it is assigned one, and the caller
+// must know the last one assigned: a stale cache is not sufficient.
 func (o Overlay) Keeps(self corev1.ObjectReference, networks []ipamv1alpha1.Network, liqoNamespace string) bool {
 	cidr, granted := grantedTo(networks, liqoNamespace, api.NetworkInternalCIDR)
 	current, used := o.inUse(self)
@@ -96,17 +96,17 @@ func keeps(cidr netip.Prefix, current string, used []netip.Addr) bool {
 	return err == nil && cidr.Contains(a) && !slices.Contains(used, a)
 }
 
-// FabricOf names what has the overlay address of a gateway.
+// FabricOf refers to the object that holds the overlay address of a gateway.
 func FabricOf(gateway desired.Object) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "InternalFabric", Namespace: gateway.GetNamespace(), Name: gateway.GetName()}
 }
 
-// NodeOf names what has the overlay address of a node.
+// NodeOf refers to the object that holds the overlay address of a node.
 func NodeOf(node *corev1.Node) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "InternalNode", Name: node.Name}
 }
 
-// grantedTo is the CIDR granted to this cluster's Network of one type.
+// grantedTo returns the CIDR granted to this cluster's Network of one type.
 func grantedTo(networks []ipamv1alpha1.Network, liqoNamespace, networkType string) (netip.Prefix, bool) {
 	for i := range networks {
 		n := &networks[i]
@@ -120,25 +120,26 @@ func grantedTo(networks []ipamv1alpha1.Network, liqoNamespace, networkType strin
 	return netip.Prefix{}, false
 }
 
-// NodeInput is what decides the InternalNode of a Node.
+// NodeInput holds the input of InternalNode.
 type NodeInput struct {
 	Root *corev1.Node
-	// Networks are all of the cluster: the internal CIDR is among them.
+	// Networks are all Networks of the cluster, including that of the internal CIDR.
 	Networks []ipamv1alpha1.Network
-	// Overlay is no older than the last address given, unless the node keeps the one it has.
+	// Overlay is no older than the last assigned address, unless the node keeps its own.
 	Overlay
 	// LiqoNamespace holds the internal CIDR's Network.
 	LiqoNamespace string
 	// Pods are all of the cluster; those of the node are enough when its ranges do not hold for them.
 	Pods []corev1.Pod
-	// ProtectedNamespaces are those whose pods no peer reaches, beside LiqoNamespace.
+	// ProtectedNamespaces are the namespaces, in addition to LiqoNamespace, whose pods no peer
+	// reaches.
 	ProtectedNamespaces []string
-	// Uninstalling takes the InternalNodes away.
+	// Uninstalling deletes the InternalNodes.
 	Uninstalling bool
 }
 
-// InternalNode plans a node's place in the overlay: its address there, which it keeps, the
-// CIDRs of its pods, and those of them that gateways keep out of the reach of peers. Virtual nodes have none.
+// InternalNode plans a node's membership in the overlay: its address, which it keeps, the CIDRs of
+// its pods, and the pods that gateways protect from peers. Virtual nodes have no InternalNode.
 func InternalNode(in NodeInput) desired.Plan {
 	node := in.Root
 	if node.DeletionTimestamp != nil || in.Uninstalling || node.Labels[api.LabelType] == api.TypeVirtualNode {
@@ -169,15 +170,16 @@ func InternalNode(in NodeInput) desired.Plan {
 	}}}
 }
 
-// NodeAddressInput is what decides the status of an InternalNode.
+// NodeAddressInput holds the input of NodeAddress.
 type NodeAddressInput struct {
 	Root *netv1beta1.InternalNode
 	// Node is the node of that name; nil when it is gone.
 	Node *corev1.Node
 }
 
-// NodeAddress tells gateways the outer address of a node in the overlay. An overlay on top of the
-// pod network needs one address for gateways near and far, of the family of the pods' first, which theirs are.
+// NodeAddress reports the outer address of a node in the overlay to gateways. An overlay on top of
+// the pod network needs one address for all gateways. Its family is that of the first pod range, as
+// for addresses of gateways.
 func NodeAddress(in NodeAddressInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
 		return desired.Plan{}
@@ -197,7 +199,7 @@ func NodeAddress(in NodeAddressInput) desired.Plan {
 	}}}
 }
 
-// otherFamily is 1 for what is no address of the family of a range, else 0.
+// otherFamily returns 0 for an address of a range's family, else 1.
 func otherFamily(address string, p netip.Prefix) int {
 	if a, err := netip.ParseAddr(address); err == nil && a.Is4() == p.Addr().Is4() {
 		return 0
@@ -205,7 +207,7 @@ func otherFamily(address string, p netip.Prefix) int {
 	return 1
 }
 
-// nodeAddresses are a node's addresses of one type, in the order the node tells them.
+// nodeAddresses returns a node's addresses of one type, in the order of its status.
 func nodeAddresses(node *corev1.Node, t corev1.NodeAddressType) []string {
 	var list []string
 	for _, a := range node.Status.Addresses {

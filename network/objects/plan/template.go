@@ -16,38 +16,38 @@ import (
 	"text/template/parse"
 )
 
-// TemplateData is what the actions of a gateway template see.
+// TemplateData is the data that actions of a gateway template can use.
 type TemplateData struct {
 	// Spec is the spec of the GatewayServer or GatewayClient, with Go field names.
 	Spec any
 	// Name, Namespace and GatewayUID are those of the gateway object.
 	Name, Namespace, GatewayUID string
-	// ClusterID is the peer's.
+	// ClusterID is the cluster ID of the peer.
 	ClusterID string
 	// SecretName is the user's key Secret; empty when keys are generated.
 	SecretName string
 }
 
-// textKeys are fields below which Kubernetes knows only strings: there a number stays text.
+// textKeys are fields below which Kubernetes accepts only strings, so numbers stay text.
 var textKeys = map[string]bool{
 	"labels": true, "annotations": true, "matchLabels": true, "selector": true, "nodeSelector": true,
 	"args": true, "command": true, "env": true, "name": true, "secretName": true, "serviceAccountName": true,
 }
 
-// wholeNumber is the form that becomes an integer.
+// wholeNumber matches text that becomes an integer.
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// A template must not eat the controller: one string has at most outputLimit bytes and at most
-// stepLimit bodies of loops, branches and named templates run for it.
+// These limits protect the controller from templates. One string has at most outputLimit bytes, and
+// executes at most stepLimit bodies of loops, branches and named templates.
 const (
 	outputLimit = 64 << 10
 	stepLimit   = 10_000
 )
 
-// Render fills a gateway template. Strings are Go templates; one that renders to a whole number
-// becomes an integer, except where Kubernetes knows only strings. A key "?name" is left out when its
-// value, or anything below it, has variables and each of them is empty, zero or does not exist; else it
-// is written as "name". The error names the field of the template that is wrong.
+// Render executes a gateway template. Strings are Go templates. One that renders to a whole number
+// becomes an integer, except where Kubernetes accepts only strings. A key "?name" is written as
+// "name". It is left out if its value, or anything below it, has variables and each of them is
+// empty, zero or does not exist. The error names the invalid field of the template.
 func Render(tmpl map[string]any, data TemplateData) (map[string]any, error) {
 	out, err := rendering{data}.object("", tmpl, false)
 	if err != nil {
@@ -58,7 +58,7 @@ func Render(tmpl map[string]any, data TemplateData) (map[string]any, error) {
 
 type rendering struct{ data TemplateData }
 
-// value renders anything found in a template. Text says that numbers stay strings.
+// value renders any value of a template. If text is set, numbers stay strings.
 func (r rendering) value(path string, v any, text bool) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -149,7 +149,7 @@ func parsed(path, s string) (*template.Template, error) {
 	return t, nil
 }
 
-// counted puts step at the start of every body in list.
+// counted inserts step at the start of every body in list.
 func counted(list *parse.ListNode, step parse.Node) {
 	if list == nil {
 		return
@@ -170,8 +170,8 @@ func counted(list *parse.ListNode, step parse.Node) {
 	list.Nodes = append([]parse.Node{step}, list.Nodes...)
 }
 
-// position is what text/template says of where an error is: the line within the value, perhaps the
-// column, and the value's name, which is the field and said already.
+// position matches the position in an error of text/template: the line within the value, an
+// optional column, and the value's name. The name is the field, which the message already has.
 var position = regexp.MustCompile(`^(\d+)(?::\d+)?: (?:executing ".*?" at )?`)
 
 // templateError names the field, then the line within its value.
@@ -181,7 +181,7 @@ func templateError(path string, err error) error {
 	return fmt.Errorf("%s: %s", path, position.ReplaceAllString(text, "line $1: "))
 }
 
-// limited is a string builder that refuses to grow without bound.
+// limited is a string builder of limited size.
 type limited struct{ strings.Builder }
 
 func (l *limited) Write(b []byte) (int, error) {
@@ -204,7 +204,7 @@ func (r rendering) absent(path string, v any) (bool, error) {
 	}), nil
 }
 
-// variables lists the fields of the data, like [Spec MTU], that the actions of a value name.
+// variables returns the fields of the data, like [Spec MTU], that the actions of a value use.
 func variables(path string, v any) (fields [][]string, err error) {
 	switch v := v.(type) {
 	case string:
@@ -233,8 +233,8 @@ func variables(path string, v any) (fields [][]string, err error) {
 	return fields, nil
 }
 
-// fieldsOf lists the fields of the data that a part of a parsed template names. Where the dot is not the
-// data, as in the body of a range, only those after $ are.
+// fieldsOf returns the fields of the data that a part of a parsed template uses. Where the dot is
+// not the data, as in the body of a range, it returns only fields after $.
 func fieldsOf(node parse.Node, dotIsData bool) [][]string {
 	all := func(dotIsData bool, nodes ...parse.Node) (fields [][]string) {
 		for _, n := range nodes {
@@ -286,8 +286,8 @@ func fieldsOf(node parse.Node, dotIsData bool) [][]string {
 	return nil
 }
 
-// empty reports whether the field is zero, an empty list or does not exist. A field of what has no
-// fields, like a number, is not empty: rendering will report it.
+// empty reports whether the field is zero, an empty list or does not exist. A field of a value
+// without fields, like a number, is not empty: rendering reports it.
 func empty(v reflect.Value, field []string) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {

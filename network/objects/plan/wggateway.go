@@ -24,60 +24,60 @@ import (
 )
 
 const (
-	// ClusterRoleGatewayNamespaced is what a gateway may do in its own namespace; what it may read
-	// everywhere is api.ClusterRoleGateway.
+	// ClusterRoleGatewayNamespaced grants a gateway its rights in its own namespace;
+	// api.ClusterRoleGateway grants it reading in the whole cluster.
 	ClusterRoleGatewayNamespaced = "liqo-gateway-namespaced"
-	// keyVolume is the pod volume into which the key Secret is put.
+	// keyVolume is the pod volume with the key Secret.
 	keyVolume = "wireguard-config"
-	// gatewayContainer is the one container a gateway pod has.
+	// gatewayContainer is the name of a gateway pod's only container.
 	gatewayContainer = "gateway"
-	// protocolFlag tells it the transport.
+	// protocolFlag is the gateway's flag for the transport.
 	protocolFlag = "--protocol"
-	// electionFlag tells it that several replicas take turns.
+	// electionFlag is the gateway's flag for leader election among several replicas.
 	electionFlag = "--leader-election"
-	// annotationPublicKey on gateway pods is the public key of the tunnel they were made with.
+	// annotationPublicKey on a gateway pod holds the public key the pod was created with.
 	annotationPublicKey = "networking.liqo.io/public-key"
 	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
-	// one there is.
+	// one that runs.
 	ConditionTemplateReduced = "TemplateReduced"
 	// ConditionServiceMonitorIgnored is True on gateways whose template asks for a ServiceMonitor.
 	ConditionServiceMonitorIgnored = "ServiceMonitorIgnored"
 )
 
-// WgGatewayInput is what a WgGatewayServer and a WgGatewayClient are decided from alike.
+// WgGatewayInput holds the common input of WgGatewayServer and WgGatewayClient.
 type WgGatewayInput struct {
-	// Keys is the Secret with the key pair, the user's or ours, as the API server has it; nil when
-	// absent.
+	// Keys is the Secret with the key pair, of the user or generated, as the API server has it; nil
+	// when absent.
 	Keys *corev1.Secret
 	// NewKey is a fresh X25519 private key, 32 bytes, for a gateway that has none.
 	NewKey []byte
 	// Pods are the pods in the gateway's namespace.
 	Pods []corev1.Pod
-	// Image of the gateway container where a template written for three containers names another
-	// one; empty keeps the template's.
+	// Image replaces the gateway container's image if the template was written for three containers
+	// and names another image; empty keeps the template's.
 	Image string
-	// Now stamps conditions that change.
+	// Now is the transition time of conditions that change.
 	Now time.Time
 }
 
-// WgServerInput is what decides a WgGatewayServer.
+// WgServerInput holds the input of WgGatewayServer.
 type WgServerInput struct {
 	Root *netv1beta1.WgGatewayServer
 	WgGatewayInput
-	// Service is the server's Service as it is; nil when absent.
+	// Service is the server's current Service; nil when absent.
 	Service *corev1.Service
 	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
 }
 
-// WgClientInput is what decides a WgGatewayClient.
+// WgClientInput holds the input of WgGatewayClient.
 type WgClientInput struct {
 	Root *netv1beta1.WgGatewayClient
 	WgGatewayInput
 }
 
-// WgGatewayServer plans the workload of a server, its keys, rights and Service, and tells where
-// it is reached.
+// WgGatewayServer plans the workload of a server, its keys, rights and Service, and reports its
+// endpoint.
 func WgGatewayServer(in WgServerInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -115,7 +115,7 @@ func WgGatewayClient(in WgClientInput) desired.Plan {
 	return plan
 }
 
-// wgGateway is a server or a client, as far as they are alike.
+// wgGateway is the common part of a server and a client.
 type wgGateway struct {
 	WgGatewayInput
 	root       desired.Object
@@ -126,7 +126,8 @@ type wgGateway struct {
 
 func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName()) }
 
-// plan returns everything but what only a server has, and the conditions besides the verdict.
+// plan returns the objects that servers and clients have in common, and the conditions other than
+// the verdict.
 func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condition) {
 	keys, public, verdict := w.keys()
 	deployment, dropped := w.workload(public)
@@ -163,7 +164,8 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 	return plan, conditions
 }
 
-// KeySecretName is the Secret with a gateway's key pair: the user's, else the generated one.
+// KeySecretName returns the name of the Secret with a gateway's key pair: the user's, else the
+// generated one.
 func KeySecretName(gateway string, user *corev1.LocalObjectReference) string {
 	if user != nil && user.Name != "" {
 		return user.Name
@@ -171,8 +173,8 @@ func KeySecretName(gateway string, user *corev1.LocalObjectReference) string {
 	return api.GatewayResourceName(gateway)
 }
 
-// keys is the generated Secret, nil when the user brings one; the public key, nil while there is no
-// valid pair; and the verdict on the pair.
+// keys returns the generated Secret, nil if the user provides one; the public key, nil while there
+// is no valid pair; and the verdict on the pair.
 func (w wgGateway) keys() (*corev1.Secret, []byte, desired.Verdict) {
 	name, generated := KeySecretName(w.root.GetName(), w.userKeys), w.userKeys == nil || w.userKeys.Name == ""
 	private := w.NewKey
@@ -208,10 +210,11 @@ func (w wgGateway) keys() (*corev1.Secret, []byte, desired.Verdict) {
 	}, public, desired.Verdict{}
 }
 
-// keyLength is that of a key of WireGuard, which is one of X25519 (RFC 7748), in bytes.
+// keyLength is the length of a WireGuard key, which is an X25519 key (RFC 7748), in bytes.
 const keyLength = 32
 
-// keyBytes is a key as it is, or decoded from the base64 text that wg prints: gateways read both.
+// keyBytes returns a key, which may be raw or in the base64 form that wg prints: gateways read
+// both.
 func keyBytes(field []byte) []byte {
 	if decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSpace(field)); err == nil &&
 		len(decoded) == keyLength {
@@ -220,7 +223,7 @@ func keyBytes(field []byte) []byte {
 	return field
 }
 
-// secretRef tells where the keys are; nil while they are nowhere.
+// secretRef refers to the Secret with the keys; nil while there is none.
 func (w wgGateway) secretRef() *corev1.ObjectReference {
 	if w.Keys == nil {
 		return nil
@@ -228,9 +231,9 @@ func (w wgGateway) secretRef() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Name: w.Keys.Name, Namespace: w.root.GetNamespace()}
 }
 
-// publicKey is the key to tell the peer: that of the Secret, once a pod that has it has found a node. Until then it is
-// that of the pod that runs, which a peer that was told the other one would refuse. It is nil while there is no Secret
-// with a valid pair.
+// publicKey returns the key to announce to the peer. It is the Secret's key once a pod that has it
+// is scheduled. Until then it is the key of the running pod, which would not be accepted by a peer
+// that knows only the new one. It is nil while there is no Secret with a valid pair.
 func (w wgGateway) publicKey() []byte {
 	if w.Keys == nil {
 		return nil
@@ -251,8 +254,8 @@ func (w wgGateway) publicKey() []byte {
 	return told
 }
 
-// rights lets the gateway read what it works from in the whole cluster and write in its own
-// namespace only.
+// rights lets the gateway read its objects in the whole cluster, and write in its own namespace
+// only.
 func (w wgGateway) rights() []desired.Object {
 	name, namespace := w.root.GetName(), w.root.GetNamespace()
 	labels := w.labels(map[string]string{api.LabelAppManagedBy: api.ManagedByLiqo})
@@ -273,7 +276,7 @@ func (w wgGateway) rights() []desired.Object {
 	}
 }
 
-// labels are those of everything that belongs to the gateway, and more.
+// labels returns the labels of all objects of the gateway, and further ones.
 func (w wgGateway) labels(more map[string]string) map[string]string {
 	own := map[string]string{api.LabelGatewayName: w.root.GetName(), api.LabelGatewayNamespace: w.root.GetNamespace()}
 	if peer := w.root.GetLabels()[api.LabelRemoteClusterID]; peer != "" {
@@ -282,8 +285,8 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 	return labels.Merge(own, more)
 }
 
-// workload is the Deployment and the names of the containers left out of it. The key is part of the
-// pods, for a gateway reads it once, at its start: with another one they are made anew.
+// workload returns the Deployment and the names of the containers left out of it. The pod template
+// includes the key, because a gateway reads it only at its start: another key recreates the pods.
 func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
@@ -320,8 +323,8 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 	}, dropped
 }
 
-// reduce leaves one container of a pod written for three and gives it the arguments of the others,
-// which are those of the same process here. It returns the names of those left out.
+// reduce keeps one container of a pod that was written for three, and gives it the arguments of the
+// others, which the same process accepts. It returns the names of those left out.
 func (w wgGateway) reduce(pod *corev1.PodSpec) []string {
 	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == gatewayContainer })
 	if i < 0 || len(pod.Containers) == 1 {
@@ -362,7 +365,7 @@ func flagName(arg string) string {
 	return name
 }
 
-// service makes a Service of the template, under a name of ours.
+// service returns a Service from the template, under a name that Liqo chooses.
 func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -373,9 +376,10 @@ func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Se
 	}
 }
 
-// alone tells whether at most one pod can have the tunnel. Then the Service leads there whatever the API server
-// hears of the pod: it is told that it is not ready while the kubelet of its node hangs, and for some seconds
-// after the API server was away, and a client that dials anew would find nobody. Of two, the ready one is right.
+// alone reports whether at most one pod can hold the tunnel. Then the Service routes to it even if
+// it is not reported ready. A pod counts as not ready while the kubelet of its node hangs, and for
+// some seconds after the API server was unreachable. A client that redials would find no endpoint
+// then. With two pods, the ready one is right.
 func (w wgGateway) alone() bool {
 	marked := 0
 	for i := range w.Pods {
