@@ -15,18 +15,18 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// UserTablePrefix starts the names of nft tables that hold what users wrote.
+// UserTablePrefix is the name prefix of nft tables with rules of users.
 const UserTablePrefix = NFTable + "/"
 
-// ruleset is an nft table being written for a FirewallConfiguration. A rule that cannot be written
-// is left out, as one that nft refuses would keep out the whole table.
+// ruleset is an nft table under construction for a FirewallConfiguration. A rule that cannot be
+// written is left out, because nft refuses the whole table for one invalid rule.
 type ruleset struct {
-	// family is as nft names it.
+	// family is the address family, as nft names it.
 	family   string
 	problems []string
 }
 
-// failed notes why a part of the table is left out.
+// failed records why a part of the table is left out.
 func (t *ruleset) failed(format string, args ...any) {
 	t.problems = append(t.problems, fmt.Sprintf(format, args...))
 }
@@ -65,11 +65,11 @@ func firewall(f netv1beta1.FirewallConfiguration) Content {
 	return c
 }
 
-// check tells what the kernel would refuse of a chain.
+// check returns an error if the kernel would refuse a chain.
 func (t *ruleset) check(c netv1beta1.FirewallChain) error {
 	ip := t.family == "inet" || t.family == "ip" || t.family == "ip6"
 	switch {
-	// What nft takes for a name.
+	// These are the names that nft accepts.
 	case !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_.-]*$`).MatchString(c.Name):
 		return errors.New("a name begins with a letter and has only letters, digits, '.', '_' and '-'")
 	case c.Hook == netv1beta1.HookIngress:
@@ -82,14 +82,14 @@ func (t *ruleset) check(c netv1beta1.FirewallChain) error {
 		return errors.New("type route has only the hook output")
 	case t.family == "arp" && c.Hook != netv1beta1.HookInput && c.Hook != netv1beta1.HookOutput:
 		return errors.New("family ARP has only the hooks input and output")
-	// Connections are looked up at −200: the kernel refuses addresses changed before.
+	// Connection tracking runs at −200, and the kernel refuses NAT before it.
 	case c.Type == netv1beta1.ChainTypeNAT && c.Priority <= -200:
 		return errors.New("a chain of type nat must have a priority above -200")
 	}
 	return nil
 }
 
-// priority is the number as nft prints it: by the nearest name up to 10 away.
+// priority returns the priority as nft prints it: relative to the nearest name, up to 10 away.
 func (t *ruleset) priority(c netv1beta1.FirewallChain) string {
 	names := map[string]int{"raw": -300, "mangle": -150, "filter": 0, "security": 50}
 	switch c.Hook {
@@ -117,7 +117,7 @@ func (t *ruleset) priority(c netv1beta1.FirewallChain) string {
 	return strconv.Itoa(int(c.Priority))
 }
 
-// rules writes the rules of a chain; those of a chain of type route say nothing.
+// rules returns the rules of a chain; chains of type route have none.
 func (t *ruleset) rules(c netv1beta1.FirewallChain) []string {
 	var out []string
 	add := func(n int, name string, text string, err error) {
@@ -143,7 +143,7 @@ func (t *ruleset) rules(c netv1beta1.FirewallChain) []string {
 	return out
 }
 
-// comment is the name of a rule, for those who look at the table; one nft may not take is left out.
+// comment returns a rule's name as an nft comment. Names that nft may refuse are left out.
 func comment(name string) string {
 	if !regexp.MustCompile(`^[a-zA-Z0-9 _.:/-]+$`).MatchString(name) {
 		return ""
@@ -175,7 +175,7 @@ func (t *ruleset) filter(c netv1beta1.FirewallChain, r netv1beta1.FilterRule) (s
 	return strings.Join(append(words, action), " "), err
 }
 
-// action writes what a filter rule does.
+// action returns the statement of a filter rule.
 func (t *ruleset) action(c netv1beta1.FirewallChain, r netv1beta1.FilterRule) (string, error) {
 	switch r.Action {
 	case netv1beta1.ActionAccept, netv1beta1.ActionDrop:
@@ -251,20 +251,20 @@ func (t *ruleset) nat(c netv1beta1.FirewallChain, r netv1beta1.NATRule) (string,
 	return strings.Join(append(words, "to", to.short()), " "), nil
 }
 
-// matched is the first part of a rule.
+// matched is the matching part of a rule.
 type matched struct {
-	// proto is the protocol that must be, "" = any.
+	// proto is the required protocol; "" = any.
 	proto string
-	// family is ip or ip6, "" = any yet.
+	// family is ip or ip6; "" = not restricted yet.
 	family string
-	// named tells that the tests of ports name the protocol.
+	// named reports whether matches of ports name the protocol.
 	named bool
 	tests []string
 }
 
 func (m *matched) add(test string) { m.tests = append(m.tests, test) }
 
-// words are all tests; that of the protocol is left out where another implies it.
+// words returns all matches. The match of the protocol is left out if another one implies it.
 func (m *matched) words() []string {
 	if m.proto != "" && !m.named {
 		return append([]string{"meta l4proto " + m.proto}, m.tests...)
@@ -272,7 +272,7 @@ func (m *matched) words() []string {
 	return m.tests
 }
 
-// agree tells whether addresses are of the family of those before.
+// agree returns an error unless addresses have the same family as earlier ones.
 func (m *matched) agree(a addressRange) error {
 	family := families()[0].name
 	if a.from.Is6() {
@@ -285,7 +285,7 @@ func (m *matched) agree(a addressRange) error {
 	return nil
 }
 
-// match writes the tests of a rule.
+// match returns the matches of a rule.
 func (t *ruleset) match(c netv1beta1.FirewallChain, list []netv1beta1.Match) (*matched, error) {
 	m := &matched{}
 	if t.family == "ip" || t.family == "ip6" {
@@ -311,7 +311,7 @@ func (t *ruleset) match(c netv1beta1.FirewallChain, list []netv1beta1.Match) (*m
 	return m, nil
 }
 
-// not is the sign of a comparison.
+// not returns the operator of a comparison.
 func not(op netv1beta1.MatchOperation) string {
 	if op == netv1beta1.MatchNotEqual {
 		return "!= "
@@ -353,7 +353,7 @@ func (m *matched) address(x netv1beta1.Match) error {
 	return nil
 }
 
-// protocol writes a test that a protocol is not; that one is, words does.
+// protocol adds a negated match of a protocol; words adds positive ones.
 func (m *matched) protocol(x netv1beta1.Match) error {
 	if x.Proto != nil && x.Op == netv1beta1.MatchNotEqual {
 		m.add("meta l4proto != " + string(x.Proto.Value))
@@ -390,7 +390,7 @@ func (m *matched) port(x netv1beta1.Match) error {
 	return nil
 }
 
-// side is the first letter of a field: saddr, dport.
+// side returns the first letter of a field: saddr, dport.
 func side(p netv1beta1.MatchPosition) string {
 	if p == netv1beta1.PositionSrc {
 		return "s"
@@ -401,11 +401,11 @@ func side(p netv1beta1.MatchPosition) string {
 // addressRange is an address, a prefix, or a range.
 type addressRange struct {
 	span
-	// prefix is valid when it was written as one.
+	// prefix is set if the text was a prefix.
 	prefix netip.Prefix
 }
 
-// parseAddresses reads an address, a CIDR, or an ascending range a-b.
+// parseAddresses parses an address, a CIDR, or an ascending range a-b.
 func parseAddresses(text string) (addressRange, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return addressRange{span{First(p), Last(p)}, p.Masked()}, nil
@@ -424,7 +424,7 @@ func parseAddresses(text string) (addressRange, error) {
 	return addressRange{span: span{a, b}}, nil
 }
 
-// String prints as nft does what is compared: a range stays one.
+// String prints addresses as nft does in a match: a range stays a range.
 func (a addressRange) String() string {
 	switch {
 	case a.from == a.to:
@@ -435,7 +435,7 @@ func (a addressRange) String() string {
 	return a.from.String() + "-" + a.to.String()
 }
 
-// short prints as nft does what is given: a range that is a prefix as such.
+// short prints addresses as nft does in a translation: a range that is a prefix becomes one.
 func (a addressRange) short() string {
 	if a.prefix.IsValid() {
 		return a.prefix.String()

@@ -62,7 +62,7 @@ const (
 	ReasonPortSilent = "PortSilent"
 )
 
-// PortsVerdict tells whether all ports answer, and what to do if not.
+// PortsVerdict reports whether all ports answer, and what to do if not.
 func PortsVerdict(silent []int, tcp bool) (all bool, reason, message string) {
 	if len(silent) == 0 {
 		return true, ReasonPortsAnswer, "the peer's gateway answers on all ports"
@@ -75,24 +75,25 @@ func PortsVerdict(silent []int, tcp bool) (all bool, reason, message string) {
 		Sight{TCP: tcp}.transport(), strings.Join(words, ", "))
 }
 
-// Sight is what a gateway sees of its peer. Times are when something was last seen; zero = never.
+// Sight holds what a gateway observed of its peer. Times are those of the last observation; zero =
+// never.
 type Sight struct {
 	Health
-	// Namespace and Name are those of our gateway.
+	// Namespace and Name are those of the local gateway.
 	Namespace, Name string
 	Server, TCP     bool
-	// Targets are what a client dials in turn, at Port. A server listens on Port.
+	// Targets are the targets that a client dials in turn, at Port. A server listens on Port.
 	Targets []Target
 	Port    int
-	// Handshake was complete: packets went both ways. Heard is of the peer's packets that WireGuard
-	// took, whatever they were, HeardFirst the first of those that came without a longer pause, and
-	// From where they came from.
+	// Handshake is the time of the last complete handshake: packets went both ways. Heard is that
+	// of the peer's last packet that WireGuard accepted. HeardFirst is that of the first one
+	// without a longer pause since. From is the source address.
 	Handshake, Heard, HeardFirst time.Time
 	From                         netip.Addr
-	// Tells is whether WireGuard tells of handshakes it does not take; that of the kernel does not.
+	// Tells reports whether WireGuard reports handshakes that it refuses; the kernel's does not.
 	Tells bool
-	// Misaddressed handshakes were made for another key than ours, Strange ones by another key than
-	// the peer's, Replayed ones are older than one that was taken.
+	// Misaddressed handshakes were made for another key than the local one, Strange ones with
+	// another key than the peer's. Replayed ones are older than an accepted one.
 	Misaddressed, Strange, Replayed time.Time
 }
 
@@ -107,24 +108,25 @@ type Target struct {
 }
 
 const (
-	// grace is how long nobody asks why there is no answer yet: handshake, ping, and a second
+	// grace is the time without a diagnosis of a missing answer: handshake, ping, and a second
 	// attempt of both.
 	grace = 3 * time.Second
-	// Evidence is how long something seen counts: a client that tries seldom does so every 10 s.
+	// Evidence is how long an observation counts: the slowest clients retry every 10 s.
 	Evidence = 15 * time.Second
 	// inFlight is how long packets arrive that were sent before the first ping without answer, and
 	// how long after a first packet the answer to a ping may take.
 	inFlight = time.Second
 )
 
-// Verdict tells why the peer's gateway does not answer, as far as one side can tell, and what to do.
+// Verdict returns why the peer's gateway does not answer, as far as one side can know, and what to
+// do.
 //
 //	           handshakes that are not ours   packets of the peer        nothing
 //	server     WrongKey, ClockWentBack        OneWay, PingsUnanswered    NothingArrives
 //	client     (the same)                     (the same)                 NameUnknown, PortRefused,
 //	                                                                     AddressUnreachable, NoAnswer
 //
-// Without the peer's key it is PublicKeyMissing, whatever is seen.
+// Without the peer's key the reason is PublicKeyMissing, whatever was observed.
 func (s Sight) Verdict(now time.Time) (reason, message string) {
 	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < Evidence }
 	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
@@ -166,7 +168,7 @@ func (s Sight) targets(which func(Target) bool) []Target {
 	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !which(t) })
 }
 
-// resolved are the targets that have an address.
+// resolved returns the targets that have an address.
 func (s Sight) resolved() []Target {
 	return s.targets(func(t Target) bool { return t.At.IsValid() })
 }
@@ -186,8 +188,8 @@ func (s Sight) place(of []Target) string {
 	return fmt.Sprintf("%s, %s port %d", names(of), s.transport(), s.Port)
 }
 
-// names are those of targets, with their addresses: all of them whichever is dialled now, so that what is
-// said stays.
+// names returns the names and addresses of all targets. They do not depend on the one dialled now,
+// so that the message is stable.
 func names(of []Target) string {
 	var all []string
 	for _, t := range of {
@@ -241,7 +243,8 @@ func (s Sight) noAnswer() string {
 	return oneOf(fmt.Sprintf("no answer from %s", s.place(s.resolved())), causes...)
 }
 
-// noKey is said of servers that take a client's TCP connection and nothing in it.
+// noKey returns the message for servers that accept a client's TCP connection but do not answer in
+// it.
 func (s Sight) noKey(listening []Target) string {
 	return oneOf(fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place(listening)), oldKey, notTheServer)
 }
@@ -250,14 +253,15 @@ func oneOf(said string, causes ...string) string {
 	return fmt.Sprintf("%s. One of: %s. The server's side knows more: 'liqoctl info peer' there", said, strings.Join(causes, "; "))
 }
 
-// Sizes is a search for the longest packet that gets to the peer: Passes did, Fails did not, 0 =
-// none yet. In bytes.
+// Sizes is a search for the longest packet that reaches the peer, in bytes. Passes did, Fails did
+// not; 0 = none yet.
 type Sizes struct{ Passes, Fails int }
 
-// sizesApart is how near the two come: one step finer costs another half a second and helps nobody.
+// sizesApart is the difference at which the search ends: a finer step costs another half second
+// without benefit.
 const sizesApart = 16
 
-// Next is the size to try, 0 = the search is over. Full is that of the tunnel.
+// Next returns the size to try, 0 = the search is over. full is the MTU of the tunnel.
 func (s Sizes) Next(full int) int {
 	switch {
 	case s.Passes >= full, s.Fails > 0 && s.Fails-s.Passes <= sizesApart:
@@ -268,11 +272,11 @@ func (s Sizes) Next(full int) int {
 	return (s.Passes + s.Fails) / 2
 }
 
-// Fit is how a tunnel's MTU fits the path. In bytes.
+// Fit compares a tunnel's MTU with the path, in bytes.
 type Fit struct {
-	// MTU is that of the tunnel at this side, Peer at the other, 0 = not known.
+	// MTU is the tunnel's local MTU, Peer the remote one; 0 = not known.
 	MTU, Peer int
-	// Passes is the longest packet that gets there.
+	// Passes is the longest packet that reaches the peer.
 	Passes int
 }
 
@@ -285,7 +289,7 @@ func (f Fit) PathMTU(previous Fit) int {
 	return f.Passes
 }
 
-// Verdict tells whether the MTU fits, and what to do if not.
+// Verdict reports whether the MTU fits, and what to do if not.
 func (f Fit) Verdict() (fits bool, reason, message string) {
 	const set = "to have the same at both sides, set spec.mtu of both clusters' gateways to %d, or peer again with --mtu=%d"
 	lower := f.Passes / 10 * 10 // easier to read

@@ -22,30 +22,31 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// APIServerInput is what decides whether a Service is one that peers reach by an IP.
+// APIServerInput holds the input of APIServerIP.
 type APIServerInput struct {
 	Root *corev1.Service
-	// LiqoNamespace is where the IPs and the proxy's Service are.
+	// LiqoNamespace is the namespace of the IPs and of the proxy's Service.
 	LiqoNamespace string
 	// Providers are the clusters at which this one has virtual nodes.
 	Providers []string
-	// InBand are the consumers that reach this cluster's API server by its proxy.
+	// InBand are the consumers that reach this cluster's API server through its proxy.
 	InBand []string
 	// ProxyIP is the IP of the proxy; nil before there is one.
 	ProxyIP *ipamv1alpha1.IP
 	// Now decides how long former consumers reach the proxy.
 	Now time.Time
-	// ThroughEndpoints: peers reach the API server at its endpoints, not by its Service.
+	// ThroughEndpoints reports whether peers reach the API server at its endpoints, not by its
+	// Service.
 	ThroughEndpoints bool
 	// Endpoints are the EndpointSlices of the API server.
 	Endpoints []discoveryv1.EndpointSlice
-	// Uninstalling takes the IPs away.
+	// Uninstalling deletes the IPs.
 	Uninstalling bool
 }
 
-// APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy, each for
-// those who need it: the API server for the pods this cluster runs at its providers, the proxy for
-// consumers in band, also for proxyGrace after their Tenant.
+// APIServerIP plans the IPs by which peers reach this cluster's API server and its proxy. The API
+// server serves the pods this cluster runs at its providers. The proxy serves consumers in band,
+// for proxyGrace after their Tenant is gone too.
 func APIServerIP(in APIServerInput) desired.Plan {
 	name := map[string]string{
 		metav1.NamespaceDefault + "/kubernetes": api.IPAPIServer,
@@ -66,14 +67,14 @@ func APIServerIP(in APIServerInput) desired.Plan {
 	return in.proxy(name, addr)
 }
 
-// annotationFormerPeers of the proxy's IP holds when the Tenant of a consumer in band went: cluster
-// IDs and Unix times.
+// annotationFormerPeers on the proxy's IP records when the Tenant of a consumer in band was
+// deleted: cluster IDs and Unix times.
 const annotationFormerPeers = "ipam.liqo.io/former-peers"
 
 // proxyGrace is how long a consumer in band reaches the proxy after its Tenant is gone. It has no
-// rights by then. But only the API server can tell it so, perhaps over a new connection, and it
-// keeps its own objects until then. A client takes up to 30 s to notice that a connection broke,
-// and up to 30 s more until it tries again.
+// rights by then, but only the API server can report that, perhaps over a new connection. The
+// consumer keeps its own objects until then. A client takes up to 30 s to notice a broken
+// connection, and up to 30 s more until it retries.
 const proxyGrace = 5 * time.Minute
 
 // proxy plans the IP of the proxy.
@@ -117,8 +118,8 @@ func ipFor(name, kind string, addr netip.Addr, namespace string, peers []string)
 	}
 }
 
-// endpoints plans an IP for each endpoint of the API server. A single API server that restarts has none
-// for a moment: what there was stays, for pods that run know no other address.
+// endpoints plans an IP for each endpoint of the API server. A single API server that restarts has
+// no endpoint for a moment. Its IPs are kept, because running pods know no other address.
 func (in APIServerInput) endpoints() desired.Plan {
 	found := map[string]desired.Object{}
 	for _, slice := range in.Endpoints {
@@ -142,7 +143,8 @@ func (in APIServerInput) endpoints() desired.Plan {
 	return plan
 }
 
-// endpoint is masqueraded: the host of an API server knows no way back to peers.
+// endpoint returns the IP of an endpoint. It is masqueraded, because the host of an API server has
+// no route to peers.
 func (in APIServerInput) endpoint(addr netip.Addr, slice discoveryv1.EndpointSlice) *ipamv1alpha1.IP {
 	// Written in full, an address does not end with a colon, nor the name with a dash.
 	name := slice.Name + "-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr.StringExpanded())

@@ -20,10 +20,10 @@ import (
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
-// ConfigurationInput is what decides how a peer's CIDRs are seen here.
+// ConfigurationInput holds the input of Configuration.
 type ConfigurationInput struct {
 	Root *netv1beta1.Configuration
-	// Configurations are those of the peer; others do not count.
+	// Configurations are the peer's; others are ignored.
 	Configurations []netv1beta1.Configuration
 	// Networks are those of the root's namespace, the peer's made from the root among them, and this
 	// cluster's.
@@ -32,14 +32,14 @@ type ConfigurationInput struct {
 	UnknownSource *ipamv1alpha1.IP
 	// LiqoNamespace holds this cluster's own Networks.
 	LiqoNamespace string
-	// UsersLocal: a user wrote spec.local.
+	// UsersLocal reports whether a user wrote spec.local.
 	UsersLocal bool
-	// Now stamps conditions that change.
+	// Now is the transition time of conditions that change.
 	Now time.Time
 }
 
-// Configuration asks for a Network for every CIDR of the peer, tells under which CIDRs this
-// cluster sees them, and fills in this cluster's own CIDRs for the peer to read.
+// Configuration plans a Network for every CIDR of the peer, reports the CIDRs they are remapped to,
+// and fills in this cluster's own CIDRs for the peer to read.
 func Configuration(in ConfigurationInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -69,8 +69,8 @@ func Configuration(in ConfigurationInput) desired.Plan {
 	return in.grow(remote)
 }
 
-// shrink lets Networks of CIDRs no longer announced go before others are asked for, so that what
-// they held is free again.
+// shrink deletes Networks of CIDRs that are no longer announced before others are created, so that
+// their ranges are free again.
 func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []desired.Object) desired.Plan {
 	plan := desired.Wait("NetworksChanging", "Networks of CIDRs that are no longer announced, or were approved "+
 		"since, are going; wait")
@@ -84,7 +84,7 @@ func (in ConfigurationInput) shrink(remote []remoteCIDR, stale []desired.Object)
 	return plan
 }
 
-// grow asks for a Network for each CIDR and reports what was granted.
+// grow plans a Network for each CIDR and reports the granted ones.
 func (in ConfigurationInput) grow(remote []remoteCIDR) desired.Plan {
 	var plan desired.Plan
 	complete := true
@@ -109,7 +109,7 @@ func (in ConfigurationInput) grow(remote []remoteCIDR) desired.Plan {
 	return plan
 }
 
-// trouble is what a CIDR of the peer waits for or suffers from, as its Network tells; Ready = nothing.
+// trouble returns the verdict of a CIDR's Network; Ready = no problem.
 func (in ConfigurationInput) trouble(r remoteCIDR) desired.Verdict {
 	name := in.networkName(r)
 	for i := range in.Networks {
@@ -160,13 +160,12 @@ func remoteCIDRs(c *netv1beta1.Configuration) ([]remoteCIDR, error) {
 	return list, add(api.CIDRTypeExternal, c.Spec.Remote.CIDR.External)
 }
 
-// widest is the length of the CIDR whose size the CIDRs of one kind of a peer may have together: 15 000
-// nodes with a /24 each, the largest clusters there are, need a /10. Peers announce CIDRs by themselves,
-// so one that is compromised could take all there is. Of
-// IPv6 there is enough.
+// widest is the prefix length that bounds the total size of a peer's CIDRs of one kind. The largest
+// clusters, 15 000 nodes with a /24 each, need a /10. Peers announce CIDRs themselves, so a
+// compromised one could take the whole space. IPv6 space is not limited.
 const widest = 10
 
-// tooLarge is the first kind of CIDR whose sum is too large; empty = none is.
+// tooLarge returns the first kind of CIDR whose sum is too large; empty = none.
 func tooLarge(remote []remoteCIDR) string {
 	sum := map[string]uint64{}
 	for _, r := range remote {
@@ -180,8 +179,8 @@ func tooLarge(remote []remoteCIDR) string {
 	return ""
 }
 
-// agreed are the CIDRs that the peer announced first. Where they are not noted yet, all are: this is the first
-// agreement, or one of a version that did not note them.
+// agreed returns the CIDRs that the peer announced first. If they are not recorded yet, it returns
+// all: this is the first agreement, or one of a version that did not record them.
 func agreed(c *netv1beta1.Configuration) []string {
 	if c.Status.AgreedCIDRs != nil || c.Spec.Remote == nil {
 		return c.Status.AgreedCIDRs
@@ -189,8 +188,8 @@ func agreed(c *netv1beta1.Configuration) []string {
 	return slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
 }
 
-// UnapprovedCIDRs are those of the peer that are seen remapped because it announced them after the peering was agreed
-// and nobody here has approved them.
+// UnapprovedCIDRs returns the CIDRs that the peer announced after the peering was agreed, and that
+// nobody in this cluster has approved. They are always remapped.
 func UnapprovedCIDRs(c *netv1beta1.Configuration) []string {
 	remote, _ := remoteCIDRs(c)
 	var out []string
@@ -210,7 +209,7 @@ func approved(c *netv1beta1.Configuration, cidr netip.Prefix) bool {
 	})
 }
 
-// networkName is "<configuration>-<kind>-<cidr>", the CIDR written with dashes.
+// networkName returns "<configuration>-<kind>-<cidr>", with the CIDR written with dashes.
 func (in ConfigurationInput) networkName(r remoteCIDR) string {
 	cidr := strings.NewReplacer(".", "-", "/", "-", ":", "-").Replace(r.cidr.String())
 	return in.Root.Name + "-" + r.kind + "-" + cidr
@@ -238,7 +237,7 @@ func (in ConfigurationInput) isCurrent(n *ipamv1alpha1.Network, r remoteCIDR) bo
 	return n.Name == in.networkName(r) && (n.Labels[api.LabelNetworkRemapped] != "true" || !approved(in.Root, r.cidr))
 }
 
-// granted is the CIDR under which r is seen here; empty when none is granted yet.
+// granted returns the CIDR that r is remapped to; empty when none is granted yet.
 func (in ConfigurationInput) granted(r remoteCIDR) string {
 	for i := range in.Networks {
 		n := &in.Networks[i]
@@ -249,7 +248,8 @@ func (in ConfigurationInput) granted(r remoteCIDR) string {
 	return ""
 }
 
-// stale are the root's Networks for CIDRs the peer no longer announces, and those of CIDRs approved since.
+// stale returns the root's Networks for CIDRs the peer no longer announces, and those of CIDRs
+// approved since.
 func (in ConfigurationInput) stale(remote []remoteCIDR) []desired.Object {
 	var list []desired.Object
 	for i := range in.Networks {
@@ -262,7 +262,8 @@ func (in ConfigurationInput) stale(remote []remoteCIDR) []desired.Object {
 	return list
 }
 
-// status tells what is granted, in the order of spec.remote. A CIDR without a grant harms no other.
+// status reports the granted CIDRs, in the order of spec.remote. A CIDR without a grant does not
+// affect others.
 func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1beta1.Configuration {
 	seen := &netv1beta1.ClusterConfig{}
 	var views []netv1beta1.CIDRView
@@ -295,8 +296,8 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 	}}
 }
 
-// filled is the root with this cluster's own CIDRs, also such as were added later; nil while they are
-// not known. What the user wrote is kept.
+// filled returns the root with this cluster's own CIDRs, including those added later; nil while
+// they are not known. Values of the user are kept.
 func (in ConfigurationInput) filled() *netv1beta1.Configuration {
 	out := in.Root.DeepCopy()
 	l := out.Spec.Local
@@ -312,8 +313,8 @@ func (in ConfigurationInput) filled() *netv1beta1.Configuration {
 	return out
 }
 
-// own are the CIDRs granted to this cluster's Networks of one type, by name; none while one of
-// them has no grant.
+// own returns the CIDRs granted to this cluster's Networks of one type, sorted by name; none while
+// one of them has no grant.
 func (in ConfigurationInput) own(networkType string) []string {
 	var list []*ipamv1alpha1.Network
 	for i := range in.Networks {
@@ -332,8 +333,8 @@ func (in ConfigurationInput) own(networkType string) []string {
 	return cidrs
 }
 
-// addUnknownSource asks for an address for the first one of the peer's external CIDR as seen here:
-// the source of the peer's traffic that its CIDRs do not cover, such as its nodes'.
+// addUnknownSource requests the first address of the peer's remapped external CIDR. It is the
+// source of the peer's traffic from outside its CIDRs, such as from its nodes.
 func (in ConfigurationInput) addUnknownSource(plan *desired.Plan) {
 	external := plan.Status.(*netv1beta1.Configuration).Status.Remote.CIDR.External
 	if len(external) == 0 {
@@ -369,7 +370,7 @@ func ofType(n *ipamv1alpha1.Network, networkType string) bool {
 	return n.Labels[api.LabelNetworkType] == networkType || n.Name == networkType
 }
 
-// stamped gives a condition its time of change: now, or the old time when its status is the same.
+// stamped sets a condition's transition time: now, or the old time if its status is the same.
 func stamped(before []metav1.Condition, c metav1.Condition, now time.Time) metav1.Condition {
 	c.LastTransitionTime = metav1.NewTime(now)
 	if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {

@@ -16,29 +16,30 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// gatewayGrace is how long a gateway may have no ready pod before its tunnel counts as down. One that
-// is killed is back within 3 s, and whoever acts on a lost tunnel takes more away than such a pause.
+// gatewayGrace is how long a gateway may have no ready pod before its tunnel counts as down. A
+// killed gateway is back within 3 s, and reactions to a lost tunnel cost more than such a pause.
 const gatewayGrace = 10 * time.Second
 
-// ConnectionInput is what decides whether the gateway of a Connection is there to write it.
+// ConnectionInput holds the input of Connection.
 type ConnectionInput struct {
 	Root *netv1beta1.Connection
-	// Pods are those of the gateway.
+	// Pods are the pods of the gateway.
 	Pods []corev1.Pod
-	// Now stamps conditions that change.
+	// Now is the transition time of conditions that change.
 	Now time.Time
 }
 
-// Connection says that a tunnel is down while this cluster's gateway does not run. Else only the
-// gateway writes, and it cannot say that it is gone.
+// Connection reports a tunnel as down while this cluster's gateway does not run. Otherwise only the
+// gateway writes the status, and it cannot report its own absence.
 //
 //	pods of the gateway        Connection
 //	one is ready               is the gateway's; the value goes back to what the gateway said last
 //	none is ready              GatewayRunning is False, with what the pods lack
 //	none for gatewayGrace      the value is Error, too
 //
-// A gateway that runs answers with GatewayRunning True. It is asked again, by False, each gatewayGrace while none of
-// its pods is ready: the kubelet of its node hangs, or it has ended since.
+// A running gateway answers with GatewayRunning True. While none of its pods is ready,
+// GatewayRunning is set to False again each gatewayGrace. Either the kubelet of its node hangs, or
+// the gateway has ended since.
 func Connection(in ConnectionInput) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -77,7 +78,7 @@ func Connection(in ConnectionInput) desired.Plan {
 	return desired.Plan{Status: &netv1beta1.Connection{Status: status}, RequeueAfter: left}
 }
 
-// Opened tells whether a Connection is that of a gateway this installation runs.
+// Opened reports whether a Connection belongs to a gateway that this installation runs.
 func Opened(c *netv1beta1.Connection) bool {
 	ref := c.Spec.GatewayRef
 	return ref.Namespace == c.Namespace && api.GatewayResourceName(ref.Name) == c.Name &&

@@ -23,46 +23,47 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// GatewayInput is what a GatewayServer and a GatewayClient are decided from alike.
+// GatewayInput holds the common input of GatewayServer and GatewayClient.
 type GatewayInput struct {
-	// Refused is the kind of the template or of what it renders that the controller may not read;
-	// empty when it may read both.
+	// Refused is the kind, of the template or of the rendered object, that the controller may not
+	// read; empty when it may read both.
 	Refused string
 	// Template is the object the gateway references; nil when absent.
 	Template *unstructured.Unstructured
-	// Rendered is the object made from the template, as it is; without a template that made last. Nil when absent.
+	// Rendered is the current object made from the template; without a template, the one it made
+	// last. Nil when absent.
 	Rendered *unstructured.Unstructured
-	// Former is an object of another kind made from the template before, as it is; nil when absent.
+	// Former is the current object of another kind that the template made before; nil when absent.
 	Former *unstructured.Unstructured
-	// Servers and Clients are the gateways for the peer and the one of the other kind that has the gateway's name;
-	// others do not count.
+	// Servers and Clients are the gateways for the peer, and the one of the other kind that has the
+	// gateway's name; others are ignored.
 	Servers []netv1beta1.GatewayServer
 	Clients []netv1beta1.GatewayClient
-	// Configurations and PublicKeys are those of the peer; others do not count.
+	// Configurations and PublicKeys are the peer's; others are ignored.
 	Configurations []netv1beta1.Configuration
 	PublicKeys     []netv1beta1.PublicKey
-	// Networks are this cluster's own: the internal CIDR is among them.
+	// Networks are this cluster's own, including that of the internal CIDR.
 	Networks []ipamv1alpha1.Network
-	// Overlay is no older than the last address given, unless the gateway keeps the one it has.
+	// Overlay is no older than the last assigned address, unless the gateway keeps its own.
 	Overlay
 	// LiqoNamespace holds the default templates and the internal CIDR's Network.
 	LiqoNamespace string
 }
 
-// GatewayServerInput is what decides a GatewayServer.
+// GatewayServerInput holds the input of GatewayServer.
 type GatewayServerInput struct {
 	Root *netv1beta1.GatewayServer
 	GatewayInput
 }
 
-// GatewayClientInput is what decides a GatewayClient.
+// GatewayClientInput holds the input of GatewayClient.
 type GatewayClientInput struct {
 	Root *netv1beta1.GatewayClient
 	GatewayInput
 }
 
-// GatewayServer plans the object rendered from a server's template and the InternalFabric that
-// leads this cluster's nodes to it, and repeats the rendered object's status.
+// GatewayServer plans the object rendered from a server's template and the InternalFabric by which
+// this cluster's nodes route to it. It copies the rendered object's status.
 func GatewayServer(in GatewayServerInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
 		return desired.Plan{}
@@ -92,8 +93,8 @@ func GatewayServer(in GatewayServerInput) desired.Plan {
 	return plan
 }
 
-// GatewayClient plans the object rendered from a client's template and the InternalFabric that
-// leads this cluster's nodes to it, and repeats the rendered object's status.
+// GatewayClient plans the object rendered from a client's template and the InternalFabric by which
+// this cluster's nodes route to it. It copies the rendered object's status.
 func GatewayClient(in GatewayClientInput) desired.Plan {
 	if in.Root.DeletionTimestamp != nil {
 		return desired.Plan{}
@@ -154,31 +155,32 @@ func (g gateway) inTunnel(addresses []string) (address, cidr string) {
 // reasonPublicKeyMissing: the last that a gateway is given.
 const reasonPublicKeyMissing = "PublicKeyMissing"
 
-// foreignPeriod is how often objects of other parties' kinds, which are not watched, are looked at.
+// foreignPeriod is the interval at which objects of third parties' kinds, which are not watched,
+// are read.
 const foreignPeriod = 10 * time.Second
 
-// gateway is a server or a client, as far as they are alike.
+// gateway is the common part of a server and a client.
 type gateway struct {
 	GatewayInput
 	root     desired.Object
 	kind     string
 	template corev1.ObjectReference
-	// spec is what template actions see.
+	// spec is the spec that template actions can use.
 	spec any
 	// secret is the user's key Secret; empty when keys are generated.
 	secret string
 	mtu    int
 	// part is the share of the internal CIDR overlay addresses are taken from.
 	part overlayPart
-	// serviceLabels and serviceAnnotations win over the template's.
+	// serviceLabels and serviceAnnotations override the template's.
 	serviceLabels, serviceAnnotations map[string]string
 	// ports and nodePorts are those of a server with several tunnels; nil with one.
 	ports, nodePorts []int32
-	// protocol is the transport; empty = what the template says.
+	// protocol is the transport; empty = the template's.
 	protocol netv1beta1.Protocol
 }
 
-// seen is what is known of the rendered object: which it is and what it says.
+// seen identifies the rendered object and holds its status.
 type seen struct {
 	ref *corev1.ObjectReference
 	renderedStatus
@@ -218,7 +220,7 @@ func (g gateway) plan() (desired.Plan, *seen) {
 		plan.Objects = append(plan.Objects, fabric)
 	}
 	plan.Verdict = verdict
-	// Who connects gives the key last: a gateway that cannot come up is told first.
+	// The user gives the key last, so a gateway that cannot start is reported first.
 	if why, failing := status.failing(); failing &&
 		(plan.State == desired.Ready || plan.Reason == reasonPublicKeyMissing) {
 		plan.Verdict = why
@@ -248,7 +250,8 @@ func (g gateway) goesOn(plan desired.Plan) (desired.Plan, *seen) {
 	return plan, status
 }
 
-// period is how often to look at objects of a kind: those of other parties are not watched.
+// period returns the interval at which objects of a kind are read: those of third parties are not
+// watched.
 func (g gateway) period(kind schema.GroupVersionKind) time.Duration {
 	if kind.Group == netv1beta1.GroupVersion.Group {
 		return 0
@@ -341,7 +344,7 @@ func (g gateway) fabricAt(pod, overlay string) *netv1beta1.InternalFabric {
 	}
 }
 
-// nowhere is the address of a gateway without a pod.
+// nowhere is the address in an InternalFabric whose gateway has no pod.
 const nowhere = "0.0.0.0"
 
 // vacated is the InternalFabric there is, with nobody in it: the pod is gone, and the next one with its address may be

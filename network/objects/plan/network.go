@@ -142,7 +142,8 @@ func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
 	return in.grantCIDR(wish)
 }
 
-// grantCIDR grants a CIDR, and reports a peer that is remapped to it.
+// grantCIDR grants a CIDR. If it is the range of a peer, an event reports where the peer is
+// remapped to.
 func (in NetworkInput) grantCIDR(p netip.Prefix) desired.Plan {
 	plan := desired.Plan{Status: &ipamv1alpha1.Network{Status: ipamv1alpha1.NetworkStatus{CIDR: p.String()}}}
 	if peer := in.Root.Labels[api.LabelRemoteClusterID]; peer != "" {

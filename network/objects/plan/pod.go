@@ -18,12 +18,12 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// PodIPInput is what decides the IP of an offloaded pod.
+// PodIPInput holds the input of PodIP.
 type PodIPInput struct {
 	Root *corev1.Pod
-	// IP is the one that is there; nil = there is none.
+	// IP is the current one; nil = there is none.
 	IP *ipamv1alpha1.IP
-	// Provider is the peer at which the pod runs; empty while its virtual node is not there.
+	// Provider is the peer at which the pod runs; empty while its virtual node does not exist.
 	Provider string
 	// Configurations are those of all peers.
 	Configurations []netv1beta1.Configuration
@@ -31,15 +31,16 @@ type PodIPInput struct {
 	LiqoNamespace string
 }
 
-// OfPod tells whether an IP is that of a pod.
+// OfPod reports whether an IP belongs to a pod.
 func OfPod(ip *ipamv1alpha1.IP) bool { return ip.Labels[api.LabelPodNamespace] != "" }
 
-// Offloaded tells whether a pod of this cluster runs at a peer.
+// Offloaded reports whether a pod of this cluster runs at a provider.
 func Offloaded(pod *corev1.Pod) bool { return pod.Labels[api.LabelShadowPod] == api.True }
 
-// PodIP gives a pod that runs at one peer an address of this cluster, under which other peers reach
-// it. With one peer there is nobody to use it, and no object is made for every pod. The address the pod has is
-// the provider's word: one that is not of its pods would make others reach whatever it is.
+// PodIP gives a pod that runs at one peer an address of this cluster, by which other peers reach
+// it. With a single peer no other would use it, so no object is made. The provider reports the
+// pod's address. It must lie in the provider's pod ranges, or others would reach any address it
+// names.
 func PodIP(in PodIPInput) desired.Plan {
 	pod, ranges := in.Root, in.providerPods()
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
@@ -58,7 +59,7 @@ func PodIP(in PodIPInput) desired.Plan {
 	}
 	labels := map[string]string{
 		api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
-		// as the grant fills them in
+		// set as the grant sets them
 		api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace,
 	}
 	if len(pod.Name) > validation.LabelValueMaxLength {
@@ -70,7 +71,8 @@ func PodIP(in PodIPInput) desired.Plan {
 	}}}
 }
 
-// providerPods are the ranges by which this cluster calls the provider's pods; none while they are not known.
+// providerPods returns the ranges that the provider's pods are remapped to; none while they are not
+// known.
 func (in PodIPInput) providerPods() []string {
 	for _, c := range in.Configurations {
 		if in.Provider != "" && c.Labels[api.LabelRemoteClusterID] == in.Provider && c.Status.Remote != nil {
@@ -80,7 +82,7 @@ func (in PodIPInput) providerPods() []string {
 	return nil
 }
 
-// podAddresses are the addresses a pod has in the pod network, if any.
+// podAddresses returns the addresses a pod has in the pod network, if any.
 func podAddresses(pod *corev1.Pod) []netip.Addr {
 	if pod.Spec.HostNetwork || Offloaded(pod) || api.Finished(pod.Status.Phase) {
 		return nil
@@ -94,7 +96,7 @@ func podAddresses(pod *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// nodeRanges are the ranges of a node's pods, as the node itself says.
+// nodeRanges returns the pod ranges in a node's spec.
 func nodeRanges(node *corev1.Node) []string {
 	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
 		return []string{node.Spec.PodCIDR}
@@ -102,9 +104,9 @@ func nodeRanges(node *corev1.Node) []string {
 	return node.Spec.PodCIDRs
 }
 
-// podRanges are the ranges by which the pods of a node are found: what the node says, if that holds
-// for its pods and for no other node's; else each pod for itself. Pools of a CNI's own, shared by
-// nodes or given to them in blocks, are nowhere else to be seen.
+// podRanges returns the ranges that contain the pods of a node. They are the node's own, if those
+// contain all its pods and none of another node; else one address per pod. A CNI's own pools,
+// shared by nodes or assigned in blocks, can be observed in no other way.
 func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
 	cidrs, holds := nodeRanges(node), true
 	ranges := netv1beta1.ParseRanges(cidrs...)
@@ -129,26 +131,26 @@ func podRanges(node *corev1.Node, pods []corev1.Pod) []string {
 	return hosts
 }
 
-// Moved tells whether a pod has come to another node, or has other addresses in the pod network.
+// Moved reports whether a pod was assigned another node, or has other addresses in the pod network.
 func Moved(before, after *corev1.Pod) bool {
 	return before.Spec.NodeName != after.Spec.NodeName || !slices.Equal(podAddresses(before), podAddresses(after))
 }
 
-// Holds tells whether a node's pods all lie in the ranges the node says. If not, its ranges do not depend on
-// pods of other nodes.
+// Holds reports whether a node's ranges contain all its pods. If not, they do not depend on pods of
+// other nodes.
 func Holds(node *corev1.Node, own []corev1.Pod) bool {
 	return slices.Equal(podRanges(node, own), nodeRanges(node))
 }
 
-// IsProtected reports whether no peer may open a connection to a pod: it is in Liqo's namespace or in one of those
-// that the chart names, or it is a gateway or virtual kubelet, which are in the namespaces of tenants.
+// IsProtected reports whether no peer may open a connection to a pod. It is in Liqo's namespace or
+// in one that the chart names, or it is a gateway or virtual kubelet in a tenant namespace.
 func IsProtected(pod *corev1.Pod, liqoNamespace string, namespaces []string) bool {
 	return pod.Namespace == liqoNamespace || slices.Contains(namespaces, pod.Namespace) ||
 		pod.Labels[api.LabelNetworkingComponent] == api.GatewayComponent ||
 		pod.Labels[api.LabelOffloadingComponent] == api.VirtualKubeletComponent
 }
 
-// protectedIPs are the addresses of the protected pods on the node.
+// protectedIPs returns the addresses of the protected pods on the node.
 func (in NodeInput) protectedIPs() []string {
 	var addrs []netip.Addr
 	for i := range in.Pods {

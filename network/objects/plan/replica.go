@@ -18,8 +18,9 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// internalEndpoint is where the active pod runs; nil when none does. While a replica takes over, or a
-// pod follows one that ends, two may be marked active: the better one counts, then the younger one.
+// internalEndpoint returns the endpoint of the active pod; nil when there is none. During a
+// failover, or while a pod replaces one that ends, two may be marked active. The fitter one is
+// chosen, then the younger one.
 func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	var active *corev1.Pod
 	for i := range w.Pods {
@@ -39,10 +40,10 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 		StandbyIPs: w.standby(active.Status.PodIP)}
 }
 
-// maxStandby is how many standby addresses InternalFabrics hold.
+// maxStandby is the largest number of standby addresses in an InternalFabric.
 const maxStandby = 32
 
-// standby are the addresses of the gateway's other pods that have not finished.
+// standby returns the addresses of the gateway's other pods that have not finished.
 func (w wgGateway) standby(active string) (out []string) {
 	for i := range w.Pods {
 		p := &w.Pods[i]
@@ -56,8 +57,8 @@ func (w wgGateway) standby(active string) (out []string) {
 	return out[:min(len(out), maxStandby)]
 }
 
-// podPending says why no pod is active, as the youngest tells. Times and names that were made up
-// stay out of the message.
+// podPending returns the reason why no pod is active, from the youngest pod. Generated times and
+// names are left out of the message.
 func (w wgGateway) podPending() desired.Verdict {
 	var young *corev1.Pod
 	for i := range w.Pods {
@@ -100,7 +101,7 @@ func (w wgGateway) podPending() desired.Verdict {
 		"%s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
 }
 
-// pulledWith names the Secrets a pod's images are pulled with: nobody brings them to its namespace.
+// pulledWith names a pod's image pull Secrets: Liqo does not copy them to its namespace.
 func pulledWith(p *corev1.Pod) string {
 	var names []string
 	for _, s := range p.Spec.ImagePullSecrets {
@@ -112,11 +113,11 @@ func pulledWith(p *corev1.Pod) string {
 	return "; in namespace " + p.Namespace + ", too, there must be the Secret " + strings.Join(names, " and ")
 }
 
-// sentence ends a message of others with a full stop.
+// sentence ends a third party's message with a full stop.
 func sentence(message string) string { return strings.TrimRight(message, ". \n") + "." }
 
-// fitness orders running gateway pods. One that was told to end goes on until nodes are led to
-// another, so it comes before one that is not ready yet.
+// fitness orders running gateway pods. A terminating pod works until nodes route to another one, so
+// it comes before one that is not ready yet.
 func fitness(p *corev1.Pod) int {
 	f := 0
 	if ready(p) {
@@ -134,18 +135,18 @@ func ready(p *corev1.Pod) bool {
 	})
 }
 
-// ReplicaInput holds what decides whether a gateway pod is marked as the active one.
+// ReplicaInput holds the input of Replica.
 type ReplicaInput struct {
 	Root *corev1.Pod
-	// Lease is that of the gateway; nil when there is none yet.
+	// Lease is the gateway's; nil when there is none yet.
 	Lease *coordinationv1.Lease
-	// Pods are those of the gateway.
+	// Pods are the pods of the gateway.
 	Pods []corev1.Pod
 }
 
-// Replica marks the pod that holds its gateway's lease: a server's Service selects by the mark, and
-// nodes are led to the marked pod. A former holder loses the mark, for to the API server a pod of a
-// dead node is well for most of a minute.
+// Replica marks the pod that holds its gateway's lease: a server's Service selects the marked pod,
+// and nodes route to it. A former holder loses the mark, because the API server reports a pod on a
+// dead node as ready for most of a minute.
 //
 //	held by                       the pod
 //	nobody                        stays as it is
@@ -172,10 +173,10 @@ func Replica(in ReplicaInput) desired.Plan {
 	return desired.Plan{Fill: out}
 }
 
-// IsReplica tells whether a pod is one of those of a gateway that take turns.
+// IsReplica reports whether a pod is a gateway pod that uses leader election.
 func IsReplica(p *corev1.Pod) bool { return p.Labels[api.LabelGatewayName] != "" && elects(p.Spec) }
 
-// elects tells whether the gateway in a pod takes turns with others, as its flags say; the last counts.
+// elects reports whether the flags of a gateway's pod select leader election; the last flag counts.
 func elects(pod corev1.PodSpec) bool {
 	elects := false
 	for _, c := range pod.Containers {
@@ -189,7 +190,7 @@ func elects(pod corev1.PodSpec) bool {
 	return elects
 }
 
-// SecretLabelInput holds what decides the labels of a user's key Secret.
+// SecretLabelInput holds the input of SecretLabel.
 type SecretLabelInput struct {
 	Root *corev1.Secret
 	// Gateway is the WgGatewayServer or WgGatewayClient of its namespace that uses the Secret; nil
