@@ -69,8 +69,8 @@ func chosen[T any, P interface {
 	return slices.DeleteFunc(alive[T, P](list), func(x T) bool { return !is(&x) })
 }
 
-// is tells whether labels choose the host. Subcategories once told processes of one host apart,
-// and here only which category they belong to.
+// is reports whether labels select the host. Subcategories formerly distinguished processes of one
+// host; here they only belong to a category.
 func (h Host) is(category, subcategory, unique string) bool {
 	known := []string{"", api.SubcategoryFabric, api.SubcategoryIPMapping}
 	switch h.Category {

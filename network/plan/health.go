@@ -112,8 +112,9 @@ const (
 	patience = 200 * time.Millisecond
 	// lateTrips is the number of round trips after which an answer is late.
 	lateTrips = 4
-	// silentPings is the number of consecutive unanswered pings after which a client dials the server again. On
-	// overloaded nodes answers took up to 0.8 s without any loss, and redialling drops packets in flight.
+	// silentPings is the number of consecutive unanswered pings after which a client dials the
+	// server again. On overloaded nodes answers took up to 0.8 s without any loss, and redialling
+	// drops packets in flight.
 	silentPings = 3
 	// urgentFor is how long a late answer causes pings at the interval of Patience.
 	urgentFor = time.Minute
@@ -122,7 +123,8 @@ const (
 // Patience returns the time after which an answer is late.
 func (h Health) Patience() time.Duration { return max(patience, lateTrips*h.Latency) }
 
-// Silent reports whether silentPings consecutive pings are unanswered, so the peer's gateway moved or ended.
+// Silent reports whether silentPings consecutive pings are unanswered, so the peer's gateway moved
+// or ended.
 func (h Health) Silent(now time.Time) bool {
 	return h.Late(now) && now.Sub(h.Open) >= silentPings*patience
 }

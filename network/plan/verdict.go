@@ -22,15 +22,17 @@ const (
 	ReasonPortRefused = "PortRefused"
 	// ReasonAddressUnreachable: no way leads there. Correct the address, or the routes.
 	ReasonAddressUnreachable = "AddressUnreachable"
-	// ReasonNoAnswer: the client cannot tell more. Look at the server's Connection.
+	// ReasonNoAnswer: the client knows no more. Look at the server's Connection.
 	ReasonNoAnswer = "NoAnswer"
-	// ReasonNothingArrives: the server hears nothing. Open the way to it, correct where the client dials.
+	// ReasonNothingArrives: the server receives nothing. Open the path to it, or correct the
+	// address the client dials.
 	ReasonNothingArrives = "NothingArrives"
-	// ReasonOneWay: the peer is heard and does not hear us. Open the way from here to there.
+	// ReasonOneWay: the peer's packets arrive, but the peer receives none. Open the path to the
+	// peer.
 	ReasonOneWay = "OneWay"
-	// ReasonPingsUnanswered: the tunnel works and pings are not answered. Switch them on there.
+	// ReasonPingsUnanswered: the tunnel works and pings are not answered. Enable them at the peer.
 	ReasonPingsUnanswered = "PingsUnanswered"
-	// ReasonWrongKey: one side has not the other's current key. Give it.
+	// ReasonWrongKey: one side does not have the other's current key. Apply it.
 	ReasonWrongKey = "WrongKey"
 	// ReasonPublicKeyMissing: the peer's PublicKey was taken away. Apply it, or remove the peering.
 	ReasonPublicKeyMissing = "PublicKeyMissing"
@@ -41,10 +43,10 @@ const (
 // Reasons of MTUFits.
 const (
 	ReasonMTUFits = "MTUFits"
-	// ReasonMTUTooLarge: the path is narrower than the tunnel, so this gateway sends shorter packets. Lower the MTU on
-	// both sides.
+	// ReasonMTUTooLarge: the path is narrower than the tunnel, so this gateway sends shorter
+	// packets. Lower the MTU on both sides.
 	ReasonMTUTooLarge = "MTUTooLarge"
-	// ReasonMTUsDiffer: each side has another. Set the same.
+	// ReasonMTUsDiffer: the two sides have different MTUs. Set the same.
 	ReasonMTUsDiffer = "MTUsDiffer"
 )
 
@@ -280,8 +282,8 @@ type Fit struct {
 	Passes int
 }
 
-// PathMTU returns the length of the longest packet to send, in bytes: the larger of this measurement and the previous
-// one of the same tunnel, because packet loss can make one measurement too small.
+// PathMTU returns the length of the longest packet to send, in bytes. It is the larger of this
+// measurement and the previous one of the same tunnel, because packet loss can make one too small.
 func (f Fit) PathMTU(previous Fit) int {
 	if previous.MTU == f.MTU {
 		return max(f.Passes, previous.Passes)

@@ -19,8 +19,8 @@ import (
 // dials it.
 const annotationFollowed = "networking.liqo.io/followed"
 
-// Side is what one cluster holds of a peering: the objects labelled with the other cluster's ID.
-// Managed fields tell what users wrote; an object without them is followed whole.
+// Side holds the objects of a peering in one cluster: those labelled with the other cluster's ID.
+// Managed fields show what users wrote; an object without them is followed as a whole.
 type Side struct {
 	Servers        []netv1beta1.GatewayServer
 	Clients        []netv1beta1.GatewayClient
@@ -53,7 +53,8 @@ type FollowInput struct{ Own, Peer Side }
 // role for us changes when it is upgraded.
 const refusedPeriod = 10 * time.Minute
 
-// Following makes each side say what the other announces. What somebody changes meanwhile stays, and is looked at anew.
+// Following plans on each side the values that the other side announces. Concurrent changes by
+// others are kept, and reconciled again.
 func Following(in FollowInput) desired.Plan {
 	p := desired.Plan{Actions: Follow(in.Own, in.Peer)}
 	for _, a := range Follow(in.Peer, in.Own) {

@@ -128,8 +128,8 @@ func GatewayClient(in GatewayClientInput) desired.Plan {
 	return plan
 }
 
-// inTunnel is the first address that lies in a range by which only this cluster calls the peer's, and the
-// range; empty when there is none. Ranges that are not remapped may hold the peer's nodes, too.
+// inTunnel returns the first address that lies in a range the peer is remapped to, and the range;
+// empty when there is none. Ranges that are not remapped may contain the peer's nodes, too.
 func (g gateway) inTunnel(addresses []string) (address, cidr string) {
 	configurations, _ := split(g, g.Configurations)
 	for _, c := range configurations {
@@ -259,8 +259,8 @@ func (g gateway) period(kind schema.GroupVersionKind) time.Duration {
 	return foreignPeriod
 }
 
-// rival is the older gateway for the same peer or with the same name, as "Kind namespace/name", and whether it is for
-// the same peer; empty when there is none.
+// rival returns the older gateway for the same peer or with the same name, as "Kind
+// namespace/name", and whether it is for the same peer; empty when there is none.
 func (g gateway) rival() (name string, ofPeer bool) {
 	for i := range g.Servers {
 		if s := &g.Servers[i]; g.loses(s, "GatewayServer") {
@@ -275,8 +275,8 @@ func (g gateway) rival() (name string, ofPeer bool) {
 	return "", false
 }
 
-// loses reports whether other serves the same peer or has the same name, and came first; of a server and
-// a client with the same name and age the server did.
+// loses reports whether other serves the same peer or has the same name, and is older. If a server
+// and a client have the same name and age, the server is treated as older.
 func (g gateway) loses(other desired.Object, kind string) bool {
 	if itself := kind == g.kind && same(other, g.root); itself || !samePeer(other, g.root) && !same(other, g.root) {
 		return false
@@ -324,7 +324,8 @@ func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, desired.Verdict) {
 	return fabric, g.verdict(s, fabric)
 }
 
-// fabricAt is the InternalFabric of a gateway whose pod and whose end of the overlay have these addresses.
+// fabricAt returns the InternalFabric of a gateway with these addresses of its pod and in the
+// overlay.
 func (g gateway) fabricAt(pod, overlay string) *netv1beta1.InternalFabric {
 	return &netv1beta1.InternalFabric{
 		ObjectMeta: metav1.ObjectMeta{
@@ -358,7 +359,7 @@ func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
 	return g.fabricAt(nowhere, current)
 }
 
-// verdict tells what is missing for traffic to flow once the gateway pod runs.
+// verdict reports what is missing for traffic once the gateway pod runs.
 func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Verdict {
 	peer, namespace := g.peer(), g.root.GetNamespace()
 	configurations, configuration := split(g, g.Configurations)
@@ -414,7 +415,7 @@ func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdic
 		api.GatewayResourceName(g.root.GetName())).Verdict
 }
 
-// failing tells why the rendered object is not ready, if it says so.
+// failing returns the reason in the rendered object's status why it is not ready, if there is one.
 func (s *seen) failing() (desired.Verdict, bool) {
 	c := meta.FindStatusCondition(s.Conditions, desired.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {

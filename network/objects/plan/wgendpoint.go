@@ -72,8 +72,8 @@ func entryAddresses(n *corev1.Node) []string {
 	return nodeAddresses(n, corev1.NodeInternalIP)
 }
 
-// serverEndpoint is where clients outside the cluster reach a Service, node ports at the addresses given;
-// nil while that is unknown.
+// serverEndpoint returns the endpoint at which clients outside the cluster reach a Service; node
+// ports are at the given addresses.
 func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointStatus {
 	if s == nil || len(s.Spec.Ports) == 0 {
 		return nil
