@@ -114,7 +114,7 @@ func (in IdentityInput) leading(p *authv1beta1.AuthParams) (*authv1beta1.AuthPar
 // shell.
 var printable = regexp.MustCompile(`^[A-Za-z0-9.:/_\[\] -]{1,500}$`)
 
-// unapproved returns how a user can approve or reject an endpoint that the provider names.
+// unapproved returns how a user can approve an endpoint that the provider names.
 func (in IdentityInput) unapproved(given *authv1beta1.AuthParams) desired.Verdict {
 	named, name := endpointOf(given).String(), in.Root.Name
 	if in.ControlPlane != nil {
