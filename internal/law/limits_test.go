@@ -33,7 +33,7 @@ var exceptions = map[string][]string{
 	"complexity": {"internal/ctl/report.go", "internal/remote/bounds.go", "network/gateway/dialer.go",
 		"network/plan/verdict.go"},
 	"exported": {"identity/plan/certificate.go"},
-	"word": {"network/dataplane/", "network/gateway/", "offloading/", "reflection/sync.go", "storage/"},
+	"word":     {"network/dataplane/", "network/gateway/", "offloading/", "reflection/sync.go", "storage/"},
 }
 
 var (
