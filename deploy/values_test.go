@@ -187,6 +187,8 @@ func (n *node) other(defs map[string]*node, standard any) any {
 		return "12345s"
 	case strings.Contains(n.Pattern, "/[0-9]"):
 		return "192.0.2.0/24"
+	case strings.Contains(n.Pattern, "Ki|Mi"):
+		return "12345Ki"
 	case strings.Contains(n.Pattern, "https?"):
 		return "https://203.0.113.7:6443"
 	}
