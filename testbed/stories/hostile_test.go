@@ -294,7 +294,7 @@ func newAttack(t *testing.T, seed int64) *attack {
 	)
 	control, slice := asRome(t, identityTypes[0]), asRome(t, identityTypes[1])
 	long := strings.Repeat(`\u001b[2Jlong \u202e`, 6000)
-	large, tooLarge := strings.Repeat("x", 120<<10), strings.Repeat("x", 400<<10)
+	large := strings.Repeat("x", 120<<10)
 	object := func(version, kind, metadata, rest string) string {
 		return fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": "x-%%d", "annotations": {"a": "\u001b[2J"}, `+
 			`"labels": {"liqo.io/replicated": "true", "liqo.io/replication": "false", "liqo.io/originID": "rome", `+
@@ -330,7 +330,6 @@ func newAttack(t *testing.T, seed int64) *attack {
 			`"containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100k"}}}]}`),
 		inCore("secrets", "Secret", `"stringData": {"a": "`+large+`"}`),
 		inCore("configmaps", "ConfigMap", `"data": {"a": "`+large+`"}`),
-		inCore("configmaps", "ConfigMap", `"binaryData": {"a": "`+tooLarge+`"}`).denied(),
 		inCore("services", "Service", `"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}`),
 		inCore("persistentvolumeclaims", "PersistentVolumeClaim",
 			`"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Pi"}}}`).denied(),
