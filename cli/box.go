@@ -16,7 +16,7 @@ import (
 // lines holds the lines of a box.
 type lines []string
 
-// text adds a line, indented by depth. It escapes the text, parts of which come from peers.
+// text appends a line indented by depth, and escapes control characters that a peer may have sent.
 func (l *lines) text(depth int, text string) {
 	*l = append(*l, strings.Repeat("    ", depth)+api.Printable(text))
 }
@@ -31,7 +31,7 @@ func (l *lines) addNonEmpty(depth int, key, value string) {
 	}
 }
 
-// addMap adds a key and below it the pairs, sorted; nothing if there are none.
+// addMap appends a key and the sorted pairs below it. It appends nothing if pairs is empty.
 func (l *lines) addMap(depth int, key string, pairs map[string]string) {
 	if len(pairs) == 0 {
 		return
@@ -42,7 +42,7 @@ func (l *lines) addMap(depth int, key string, pairs map[string]string) {
 	}
 }
 
-// addList adds a key and below it the items; nothing if there are none.
+// addList appends a key and the items below it. It appends nothing if items is empty.
 func (l *lines) addList(depth int, key string, items []string) {
 	if len(items) == 0 {
 		return

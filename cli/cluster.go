@@ -409,7 +409,7 @@ func merge(dst, src map[string]any) {
 	}
 }
 
-// describe adds to an error which request failed, for which object of which cluster.
+// describe wraps an error with the verb of the failed request, its object and its cluster.
 func (c *cluster) describe(verb string, object client.Object, err error) error {
 	if err == nil {
 		return nil

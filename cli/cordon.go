@@ -274,8 +274,8 @@ func (t tenantChange) changeSlice(o *single) work {
 	}
 }
 
-// granted reads the slice of this name in the tenant namespace of a consumer. If there is none, the
-// error lists those that exist.
+// granted returns the ResourceSlice with the name in a consumer's tenant namespace. If it does not
+// exist, the error lists the existing ones.
 func (c *cluster) granted(ctx context.Context, consumer, name string) (_ *authv1beta1.ResourceSlice, err error) {
 	if c.tenant == "" {
 		if c.tenant, err = c.findTenant(ctx, consumer); err != nil {

@@ -28,9 +28,9 @@ import (
 // explainTimeout bounds the search for a reason after the verb's own timeout has passed.
 const explainTimeout = 5 * time.Second
 
-// timedOut adds to errTimeout why the objects are not as awaited. The reason is that of the first
-// object that has one; if none has, it is the last object behind the first that does not exist. The
-// controller is behind every object.
+// timedOut adds the cause to errTimeout: the reason of the first object that reports one. If no
+// object reports a reason, the cause is the last missing one of the objects after the first. The
+// controller's Deployment is always the last object.
 func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	if !errors.Is(err, errTimeout) {
 		return err

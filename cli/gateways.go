@@ -393,7 +393,7 @@ func (c *cluster) awaitGateway(ctx context.Context, namespace, gateway string, o
 			client.Object
 			OtherTechnology() (other, runs bool)
 		})
-		hidden, _ := withProgress(either) // the progress shown is that of the Deployment
+		hidden, _ := withProgress(either) // the wait for the Deployment shows progress
 		runs := c.await(hidden, own, func() bool { _, runs := own.OtherTechnology(); return runs }) == nil
 		if elsewhere <- runs; runs {
 			stop()
