@@ -86,6 +86,7 @@ type Daemon struct {
 	// last is the state observed in the kernel by the last reconcile; nil = it failed, or there was
 	// none.
 	last    *plan.State
+	changed atomic.Bool // since then, by Changed
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
@@ -177,14 +178,9 @@ func (d *Daemon) With(f func(*dataplane.Dataplane)) {
 	f(d.plane)
 }
 
-// Change calls f with the data plane, for changes that the next reconcile corrects: it observes the
-// kernel first.
-func (d *Daemon) Change(f func(*dataplane.Dataplane)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = nil
-	f(d.plane)
-}
+// Changed reports a change of the kernel that no reconcile made; the next one observes the kernel
+// first.
+func (d *Daemon) Changed() { d.changed.Store(true) }
 
 // keep reconciles on request and at an interval. Every event reconciles everything, because a role
 // has one state.
@@ -268,7 +264,7 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 	d.desired = want
 	last := d.last
 	d.last = nil
-	if last != nil {
+	if changed := d.changed.Swap(false); last != nil && !changed {
 		if changes := plan.Diff(*last, want); !changes.Empty() {
 			err := d.change(ctx, changes)
 			switch {

@@ -102,7 +102,8 @@ func TestWhatOthersDidIsFound(t *testing.T) {
 	users = nil
 	settle("10.20.0.0/16")
 	before = made()
-	d.Change(func(*dataplane.Dataplane) { s.IP(add) })
+	s.IP(add)
+	d.Changed()
 	users = wanted
 	settle("10.20.0.0/16")
 	if n := made() - before; n != 0 {

@@ -10,25 +10,21 @@ import (
 	"sync/atomic"
 
 	"golang.zx2c4.com/wireguard/device"
-)
 
-// Calls counts the handshakes that reached a tunnel and were rejected by WireGuard.
-type Calls struct {
-	// Misaddressed counts handshakes made for a key other than ours, Strange those made by a key
-	// of no peer.
-	Misaddressed, Strange int64
-	// Replayed counts handshakes older than one that was accepted.
-	Replayed int64
-}
+	"github.com/liqo-go/liqo/network/plan"
+)
 
 // Calls returns the rejected handshakes of a tunnel. It reports false for a tunnel of the kernel,
 // which does not count them.
-func (d *Dataplane) Calls(device string) (calls Calls, counted bool) {
+func (d *Dataplane) Calls(device string) (calls plan.Calls, counted bool) {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	t, ok := d.tunnels[device].(userspaceTunnel)
 	if !ok {
-		return Calls{}, false
+		return plan.Calls{}, false
 	}
-	return Calls{t.calls.misaddressed.Load(), t.calls.strange.Load(), t.calls.replayed.Load()}, true
+	c := t.calls
+	return plan.Calls{Misaddressed: c.misaddressed.Load(), Strange: c.strange.Load(), Replayed: c.replayed.Load()}, true
 }
 
 // MTU returns the MTU of a device in bytes, or 0 if there is no such device.

@@ -14,6 +14,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/liqo-go/liqo/internal/space"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 // TestRefusedHandshakesAreCounted sends handshakes with something wrong to a tunnel, and one twice.
@@ -52,12 +53,12 @@ func TestRefusedHandshakesAreCounted(t *testing.T) {
 		claim       string
 		from, calls wgtypes.Key
 		times       int
-		want        Calls
+		want        plan.Calls
 	}{
-		{"by somebody unknown", stranger, own, 1, Calls{Strange: 1}},
-		{"for another key", peer, stranger, 1, Calls{Strange: 1, Misaddressed: 1}},
-		{"by the peer, twice the same", peer, own, 2, Calls{Strange: 1, Misaddressed: 1, Replayed: 1}},
-		{"by somebody unknown, again", stranger, own, 1, Calls{Strange: 2, Misaddressed: 1, Replayed: 1}},
+		{"by somebody unknown", stranger, own, 1, plan.Calls{Strange: 1}},
+		{"for another key", peer, stranger, 1, plan.Calls{Strange: 1, Misaddressed: 1}},
+		{"by the peer, twice the same", peer, own, 2, plan.Calls{Strange: 1, Misaddressed: 1, Replayed: 1}},
+		{"by somebody unknown, again", stranger, own, 1, plan.Calls{Strange: 2, Misaddressed: 1, Replayed: 1}},
 	} {
 		var relay *net.UDPConn
 		s.Do(func() { relay, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}) })

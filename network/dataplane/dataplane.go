@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -46,10 +47,14 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Dataplane accesses one network namespace. Only Watch is safe for concurrent use.
+// Dataplane accesses one network namespace. It is not safe for concurrent use, except Watch and the
+// methods that read or dial a tunnel with its peer: Traffic, Calls, MTU, Implementation, DialAnew,
+// Redial and HangUp. These never wait for nft.
 type Dataplane struct {
 	options Options
 	netlink *netlink.Handle
+	// tunnelling guards tunnels and dialled, and changes of peers.
+	tunnelling sync.Mutex
 	// tunnels holds the tunnels that run inside this process, by device.
 	tunnels map[string]tunnel
 	// dialled holds the configured endpoint of each peer, by device and public key. The endpoint in

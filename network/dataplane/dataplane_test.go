@@ -31,7 +31,6 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/space"
-	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -696,7 +695,7 @@ func TestSeveralPorts(t *testing.T) {
 	}
 	sent := func(g *end[plan.GatewayStateInput]) (out []int64) {
 		for n := range 3 {
-			var traffic dataplane.Traffic
+			var traffic plan.Traffic
 			var err error
 			g.Do(func() { traffic, err = g.plane.Traffic(api.TunnelInterface(n), g.in.Tunnel.PeerKey) })
 			if err != nil {

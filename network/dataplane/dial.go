@@ -20,6 +20,8 @@ import (
 // NATs and node ports of the server's cluster track connections: they would forward packets from
 // the old port to the old server.
 func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, port int) error {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	t := d.tunnelOf(device)
 	dev, err := t.device()
 	if err != nil {

@@ -120,7 +120,7 @@ func (e *end[In]) runs(t *testing.T, when, want string) {
 		t.Errorf("%s: %s: a second pass changes\n%s", when, e.Name, changes)
 	}
 	peer := e.observe(t).Peers[0]
-	var traffic dataplane.Traffic
+	var traffic plan.Traffic
 	var err error
 	e.Do(func() { traffic, err = e.plane.Traffic("liqo-tunnel", peer.PublicKey) })
 	if err != nil || traffic.Received == 0 || traffic.Sent == 0 || traffic.Handshake.IsZero() {

@@ -38,34 +38,26 @@ const (
 	Userspace = "userspace"
 )
 
-// Traffic holds the counters of a tunnel's peer.
-type Traffic struct {
-	// Received and Sent are in bytes since the peer was added.
-	Received, Sent int64
-	// Handshake is the time of the last handshake; zero if there was none yet.
-	Handshake time.Time
-	// Endpoint is the current endpoint of the peer; invalid if not known.
-	Endpoint netip.AddrPort
-	// Port is the local port at which the peer's packets arrive.
-	Port int
-}
-
 // Traffic returns the counters of a peer; zero if there is no such peer.
-func (d *Dataplane) Traffic(device, publicKey string) (Traffic, error) {
+func (d *Dataplane) Traffic(device, publicKey string) (plan.Traffic, error) {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	dev, err := d.tunnelOf(device).device()
 	if err != nil {
-		return Traffic{}, fmt.Errorf("read tunnel %s: %w", device, err)
+		return plan.Traffic{}, fmt.Errorf("read tunnel %s: %w", device, err)
 	}
 	for _, p := range dev.Peers {
 		if p.PublicKey.String() == publicKey {
-			return Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint), Port: dev.ListenPort}, nil
+			return plan.Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint), Port: dev.ListenPort}, nil
 		}
 	}
-	return Traffic{}, nil
+	return plan.Traffic{}, nil
 }
 
 // Implementation returns the WireGuard implementation of a device: Kernel or Userspace.
 func (d *Dataplane) Implementation(device string) string {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	if _, ok := d.tunnels[device]; ok {
 		return Userspace
 	}
@@ -75,12 +67,16 @@ func (d *Dataplane) Implementation(device string) string {
 // Redial removes a peer from a tunnel. The next Apply adds it again, so WireGuard starts a handshake
 // with the desired endpoint at once, instead of its retry every 5 s.
 func (d *Dataplane) Redial(device, publicKey string) error {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	peer := plan.Peer{Device: device, PublicKey: publicKey}
 	return d.writePeer(&peer, nil)
 }
 
 // HangUp closes the connections accepted by tunnels over TCP; their clients connect again.
 func (d *Dataplane) HangUp() {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	for _, t := range d.tunnels {
 		if u, ok := t.(userspaceTunnel); ok && u.tcp() {
 			u.stream.hangUp()
@@ -97,6 +93,8 @@ func (d *Dataplane) tunnelOf(device string) tunnel {
 }
 
 func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	a := l.Attrs()
 	t := d.tunnelOf(a.Name)
 	dev, err := t.device()
@@ -122,6 +120,8 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 
 // writePeers applies the changes of tunnel devices and peers.
 func (d *Dataplane) writePeers(peers []plan.Change[plan.Peer], tunnels []plan.Change[plan.Tunnel]) error {
+	d.tunnelling.Lock()
+	defer d.tunnelling.Unlock()
 	for _, c := range slices.Backward(tunnels) { // highest number first: links stops at the first gap
 		if c.New != nil {
 			continue

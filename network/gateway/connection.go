@@ -25,7 +25,6 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -269,8 +268,7 @@ func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit
 		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionPortsAnswer)
 		return
 	}
-	implementation := dataplane.Kernel
-	g.With(func(d *dataplane.Dataplane) { implementation = d.Implementation(api.TunnelInterface(0)) })
+	implementation := g.plane.Implementation(api.TunnelInterface(0))
 	ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, string(status.Value), "the peer's gateway answers; WireGuard runs in the "+implementation
 	if !g.PingEnabled {
 		ready.Message = "the peer's gateway was reached; pings are off, so nobody asks whether it still is; WireGuard runs in the " + implementation

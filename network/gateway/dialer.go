@@ -213,7 +213,7 @@ type attempts struct {
 
 // heard is what a client remembers of a tunnel.
 type heard struct {
-	dataplane.Traffic
+	plan.Traffic
 	// at is when the tunnel last brought something, and port where.
 	at, dialled time.Time
 	port        int
@@ -255,7 +255,7 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 }
 
 // listen compares the tunnel with what it was, and tells whether it only sent.
-func (h *heard) listen(t dataplane.Traffic, now time.Time) (suspicious bool) {
+func (h *heard) listen(t plan.Traffic, now time.Time) (suspicious bool) {
 	suspicious = t.Sent > h.Sent && t.Received == h.Received
 	if h.counted.IsZero() {
 		h.counted = now
@@ -314,19 +314,18 @@ func (g *gateway) redial(now time.Time, asked bool, a *attempts) error {
 	}
 	key, _ := g.peer.Load().(string)
 	var err error
-	g.Change(func(plane *dataplane.Dataplane) {
-		for _, n := range due {
-			h, at, from := &a.tunnels[n], g.dialer.endpoint(), g.ListenPort
-			if n > 0 {
-				at, from = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1])), 0
-			}
-			if h.back = h.back && from == 0 && !g.TCP; h.back {
-				from = h.port
-			}
-			err = errors.Join(err, plane.DialAnew(api.TunnelInterface(n), key, at, from))
-			h.Traffic = dataplane.Traffic{} // the counters begin anew with the peer
+	for _, n := range due {
+		h, at, from := &a.tunnels[n], g.dialer.endpoint(), g.ListenPort
+		if n > 0 {
+			at, from = netip.AddrPortFrom(at.Addr(), uint16(g.MoreEndpointPorts[n-1])), 0
 		}
-	})
+		if h.back = h.back && from == 0 && !g.TCP; h.back {
+			from = h.port
+		}
+		err = errors.Join(err, g.plane.DialAnew(api.TunnelInterface(n), key, at, from))
+		h.Traffic = plan.Traffic{} // a peer's counters start at zero when it is added again
+	}
+	g.Changed()
 	return err
 }
 

@@ -72,6 +72,8 @@ type Options struct {
 type gateway struct {
 	Options
 	*daemon.Daemon
+	// plane reads and dials the tunnels.
+	plane          *dataplane.Dataplane
 	client         daemon.API
 	configurations *daemon.Objects[netv1beta1.Configuration]
 	keys           *daemon.Objects[netv1beta1.PublicKey]
@@ -137,7 +139,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	own, other := o.addresses()
-	g := &gateway{Options: o, client: client, own: key.PublicKey(), dialer: newDialer(o)}
+	g := &gateway{Options: o, plane: plane, client: client, own: key.PublicKey(), dialer: newDialer(o)}
 	g.peer.Store("")
 	g.turned = make(chan struct{}, 1)
 	if !o.LeaderElection {

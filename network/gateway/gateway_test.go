@@ -50,7 +50,9 @@ import (
 // role is a process of the test: this binary started again in a namespace.
 type role struct {
 	// Socket leads to the API server, which is in another network namespace.
-	Socket  string
+	Socket string
+	// DNS is the address of the server for names; empty = that of the host.
+	DNS     string
 	Config  config
 	Gateway *gateway.Options
 	Fabric  *fabric.Options
@@ -88,6 +90,11 @@ func runRole(text string) error {
 	cfg.Impersonate.UserName = r.Config.User
 	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+	}
+	if r.DNS != "" {
+		net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "udp", r.DNS)
+		}}
 	}
 	if r.Gateway != nil {
 		return gateway.Run(ctx, cfg, *r.Gateway)
@@ -200,7 +207,7 @@ func (p process) ended(t *testing.T, within time.Duration) {
 // start runs a role in a namespace.
 func (w *world) start(t *testing.T, s *space.Space, r role) process {
 	t.Helper()
-	r.Socket, r.Config = w.role.Socket, w.role.Config
+	r.Socket, r.DNS, r.Config = w.role.Socket, w.role.DNS, w.role.Config
 	r.Config.User = "fabric"
 	if r.Gateway != nil {
 		r.Config.User = "gateway"

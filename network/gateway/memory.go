@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/network/dataplane"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -70,11 +70,11 @@ func (g *gateway) carried() int64 {
 }
 
 // traffic is what passed the first tunnel so far.
-func (g *gateway) traffic() dataplane.Traffic { return g.trafficOf(0) }
+func (g *gateway) traffic() plan.Traffic { return g.trafficOf(0) }
 
 // trafficOf is what passed the n-th tunnel so far; the zero value without a tunnel or a peer.
-func (g *gateway) trafficOf(n int) (t dataplane.Traffic) {
+func (g *gateway) trafficOf(n int) (t plan.Traffic) {
 	key, _ := g.peer.Load().(string)
-	g.With(func(d *dataplane.Dataplane) { t, _ = d.Traffic(api.TunnelInterface(n), key) })
+	t, _ = g.plane.Traffic(api.TunnelInterface(n), key)
 	return t
 }

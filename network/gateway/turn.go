@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/network/dataplane"
 )
 
 // Several pods can run for one gateway: replicas, or one that ends and its successor. Nodes send
@@ -126,7 +125,7 @@ func (g *gateway) handOver(ctx context.Context, r *relay) {
 	defer r.stop()
 	for end := time.Now().Add(moveFor); !g.leads.Load() && time.Now().Before(end) && ctx.Err() == nil; pause(ctx, moveEvery) {
 		if g.TCP {
-			g.With(func(d *dataplane.Dataplane) { d.HangUp() })
+			g.plane.HangUp()
 			continue
 		}
 		for _, p := range g.pingers() {
@@ -163,13 +162,12 @@ func (g *gateway) fetch(ctx context.Context) {
 func (g *gateway) forget(ctx context.Context) {
 	key, _ := g.peer.Load().(string)
 	var err error
-	g.Change(func(d *dataplane.Dataplane) {
-		for _, device := range g.devices() {
-			if key != "" {
-				err = errors.Join(err, d.Redial(device, key))
-			}
+	for _, device := range g.devices() {
+		if key != "" {
+			err = errors.Join(err, g.plane.Redial(device, key))
 		}
-	})
+	}
+	g.Changed()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The client could not be forgotten")
 	}

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -29,8 +28,8 @@ type witness struct {
 	mu    sync.Mutex
 	sight plan.Sight
 	// What the tunnel had counted when it was looked at last; begun tells for which peer.
-	traffic dataplane.Traffic
-	calls   dataplane.Calls
+	traffic plan.Traffic
+	calls   plan.Calls
 	begun   time.Time
 	// fit is nil while nothing is known.
 	fit *plan.Fit
@@ -57,9 +56,7 @@ const (
 // see takes a look at the tunnel and returns all that is known.
 func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
 	traffic := g.traffic()
-	var calls dataplane.Calls
-	var tells bool
-	g.With(func(d *dataplane.Dataplane) { calls, tells = d.Calls(api.TunnelInterface(0)) })
+	calls, tells := g.plane.Calls(api.TunnelInterface(0))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.begun != h.Started { // another peer, or the first look
@@ -198,7 +195,7 @@ func (g *gateway) measure(ctx context.Context, w *witness) {
 	for ; ctx.Err() == nil; pause(ctx, measureFirst) {
 		h, now := g.pinger.Health(), time.Now()
 		if mtu == 0 || now.Sub(asked) >= measureLook {
-			g.With(func(d *dataplane.Dataplane) { mtu = d.MTU(api.TunnelInterface(0)) })
+			mtu = g.plane.MTU(api.TunnelInterface(0))
 			g.pinger.mtu.Store(int64(mtu))
 			asked = now
 		}

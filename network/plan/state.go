@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
@@ -419,4 +420,25 @@ func joined[T fmt.Stringer](list []T) string {
 		words[i] = x.String()
 	}
 	return strings.Join(words, ", ")
+}
+
+// Traffic holds the counters of a tunnel's peer.
+type Traffic struct {
+	// Received and Sent are in bytes since the peer was added.
+	Received, Sent int64
+	// Handshake is the time of the last handshake; zero if there was none yet.
+	Handshake time.Time
+	// Endpoint is the current endpoint of the peer; invalid if not known.
+	Endpoint netip.AddrPort
+	// Port is the local port at which the peer's packets arrive.
+	Port int
+}
+
+// Calls counts the handshakes that reached a tunnel and were rejected by WireGuard.
+type Calls struct {
+	// Misaddressed counts handshakes made for a key other than ours, Strange those made by a key
+	// of no peer.
+	Misaddressed, Strange int64
+	// Replayed counts handshakes older than one that was accepted.
+	Replayed int64
 }
