@@ -25,7 +25,8 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -248,13 +249,13 @@ func (g *gateway) connection() *netv1beta1.Connection {
 
 // explain puts the conditions: why the tunnel is in its state, and while it works whether its MTU
 // fits.
-func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit *plan.Fit, now time.Time) {
+func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Evidence, fit *plan.Fit, now time.Time) {
 	if c := meta.FindStatusCondition(status.Conditions, netv1beta1.ConnectionGatewayRunning); c != nil && c.Status == metav1.ConditionFalse {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "GatewayAnswers", "the gateway's process runs"
 	}
 	if f := g.Failing(); f == nil {
 		meta.RemoveStatusCondition(&status.Conditions, netv1beta1.ConnectionProgrammed)
-	} else if now.Sub(f.Since) > plan.RefusedFor {
+	} else if now.Sub(f.Since) > kernel.RefusedFor {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: netv1beta1.ConnectionProgrammed, Status: metav1.ConditionFalse, Reason: plan.ReasonKernelRefuses,
 			Message: fmt.Sprintf("the gateway's network cannot be made as wanted: %v; allow it on the node or in the pod's securityContext, it is tried again", f.Err),
@@ -285,7 +286,7 @@ func (g *gateway) explain(status *netv1beta1.ConnectionStatus, s plan.Sight, fit
 		fits, reason, message := fit.Verdict()
 		add(netv1beta1.ConnectionMTUFits, fits, reason, message)
 	}
-	if len(g.further) > 0 && g.PingEnabled && now.Sub(s.Started) > plan.Evidence {
+	if len(g.further) > 0 && g.PingEnabled && now.Sub(s.Started) > plan.EvidenceFor {
 		all, reason, message := plan.PortsVerdict(g.ports(g.silent(now)), g.TCP)
 		add(netv1beta1.ConnectionPortsAnswer, all, reason, message)
 	}

@@ -18,7 +18,8 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/dataplane"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -213,7 +214,7 @@ type attempts struct {
 
 // heard is what a client remembers of a tunnel.
 type heard struct {
-	plan.Traffic
+	kernel.Traffic
 	// at is when the tunnel last brought something, and port where.
 	at, dialled time.Time
 	port        int
@@ -255,7 +256,7 @@ func (g *gateway) keepDialled(ctx context.Context) error {
 }
 
 // listen compares the tunnel with what it was, and tells whether it only sent.
-func (h *heard) listen(t plan.Traffic, now time.Time) (suspicious bool) {
+func (h *heard) listen(t kernel.Traffic, now time.Time) (suspicious bool) {
 	suspicious = t.Sent > h.Sent && t.Received == h.Received
 	if h.counted.IsZero() {
 		h.counted = now
@@ -323,7 +324,7 @@ func (g *gateway) redial(now time.Time, asked bool, a *attempts) error {
 			from = h.port
 		}
 		err = errors.Join(err, g.plane.DialAnew(api.TunnelInterface(n), key, at, from))
-		h.Traffic = plan.Traffic{} // a peer's counters start at zero when it is added again
+		h.Traffic = kernel.Traffic{} // a peer's counters start at zero when it is added again
 	}
 	g.Changed()
 	return err

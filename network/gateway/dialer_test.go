@@ -17,14 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liqo-go/liqo/network/daemon"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // TestIdleTunnelsAreLookedAtSeldom: one that carries pings only is, until something passes.
 func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 	t.Parallel()
 	var h heard
-	var carried plan.Traffic
+	var carried kernel.Traffic
 	now := time.Now()
 	// during is the time until the next look once so many bytes a second have passed each way for a while.
 	during := func(rate int64, while time.Duration) time.Duration {
@@ -56,7 +57,7 @@ func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 		}
 	}
 	during(0, time.Minute)
-	carried = plan.Traffic{}
+	carried = kernel.Traffic{}
 	if got := during(0, 200*time.Millisecond); got != suspectEvery {
 		t.Errorf("with another peer the next look is in %v, want %v", got, suspectEvery)
 	}
@@ -245,8 +246,8 @@ func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
 		{"all are silent, and were tried just now", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, 0, nil, false, false},
 		{"none answers, but one brings something", false, []heard{quiet, {at: now}}, []plan.Health{health(time.Second), health(time.Second)}, time.Hour, []int{0}, true, false},
 		{"the server asks", true, []heard{quiet, quiet}, []plan.Health{good, good}, time.Hour, []int{0, 1}, false, false},
-		{"the second never answered, but has a handshake", false, []heard{quiet, {Traffic: plan.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{good, never}, time.Hour, nil, false, false},
-		{"and the first is silent", false, []heard{quiet, {Traffic: plan.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{health(time.Second), never}, time.Hour, []int{0, 1}, true, false},
+		{"the second never answered, but has a handshake", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{good, never}, time.Hour, nil, false, false},
+		{"and the first is silent", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{health(time.Second), never}, time.Hour, []int{0, 1}, true, false},
 	} {
 		a := attempts{tunnels: c.tunnels, all: ago(c.all)}
 		if due, lookup, next := a.due(now, c.asked, c.health, policy); !slices.Equal(due, c.due) || lookup != c.lookup || next != c.next {

@@ -30,7 +30,8 @@ import (
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/gateway"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // says waits until a condition of the Connection has a reason, and returns what was read.
@@ -399,8 +400,8 @@ func TestAFickleMTUIsSaidSeldom(t *testing.T) {
 func (w *world) answersAnyhow(t *testing.T, server *world) *atomic.Int32 {
 	t.Helper()
 	var answers atomic.Int32
-	own, peer := plan.TunnelAddresses(false)
-	want := plan.GatewayState(plan.GatewayStateInput{Under: plan.Underlay{Device: "eth0", MTU: 1500}, Port: api.OverlayPort, Tunnel: plan.TunnelInput{
+	own, peer := kernel.TunnelAddresses(false)
+	want := kernel.GatewayState(kernel.GatewayStateInput{Under: kernel.Underlay{Device: "eth0", MTU: 1500}, Port: api.OverlayPort, Tunnel: kernel.TunnelInput{
 		Address: own, PeerAddress: peer, MTU: 1340, PublicKey: w.key.PublicKey().String(), PeerKey: server.key.PublicKey().String(),
 		Endpoint: netip.AddrPortFrom(server.NodeIP, api.WireGuardPort),
 	}})
@@ -411,7 +412,7 @@ func (w *world) answersAnyhow(t *testing.T, server *world) *atomic.Int32 {
 		if plane, err = dataplane.Open(dataplane.Options{PrivateKey: w.key}); err != nil {
 			return
 		}
-		if err = plane.Apply(t.Context(), plan.Diff(plan.State{}, want)); err == nil {
+		if err = plane.Apply(t.Context(), kernel.Diff(kernel.State{}, want)); err == nil {
 			conn, err = net.ListenUDP("udp", &net.UDPAddr{IP: own.Addr().AsSlice(), Port: api.PingPort})
 		}
 	})

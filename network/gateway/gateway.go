@@ -27,7 +27,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/dataplane"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // Options of a gateway; the flags of the same names say what they mean.
@@ -112,8 +113,8 @@ type gateway struct {
 	// ending is closed when the pod is told to end.
 	ending <-chan struct{}
 	// relays are those of a server that hands over; nil = none.
-	relays    atomic.Pointer[[]plan.Relay]
-	protected protected
+	relays    atomic.Pointer[[]kernel.Relay]
+	protected plan.Protected
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
@@ -147,7 +148,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	g.pinger = newPinger(o, own.Addr(), other)
 	for n := range len(o.devices()) - 1 {
-		own, other := plan.FurtherEnds(own, other, n+1)
+		own, other := kernel.FurtherEnds(own, other, n+1)
 		p := newPinger(o, own.Addr(), other)
 		p.late, p.moved, p.turn, p.superseded = g.pinger.late, g.pinger.moved, g.pinger.turn, g.pinger.superseded
 		g.further = append(g.further, p)
@@ -182,7 +183,7 @@ func (g *gateway) watch() []daemon.Source {
 // became of them.
 func (g *gateway) contents() *daemon.Contents {
 	g.rules = daemon.WatchContents(g.client, daemon.ContentsOptions{
-		Host: plan.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
+		Host: kernel.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
 		Name: g.PodName, Writer: func(string) string { return "liqo/gateway-" + string(g.UID) },
 		Silent: func() bool { return g.PodName == "" || !g.leads.Load() },
 	})
@@ -212,7 +213,7 @@ func (g *gateway) tasks(told context.Context) []daemon.Task {
 
 // addresses are ours and the peer's in the tunnel.
 func (o Options) addresses() (netip.Prefix, netip.Addr) {
-	own, peer := plan.TunnelAddresses(o.Server)
+	own, peer := kernel.TunnelAddresses(o.Server)
 	if o.InterfaceIP.IsValid() && o.InterfaceIP != own {
 		own, peer = o.InterfaceIP, o.InterfaceIP.Addr().Next()
 		if !o.Server {
@@ -223,16 +224,16 @@ func (o Options) addresses() (netip.Prefix, netip.Addr) {
 }
 
 // want plans from the objects.
-func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
+func (g *gateway) want(ctx context.Context) (kernel.State, bool, error) {
 	in, err := g.known()
 	if err != nil {
-		return plan.State{}, false, err
+		return kernel.State{}, false, err
 	}
 	in.Tunnel.Silent = g.silent(time.Now())
 	in.Tracks = g.rules.Track()
 	in = g.objects().Input(in)
 	var wait time.Duration
-	if in.Protected, wait = g.protected.follow(in.Protected, time.Now()); wait > 0 {
+	if in.Protected, wait = g.protected.Follow(in.Protected, time.Now()); wait > 0 {
 		time.AfterFunc(wait, g.Look)
 	}
 	if before := g.peer.Swap(in.Tunnel.PeerKey); before != in.Tunnel.PeerKey {
@@ -253,7 +254,7 @@ func (g *gateway) want(ctx context.Context) (plan.State, bool, error) {
 	default: // two that dial with one key would take the tunnel from each other
 		in.Tunnel.PeerKey = ""
 	}
-	return plan.GatewayState(in), true, nil
+	return kernel.GatewayState(in), true, nil
 }
 
 // devices are those of all tunnels.
@@ -266,23 +267,23 @@ func (o Options) devices() []string {
 }
 
 // known is what the process knows without objects.
-func (g *gateway) known() (plan.GatewayStateInput, error) {
+func (g *gateway) known() (kernel.GatewayStateInput, error) {
 	own, peer := g.addresses()
-	in := plan.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources}
+	in := kernel.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources}
 	var err error
 	g.With(func(d *dataplane.Dataplane) { in.Under, in.Self.Outer, err = d.Underlay(g.PodIP) })
 	if err != nil {
 		return in, err
 	}
-	in.Tunnel = plan.TunnelInput{
+	in.Tunnel = kernel.TunnelInput{
 		Address: own, PeerAddress: peer, MTU: g.MTU, Passes: int(g.passes.Load()), ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts,
 		TCP: g.TCP, PublicKey: g.own.String(),
 	}
 	return in, nil
 }
 
-func (g *gateway) objects() plan.GatewayObjects {
-	return plan.GatewayObjects{
+func (g *gateway) objects() kernel.GatewayObjects {
+	return kernel.GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: g.Namespace, Name: g.Name},
 		Peer:           g.RemoteClusterID,
 		Configurations: g.configurations.List(),

@@ -44,7 +44,8 @@ import (
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/fabric"
 	"github.com/liqo-go/liqo/network/gateway"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // role is a process of the test: this binary started again in a namespace.
@@ -592,7 +593,7 @@ func (w *world) configuration(t *testing.T) *netv1beta1.Configuration {
 func rules(t *testing.T, gateway *space.Space, address string) (text string) {
 	t.Helper()
 	space.Eventually(t, "rules with "+address, func() error {
-		if text = gateway.Run("", "nft", "list", "table", "inet", plan.NFTable); !strings.Contains(text, address) {
+		if text = gateway.Run("", "nft", "list", "table", "inet", kernel.NFTable); !strings.Contains(text, address) {
 			return errors.New(text)
 		}
 		return nil
@@ -846,7 +847,7 @@ func TestAServerThatNobodyFollows(t *testing.T) {
 	a.trust(t, b)
 	server := a.startGateway(t, b, true)
 	relays := func() bool {
-		out, err := a.Gateway.Try("", "nft", "list", "table", "inet", plan.NFTable)
+		out, err := a.Gateway.Try("", "nft", "list", "table", "inet", kernel.NFTable)
 		return err != nil || strings.Contains(out, " redirect to ")
 	}
 	space.Eventually(t, "a table without a relay", func() error {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/network/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -70,10 +70,10 @@ func (g *gateway) carried() int64 {
 }
 
 // traffic is what passed the first tunnel so far.
-func (g *gateway) traffic() plan.Traffic { return g.trafficOf(0) }
+func (g *gateway) traffic() kernel.Traffic { return g.trafficOf(0) }
 
 // trafficOf is what passed the n-th tunnel so far; the zero value without a tunnel or a peer.
-func (g *gateway) trafficOf(n int) (t plan.Traffic) {
+func (g *gateway) trafficOf(n int) (t kernel.Traffic) {
 	key, _ := g.peer.Load().(string)
 	t, _ = g.plane.Traffic(api.TunnelInterface(n), key)
 	return t

@@ -11,7 +11,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/daemon"
-	"github.com/liqo-go/liqo/network/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // metrics are those of the tunnel, read when they are asked for. A replica that has not the tunnel has
@@ -20,7 +20,7 @@ func (g *gateway) metrics() []daemon.Metric {
 	if !g.leads.Load() {
 		return nil
 	}
-	var traffic plan.Traffic
+	var traffic kernel.Traffic
 	implementation := g.plane.Implementation(api.TunnelInterface(0))
 	for n := range g.devices() {
 		t := g.trafficOf(n)

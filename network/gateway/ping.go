@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/network/daemon"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
 // message of the health check between two gateways, UDP inside the tunnel. Peers may run another

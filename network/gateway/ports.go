@@ -11,7 +11,7 @@ import (
 	"time"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/liqo-go/liqo/network/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -47,14 +47,14 @@ type relay struct {
 func (g *gateway) relay(ctx context.Context, to netip.Addr) *relay {
 	r := &relay{gateway: g}
 	r.to.Store(&to)
-	var relays []plan.Relay
+	var relays []kernel.Relay
 	for _, port := range append([]int{g.ListenPort}, g.MoreListenPorts...) {
 		own, err := r.listen(ctx, port, g.TCP)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the client sends anew cannot be relayed")
 			continue
 		}
-		relays = append(relays, plan.Relay{Port: port, To: own})
+		relays = append(relays, kernel.Relay{Port: port, To: own})
 	}
 	g.relays.Store(&relays)
 	ctx, cancel := context.WithTimeout(ctx, relaySoon)

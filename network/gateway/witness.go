@@ -19,17 +19,18 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/network/plan"
+	"github.com/liqo-go/liqo/network/gateway/plan"
+	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 // witness remembers what tells why the peer's gateway does not answer, or only to short packets.
 // What that means is decided in network/plan.
 type witness struct {
 	mu    sync.Mutex
-	sight plan.Sight
+	sight plan.Evidence
 	// What the tunnel had counted when it was looked at last; begun tells for which peer.
-	traffic plan.Traffic
-	calls   plan.Calls
+	traffic kernel.Traffic
+	calls   kernel.Calls
 	begun   time.Time
 	// fit is nil while nothing is known.
 	fit *plan.Fit
@@ -54,19 +55,19 @@ const (
 )
 
 // see takes a look at the tunnel and returns all that is known.
-func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Sight {
+func (g *gateway) see(w *witness, h plan.Health, now time.Time) plan.Evidence {
 	traffic := g.traffic()
 	calls, tells := g.plane.Calls(api.TunnelInterface(0))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.begun != h.Started { // another peer, or the first look
-		w.sight, w.traffic, w.calls, w.begun, w.fit = plan.Sight{}, traffic, calls, h.Started, nil
+		w.sight, w.traffic, w.calls, w.begun, w.fit = plan.Evidence{}, traffic, calls, h.Started, nil
 	}
 	s := &w.sight
 	s.Health, s.Tells, s.Handshake = h, tells, traffic.Handshake
 	// Less than before: the peer was put in anew.
 	if traffic.Received != w.traffic.Received && traffic.Received > 0 {
-		if now.Sub(s.Heard) > plan.Evidence {
+		if now.Sub(s.Heard) > plan.EvidenceFor {
 			s.HeardFirst = now
 		}
 		s.Heard = now

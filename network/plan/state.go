@@ -422,6 +422,10 @@ func joined[T fmt.Stringer](list []T) string {
 	return strings.Join(words, ", ")
 }
 
+// RefusedFor is the minimum time for which the kernel refuses the desired state before users are
+// told: a device may vanish between two steps.
+const RefusedFor = 3 * time.Second
+
 // Traffic holds the counters of a tunnel's peer.
 type Traffic struct {
 	// Received and Sent are in bytes since the peer was added.

@@ -53,8 +53,6 @@ const (
 const (
 	// ReasonKernelRefuses: the gateway's network is not as wanted. Allow what the message says.
 	ReasonKernelRefuses = "KernelRefuses"
-	// RefusedFor is how long that lasts before it is told: a device may vanish between two steps.
-	RefusedFor = 3 * time.Second
 )
 
 // Reasons of PortsAnswer.
@@ -74,12 +72,12 @@ func PortsVerdict(silent []int, tcp bool) (all bool, reason, message string) {
 		words[i] = fmt.Sprint(port)
 	}
 	return false, ReasonPortSilent, fmt.Sprintf("the peer's gateway does not answer on %s port %s, so the others carry everything: open it in the firewalls and security groups of both sides, and compare the ports of both gateways",
-		Sight{TCP: tcp}.transport(), strings.Join(words, ", "))
+		Evidence{TCP: tcp}.transport(), strings.Join(words, ", "))
 }
 
-// Sight holds what a gateway observed of its peer. Times are those of the last observation; zero =
+// Evidence holds what a gateway observed of its peer. Times are those of the last observation; zero =
 // never.
-type Sight struct {
+type Evidence struct {
 	Health
 	// Namespace and Name are those of the local gateway.
 	Namespace, Name string
@@ -113,8 +111,8 @@ const (
 	// grace is the time without a diagnosis of a missing answer: handshake, ping, and a second
 	// attempt of both.
 	grace = 3 * time.Second
-	// Evidence is how long an observation counts: the slowest clients retry every 10 s.
-	Evidence = 15 * time.Second
+	// EvidenceFor is how long an observation counts: the slowest clients retry every 10 s.
+	EvidenceFor = 15 * time.Second
 	// inFlight is how long packets arrive that were sent before the first ping without answer, and
 	// how long after a first packet the answer to a ping may take.
 	inFlight = time.Second
@@ -129,8 +127,8 @@ const (
 //	                                                                     AddressUnreachable, NoAnswer
 //
 // Without the peer's key the reason is PublicKeyMissing, whatever was observed.
-func (s Sight) Verdict(now time.Time) (reason, message string) {
-	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < Evidence }
+func (s Evidence) Verdict(now time.Time) (reason, message string) {
+	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < EvidenceFor }
 	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
 	works := heard && s.Handshake.After(s.Open)
 	fresh := heard && now.Sub(s.HeardFirst) < inFlight || works && now.Sub(s.Handshake) < inFlight
@@ -166,19 +164,19 @@ func (s Sight) Verdict(now time.Time) (reason, message string) {
 	return ReasonNoAnswer, s.noAnswer()
 }
 
-func (s Sight) targets(which func(Target) bool) []Target {
+func (s Evidence) targets(which func(Target) bool) []Target {
 	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !which(t) })
 }
 
 // resolved returns the targets that have an address.
-func (s Sight) resolved() []Target {
+func (s Evidence) resolved() []Target {
 	return s.targets(func(t Target) bool { return t.At.IsValid() })
 }
 
 // notTheServer is a client's mistake, and how it is found.
 const notTheServer = "spec.endpoint of the GatewayClient is not what 'kubectl get gatewayservers -A' shows in the server's cluster"
 
-func (s Sight) transport() string {
+func (s Evidence) transport() string {
 	if s.TCP {
 		return "TCP"
 	}
@@ -186,7 +184,7 @@ func (s Sight) transport() string {
 }
 
 // place is where a client dials the server.
-func (s Sight) place(of []Target) string {
+func (s Evidence) place(of []Target) string {
 	return fmt.Sprintf("%s, %s port %d", names(of), s.transport(), s.Port)
 }
 
@@ -213,7 +211,7 @@ func keyCommand(server bool, name string) string {
 	return fmt.Sprintf("liqoctl generate publickey --gateway-type %s --gateway-name %s", side, name)
 }
 
-func (s Sight) oneWay() string {
+func (s Evidence) oneWay() string {
 	from, to := "server", s.place(s.resolved())
 	if s.Server {
 		from, to = "client", fmt.Sprintf("%s, from %s port %d of this gateway,", s.From, s.transport(), s.Port)
@@ -221,7 +219,7 @@ func (s Sight) oneWay() string {
 	return fmt.Sprintf("the %s's packets arrive, but what is sent to %s does not: it is blocked on the way; open it in the firewalls and security groups of both sides", from, to)
 }
 
-func (s Sight) nothingArrives() string {
+func (s Evidence) nothingArrives() string {
 	causes := []string{
 		fmt.Sprintf("the client dials something else than 'kubectl -n %s get gatewayserver %s' shows", s.Namespace, s.Name),
 		fmt.Sprintf("a firewall or security group does not let %s there", s.transport()),
@@ -236,7 +234,7 @@ func (s Sight) nothingArrives() string {
 // oldKey is a mistake of either side, of which only the server's hears.
 const oldKey = "one cluster has an old PublicKey of the other"
 
-func (s Sight) noAnswer() string {
+func (s Evidence) noAnswer() string {
 	causes := []string{notTheServer, fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport()), oldKey}
 	shared := netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
 	if private := func(t Target) bool { return t.At.IsPrivate() || shared.Contains(t.At) }; slices.ContainsFunc(s.Targets, private) {
@@ -247,7 +245,7 @@ func (s Sight) noAnswer() string {
 
 // noKey returns the message for servers that accept a client's TCP connection but do not answer in
 // it.
-func (s Sight) noKey(listening []Target) string {
+func (s Evidence) noKey(listening []Target) string {
 	return oneOf(fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place(listening)), oldKey, notTheServer)
 }
 

@@ -1,9 +1,7 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package gateway
+package plan
 
 import (
 	"net/netip"
@@ -19,9 +17,9 @@ const (
 	protectedQuiet, protectedMost = time.Second, 5 * time.Second
 )
 
-// protected delays changes of the protected addresses, so that many changes become one. The zero value has none yet.
-type protected struct {
-	// known is set after the first call of follow, whose addresses are used immediately.
+// Protected delays changes of the protected addresses, so that many changes become one. The zero value has none yet.
+type Protected struct {
+	// known is set after the first call of Follow, whose addresses are used immediately.
 	known bool
 	// used are the addresses in the rules, wanted the latest ones.
 	used, wanted []netip.Addr
@@ -29,8 +27,8 @@ type protected struct {
 	changed, different time.Time
 }
 
-// follow returns the addresses to use now. If wanted is not used yet, wait is the time until it will be; else 0.
-func (p *protected) follow(wanted []netip.Addr, now time.Time) (use []netip.Addr, wait time.Duration) {
+// Follow returns the addresses to use now. If wanted is not used yet, wait is the time until it will be; else 0.
+func (p *Protected) Follow(wanted []netip.Addr, now time.Time) (use []netip.Addr, wait time.Duration) {
 	wanted = slices.SortedFunc(slices.Values(wanted), netip.Addr.Compare)
 	if !p.known {
 		p.known, p.used, p.wanted = true, wanted, wanted

@@ -25,7 +25,7 @@ func TestVerdicts(t *testing.T) {
 	refusing := func(t Target) Target { t.Refused = just; return t }
 	node := at("203.0.113.7", "203.0.113.7")
 	second := at("203.0.113.8", "203.0.113.8")
-	base := Sight{
+	base := Evidence{
 		Health: Health{Started: start, Open: start}, Namespace: "liqo-tenant-milan", Name: "milan", Tells: true,
 		Port: 31840,
 	}
@@ -34,40 +34,40 @@ func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		claim  string
 		server bool
-		see    func(*Sight)
+		see    func(*Evidence)
 	}{
-		{"a client that has just begun", false, func(s *Sight) { s.Started, s.Open = now, now }},
-		{"a client that sees nothing at all: blocked, wrong address, NAT, wrong key", false, func(s *Sight) {}},
-		{"a client that dials a private address and sees nothing", false, func(s *Sight) { s.Targets = []Target{at("10.9.8.7", "10.9.8.7")} }},
-		{"a client whose server's name has no address", false, func(s *Sight) { s.Targets = []Target{at("gw.milan.example", "")} }},
-		{"a client to which the port is refused", false, func(s *Sight) { s.Targets = []Target{refusing(at("gw.milan.example", "203.0.113.7"))} }},
-		{"a client to which the port is refused at all nodes", false, func(s *Sight) { s.Targets = []Target{refusing(node), refusing(second)} }},
-		{"a client to which the port is refused at one node, nothing comes from another, a name is unknown", false, func(s *Sight) {
+		{"a client that has just begun", false, func(s *Evidence) { s.Started, s.Open = now, now }},
+		{"a client that sees nothing at all: blocked, wrong address, NAT, wrong key", false, func(s *Evidence) {}},
+		{"a client that dials a private address and sees nothing", false, func(s *Evidence) { s.Targets = []Target{at("10.9.8.7", "10.9.8.7")} }},
+		{"a client whose server's name has no address", false, func(s *Evidence) { s.Targets = []Target{at("gw.milan.example", "")} }},
+		{"a client to which the port is refused", false, func(s *Evidence) { s.Targets = []Target{refusing(at("gw.milan.example", "203.0.113.7"))} }},
+		{"a client to which the port is refused at all nodes", false, func(s *Evidence) { s.Targets = []Target{refusing(node), refusing(second)} }},
+		{"a client to which the port is refused at one node, nothing comes from another, a name is unknown", false, func(s *Evidence) {
 			s.Targets = []Target{at("gw.milan.example", ""), node, refusing(second)}
 		}},
-		{"a client over TCP that is connected to one node and refused by another", false, func(s *Sight) {
+		{"a client over TCP that is connected to one node and refused by another", false, func(s *Evidence) {
 			s.TCP, s.Targets = true, []Target{refusing(second), node}
 			s.Targets[1].Listening = just
 		}},
-		{"a client to which nothing comes from any node", false, func(s *Sight) { s.Targets = []Target{node, second} }},
-		{"a client to which the address is unreachable", false, func(s *Sight) { s.Targets[0].Unreachable = just }},
-		{"a client over TCP that is connected and not answered", false, func(s *Sight) { s.TCP, s.Targets[0].Listening = true, just }},
-		{"a client to which the port was refused long ago", false, func(s *Sight) { s.Targets[0].Refused = before }},
-		{"a client that hears the server: blocked from here to there", false, func(s *Sight) { s.Answered, s.Open, s.Heard = before, before, just }},
-		{"a client that heard the server until pings stayed without answer", false, func(s *Sight) { s.Answered, s.Open, s.Heard = just, just, just }},
-		{"a client whose tunnel works, without pings", false, func(s *Sight) { s.Heard, s.Handshake = just, just }},
-		{"a client whose tunnel works since now", false, func(s *Sight) { s.Heard, s.HeardFirst, s.Handshake = now, before, now }},
-		{"a server that hears the client since now", true, func(s *Sight) { s.Heard, s.HeardFirst = now, now }},
-		{"a server that sees nothing", true, func(s *Sight) {}},
-		{"a server that sees nothing, with WireGuard in the kernel", true, func(s *Sight) { s.Tells = false }},
-		{"a server that sees nothing over TCP", true, func(s *Sight) { s.TCP = true }},
-		{"a server that hears the client: blocked from here to there", true, func(s *Sight) { s.Heard, s.From = just, netip.MustParseAddr("198.51.100.4") }},
-		{"a server called with an unknown key", true, func(s *Sight) { s.Strange = just }},
-		{"a server called by another key than its own", true, func(s *Sight) { s.Misaddressed = just }},
-		{"a server whose client's clock went back", true, func(s *Sight) { s.Replayed = just }},
-		{"a client called with an unknown key", false, func(s *Sight) { s.Strange = just }},
-		{"a client from which the server's key was taken", false, func(s *Sight) { s.Keyless, s.Heard = true, just }},
-		{"a server from which the client's key was taken", true, func(s *Sight) { s.Keyless, s.Strange = true, just }},
+		{"a client to which nothing comes from any node", false, func(s *Evidence) { s.Targets = []Target{node, second} }},
+		{"a client to which the address is unreachable", false, func(s *Evidence) { s.Targets[0].Unreachable = just }},
+		{"a client over TCP that is connected and not answered", false, func(s *Evidence) { s.TCP, s.Targets[0].Listening = true, just }},
+		{"a client to which the port was refused long ago", false, func(s *Evidence) { s.Targets[0].Refused = before }},
+		{"a client that hears the server: blocked from here to there", false, func(s *Evidence) { s.Answered, s.Open, s.Heard = before, before, just }},
+		{"a client that heard the server until pings stayed without answer", false, func(s *Evidence) { s.Answered, s.Open, s.Heard = just, just, just }},
+		{"a client whose tunnel works, without pings", false, func(s *Evidence) { s.Heard, s.Handshake = just, just }},
+		{"a client whose tunnel works since now", false, func(s *Evidence) { s.Heard, s.HeardFirst, s.Handshake = now, before, now }},
+		{"a server that hears the client since now", true, func(s *Evidence) { s.Heard, s.HeardFirst = now, now }},
+		{"a server that sees nothing", true, func(s *Evidence) {}},
+		{"a server that sees nothing, with WireGuard in the kernel", true, func(s *Evidence) { s.Tells = false }},
+		{"a server that sees nothing over TCP", true, func(s *Evidence) { s.TCP = true }},
+		{"a server that hears the client: blocked from here to there", true, func(s *Evidence) { s.Heard, s.From = just, netip.MustParseAddr("198.51.100.4") }},
+		{"a server called with an unknown key", true, func(s *Evidence) { s.Strange = just }},
+		{"a server called by another key than its own", true, func(s *Evidence) { s.Misaddressed = just }},
+		{"a server whose client's clock went back", true, func(s *Evidence) { s.Replayed = just }},
+		{"a client called with an unknown key", false, func(s *Evidence) { s.Strange = just }},
+		{"a client from which the server's key was taken", false, func(s *Evidence) { s.Keyless, s.Heard = true, just }},
+		{"a server from which the client's key was taken", true, func(s *Evidence) { s.Keyless, s.Strange = true, just }},
 	} {
 		s := base
 		if s.Server = c.server; s.Server {

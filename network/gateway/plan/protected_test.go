@@ -1,9 +1,7 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package gateway
+package plan
 
 import (
 	"net/netip"
@@ -17,11 +15,11 @@ import (
 func TestProtectedAddressesLag(t *testing.T) {
 	t.Parallel()
 	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
-	var p protected
+	var p Protected
 	began := time.Now()
 	step := func(at time.Duration, wanted, want []netip.Addr, wantWait time.Duration) {
 		t.Helper()
-		if use, wait := p.follow(wanted, began.Add(at)); !slices.Equal(use, want) || wait != wantWait {
+		if use, wait := p.Follow(wanted, began.Add(at)); !slices.Equal(use, want) || wait != wantWait {
 			t.Errorf("after %v: %v, again in %v; want %v, %v", at, use, wait, want, wantWait)
 		}
 	}
