@@ -7,6 +7,7 @@ package law
 
 import (
 	"encoding/json"
+	"go/ast"
 	"maps"
 	"os"
 	"os/exec"
@@ -110,6 +111,40 @@ func TestOneEngine(t *testing.T) {
 	}
 	if want := map[string]bool{"reflection/replication": true}; !maps.Equal(found, want) {
 		t.Errorf("reconcilers beside internal/ctl are in %v", slices.Sorted(maps.Keys(found)))
+	}
+}
+
+// TestOneGoroutineDecides: in a gateway nothing is shared but by events and the state of the last decision, and no type
+// does everything.
+func TestOneGoroutineDecides(t *testing.T) {
+	const most = 15
+	methods := map[string]int{}
+	for _, s := range sources(t) {
+		if s.dir != "network/gateway" && s.dir != "network/gateway/plan" {
+			continue
+		}
+		for _, i := range s.Imports {
+			if i.Path.Value == `"sync/atomic"` {
+				t.Errorf("%s imports sync/atomic: send an event to decide, or read the state of the last decision", s.path)
+			}
+		}
+		for _, d := range s.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				on := f.Recv.List[0].Type
+				if p, ok := on.(*ast.StarExpr); ok {
+					on = p.X
+				}
+				methods[s.dir+": "+on.(*ast.Ident).Name]++
+			}
+		}
+	}
+	for on, n := range methods {
+		if n > most {
+			t.Errorf("%s has %d methods, of %d at most", on, n, most)
+		}
+	}
+	if len(methods) < 10 {
+		t.Errorf("found methods of %d types only", len(methods))
 	}
 }
 

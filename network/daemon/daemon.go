@@ -59,6 +59,10 @@ type Role struct {
 	// Want plans the desired state from the objects. If it is not ready, the kernel is left
 	// unchanged.
 	Want func(ctx context.Context) (want plan.State, ready bool, err error)
+	// ObjectChanged is called after each change of an object; nil = Look is called.
+	ObjectChanged func()
+	// Looked is called after each reconcile with its failure; nil = it succeeded.
+	Looked func(context.Context, *Failure)
 	// Tasks run in the background; the first that fails ends the process.
 	Tasks []Task
 	// Contents are the rules of users for this host; nil = they are not read.
@@ -76,9 +80,9 @@ type Daemon struct {
 	// looks holds a message if a reconcile is requested; told holds one if the kernel reported a
 	// change of Liqo's configuration.
 	looks, told chan struct{}
-	// awaited carries requests for a reconcile whose sender waits; each channel is closed
-	// afterwards.
-	awaited chan chan struct{}
+	// urgent holds a message if a reconcile is requested that does not wait for the pause after a
+	// failed one.
+	urgent chan struct{}
 
 	mu      sync.Mutex // guards plane, desired and last
 	plane   *dataplane.Dataplane
@@ -107,7 +111,7 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	if role.Contents != nil {
 		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
 	}
-	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1), awaited: make(chan chan struct{})}
+	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 	d.Look() // also when there is no object
 	return d
 }
@@ -119,9 +123,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.Contents != nil {
 		tasks = append(tasks, d.Contents.report)
 	}
+	changed := d.ObjectChanged
+	if changed == nil {
+		changed = d.Look
+	}
 	for _, source := range d.Sources {
 		tasks = append(tasks, func(ctx context.Context) error {
-			source.run(ctx, d.Look)
+			source.run(ctx, changed)
 			return nil
 		})
 	}
@@ -150,19 +158,8 @@ func together(ctx context.Context, tasks []Task) error {
 // Look requests a reconcile.
 func (d *Daemon) Look() { notify(d.looks) }
 
-// Await reconciles and returns afterwards, also if the reconcile failed, or when ctx ends.
-func (d *Daemon) Await(ctx context.Context) {
-	taken := make(chan struct{})
-	select {
-	case d.awaited <- taken:
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-taken:
-	case <-ctx.Done():
-	}
-}
+// LookNow requests a reconcile that does not wait for the pause after a failed one.
+func (d *Daemon) LookNow() { notify(d.urgent) }
 
 func notify(c chan struct{}) {
 	select {
@@ -188,38 +185,45 @@ func (d *Daemon) keep(ctx context.Context) error {
 	retry := retryFirst
 	looks, told, again := d.looks, d.told, resync
 	for {
-		var awaited chan struct{}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-looks:
 		case <-told:
-		case awaited = <-d.awaited:
+		case <-d.urgent:
 		case <-time.After(again):
 		}
 		looks, told, again = d.looks, d.told, resync
 		err := d.look(ctx)
-		if awaited != nil {
-			close(awaited)
-		}
-		if err == nil {
-			retry = retryFirst
-			d.failure.Store(nil)
-			continue
-		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		d.counts.failures.Add(1)
-		now := Failure{Since: time.Now(), Err: err}
-		if before := d.failure.Load(); before != nil {
-			now.Since = before.Since
+		d.record(err)
+		if d.Looked != nil {
+			d.Looked(ctx, d.failure.Load())
 		}
-		d.failure.Store(&now)
+		if err == nil {
+			retry = retryFirst
+			continue
+		}
 		klog.FromContext(ctx).Error(err, "The network could not be made as wanted", "again", retry)
-		looks, told, again = nil, nil, retry // events wait until then; who awaits a look does not
+		looks, told, again = nil, nil, retry // events wait until then, but for urgent ones
 		retry = min(2*retry, retryLast)
 	}
+}
+
+// record records the result of a reconcile.
+func (d *Daemon) record(err error) {
+	if err == nil {
+		d.failure.Store(nil)
+		return
+	}
+	d.counts.failures.Add(1)
+	now := Failure{Since: time.Now(), Err: err}
+	if before := d.failure.Load(); before != nil {
+		now.Since = before.Since
+	}
+	d.failure.Store(&now)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -230,7 +234,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (d *Daemon) look(ctx context.Context) error {
-	if !d.complete() {
+	if !d.Complete() {
 		return nil
 	}
 	want, ready, err := d.Want(ctx)
@@ -249,9 +253,9 @@ func (d *Daemon) look(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether all sources are complete: a plan from some of the objects would delete
+// Complete reports whether all sources are complete: a plan from some of the objects would delete
 // what the others need.
-func (d *Daemon) complete() bool {
+func (d *Daemon) Complete() bool {
 	return !slices.ContainsFunc(d.Sources, func(s Source) bool { return !s.complete() })
 }
 
@@ -270,7 +274,7 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 			switch {
 			case err != nil:
 				klog.FromContext(ctx).V(1).Info("The network is not as it was left, and is read again", "reason", err)
-			case len(d.looks) > 0:
+			case len(d.looks)+len(d.urgent) > 0:
 				d.last = &want
 				return nil
 			}
@@ -326,7 +330,7 @@ func (d *Daemon) ready() error {
 	switch {
 	case d.settled.Load():
 		return nil
-	case !d.complete():
+	case !d.Complete():
 		return errors.New("the API server has not told all objects yet; see the log")
 	default:
 		return errors.New("the network is not set up yet; see the log")

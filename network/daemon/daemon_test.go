@@ -105,27 +105,35 @@ func TestOneFailureEndsAll(t *testing.T) {
 	}
 }
 
-// TestAwait: whoever waits for a look gets one that began after the question, also while looks fail and are taken
-// ever more seldom.
-func TestAwait(t *testing.T) {
+// TestUrgentLooksDoNotWait: an urgent look is taken at once, also while looks fail and are taken ever more seldom;
+// Looked is told of each.
+func TestUrgentLooksDoNotWait(t *testing.T) {
 	t.Parallel()
-	var looks atomic.Int64
-	d := New(Role{Want: func(context.Context) (plan.State, bool, error) {
-		looks.Add(1)
-		return plan.State{}, false, errors.New("nothing is known")
-	}}, nil)
-	go d.keep(t.Context())
-	for looks.Load() < 6 { // 1.6 s before the next
-		time.Sleep(time.Millisecond)
+	looked := make(chan *Failure)
+	d := New(Role{
+		Want: func(context.Context) (plan.State, bool, error) {
+			return plan.State{}, false, errors.New("nothing is known")
+		},
+		Looked: func(_ context.Context, f *Failure) { looked <- f },
+	}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { d.keep(ctx); close(done) }()
+	first := <-looked
+	for range 5 { // 1.6 s before the next
+		if f := <-looked; f == nil || f.Since != first.Since {
+			t.Errorf("since %v, want %v", f, first.Since)
+		}
 	}
-	before, began := looks.Load(), time.Now()
-	d.Await(t.Context())
-	if after := looks.Load(); after != before+1 {
-		t.Errorf("%d looks were taken, want one", after-before)
-	}
+	began := time.Now()
+	d.Look()
+	d.LookNow()
+	<-looked
 	if waited := time.Since(began); waited > retryLast/2 {
 		t.Errorf("it took %v", waited)
 	}
+	cancel()
+	<-done
 }
 
 // TestMetricsText: the text format of Prometheus, a histogram among others.

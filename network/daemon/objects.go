@@ -145,6 +145,16 @@ func (o *Objects[T]) List() []T {
 	return out
 }
 
+// Get returns an object; nil = there is none.
+func (o *Objects[T]) Get(namespace, name string) *T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if object, ok := o.objects[namespace+"/"+name]; ok {
+		return &object
+	}
+	return nil
+}
+
 // Keep keeps a cache that is no source of a daemon current until the context ends. It calls changed
 // after each change.
 func (o *Objects[T]) Keep(ctx context.Context, changed func()) { o.run(ctx, changed) }

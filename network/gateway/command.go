@@ -18,11 +18,12 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/network/daemon"
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
-// flags are those of Options that are not taken as they are.
+// flags holds the flags that are not options as they are.
 type flags struct {
-	Options
+	plan.Options
 	uid, mode, implementation, interfaceIP, protocol string
 	listenPorts, endpointPorts                       []int
 }
@@ -62,33 +63,44 @@ func (f *flags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.mode, "mode", "", "server or client")
 	fs.IntVar(&f.MTU, "mtu", api.TunnelMTU, "MTU of the tunnel")
 	fs.IntSliceVar(&f.listenPorts, "listen-ports", nil, "port of the tunnel; each further port adds a tunnel")
-	fs.StringVar(&f.interfaceIP, "interface-ip", "", "address in the tunnel with its prefix length; empty means the default of the mode")
-	fs.StringSliceVar(&f.EndpointAddresses, "endpoint-address", nil, "addresses or names of the server, tried in turn while it does not answer")
+	fs.StringVar(&f.interfaceIP, "interface-ip", "",
+		"address in the tunnel with its prefix length; empty means the default of the mode")
+	fs.StringSliceVar(&f.EndpointAddresses, "endpoint-address", nil,
+		"addresses or names of the server, tried in turn while it does not answer")
 	fs.IntSliceVar(&f.endpointPorts, "endpoint-ports", nil, "port of the server; each further port adds a tunnel")
-	fs.DurationVar(&f.DNSCheckInterval, "dns-check-interval", 5*time.Minute, "time between two questions for the server's name")
+	fs.DurationVar(&f.DNSCheckInterval, "dns-check-interval", 5*time.Minute,
+		"time between two questions for the server's name")
 	fs.StringVar(&f.KeysDir, "keys-dir", api.GatewayKeysDir, "directory of the key pair")
-	fs.StringVar(&f.implementation, "implementation", "kernel", "kernel takes WireGuard of the kernel where there is one, userspace never does")
-	fs.StringVar(&f.protocol, "protocol", "UDP", "transport of the tunnel, UDP or TCP; TCP takes WireGuard in this process")
+	fs.StringVar(&f.implementation, "implementation", "kernel",
+		"kernel takes WireGuard of the kernel where there is one, userspace never does")
+	fs.StringVar(&f.protocol, "protocol", "UDP",
+		"transport of the tunnel, UDP or TCP; TCP takes WireGuard in this process")
 	fs.IntVar(&f.OverlayPort, "geneve-port", api.OverlayPort, "UDP port of the links to nodes")
 	fs.BoolVar(&f.PingEnabled, "ping-enabled", true, "ping the peer's gateway")
 	fs.IntVar(&f.PingPort, "ping-port", api.PingPort, "UDP port of pings inside the tunnel")
 	fs.IntVar(&f.Ping.Threshold, "ping-loss-threshold", 5, "pings lost in a row until the connection counts as broken")
 	fs.DurationVar(&f.Ping.Interval, "ping-interval", 2*time.Second, "time between two pings")
-	fs.DurationVar(&f.LatencyInterval, "ping-update-status-interval", 10*time.Second, "least time between two writes of the latency")
+	fs.DurationVar(&f.LatencyInterval, "ping-update-status-interval", 10*time.Second,
+		"least time between two writes of the latency")
 	fs.StringVar(&f.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	fs.StringVar(&f.HealthAddress, "health-probe-bind-address", ":8083", "address of /healthz and /readyz")
 	fs.BoolVar(&f.LeaderElection, "leader-election", false, "let one of several replicas act")
-	fs.DurationVar(&f.Lease.Duration, "leader-election-lease-duration", 1500*time.Millisecond, "time after which another replica may take over")
-	fs.DurationVar(&f.Lease.RenewDeadline, "leader-election-renew-deadline", time.Second, "time the active replica tries to renew the lease")
-	fs.DurationVar(&f.Lease.RetryPeriod, "leader-election-retry-period", 500*time.Millisecond, "time between two attempts")
+	fs.DurationVar(&f.Lease.Duration, "leader-election-lease-duration", 1500*time.Millisecond,
+		"time after which another replica may take over")
+	fs.DurationVar(&f.Lease.RenewDeadline, "leader-election-renew-deadline", time.Second,
+		"time the active replica tries to renew the lease")
+	fs.DurationVar(&f.Lease.RetryPeriod, "leader-election-retry-period", 500*time.Millisecond,
+		"time between two attempts")
 	daemon.OverlaySources(cmd, &f.OverlaySources)
-	daemon.Ignore(cmd, "container-name", "concurrent-containers-names", "reconcile-timeout", "global-labels", "global-annotations",
-		"enable-connection-controller", "ping-buffer-size", "enable-nft-monitor", "enable-route-monitor", "enable-multipath-hash-policy",
-		"disable-kernel-version-check", "minimum-kernel-version", "preserve-client-endpoint", "geneve-cleanup-interval", "disable-arp")
+	daemon.Ignore(cmd,
+		"container-name", "concurrent-containers-names", "reconcile-timeout", "global-labels", "global-annotations",
+		"enable-connection-controller", "ping-buffer-size", "enable-nft-monitor", "enable-route-monitor",
+		"enable-multipath-hash-policy", "disable-kernel-version-check", "minimum-kernel-version",
+		"preserve-client-endpoint", "geneve-cleanup-interval", "disable-arp")
 }
 
 // options checks the flags.
-func (f *flags) options() (Options, error) {
+func (f *flags) options() (plan.Options, error) {
 	o := f.Options
 	o.UID, o.Server, o.Userspace = types.UID(f.uid), f.mode == "server", f.implementation == "userspace"
 	o.TCP = f.protocol == "TCP"
@@ -126,7 +138,7 @@ func (f *flags) options() (Options, error) {
 }
 
 // endpoints sets where a gateway listens, or which server it dials.
-func (f *flags) endpoints(o *Options) error {
+func (f *flags) endpoints(o *plan.Options) error {
 	if o.Server && len(f.listenPorts) == 0 {
 		f.listenPorts = []int{api.WireGuardPort}
 	}

@@ -29,7 +29,6 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
-	"github.com/liqo-go/liqo/network/gateway"
 	"github.com/liqo-go/liqo/network/gateway/plan"
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
@@ -200,7 +199,7 @@ func TestAPortFallsSilent(t *testing.T) {
 	t.Parallel()
 	internet, a, b := trusting(t)
 	a.Node.NFT("table ip more { chain in { type nat hook prerouting priority dstnat; fib daddr type local udp dport 51841 dnat to 10.10.1.5; }; }")
-	more := func(o *gateway.Options) {
+	more := func(o *plan.Options) {
 		o.Ping.Interval = 500 * time.Millisecond
 		if o.Server {
 			o.MoreListenPorts = []int{51841}
@@ -246,7 +245,7 @@ func TestLongPacketsFollowThePath(t *testing.T) {
 	t.Parallel()
 	internet, a, b := trusting(t)
 	internet.NFT("table ip fault { chain forward { type filter hook forward priority 0; ip length > 1000 drop; }; }")
-	soon := func(o *gateway.Options) { o.Ping.Interval = 500 * time.Millisecond }
+	soon := func(o *plan.Options) { o.Ping.Interval = 500 * time.Millisecond }
 	a.startGatewayPod(t, a.Gateway, "gw", b, true, soon)
 	b.startGatewayPod(t, b.Gateway, "gw", a, false, soon)
 	for _, w := range []*world{a, b} {
@@ -299,7 +298,7 @@ func TestFaultsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon := func(o *gateway.Options) { o.Ping.Interval = 500 * time.Millisecond }
+	soon := func(o *plan.Options) { o.Ping.Interval = 500 * time.Millisecond }
 	// settles: whoever does not get through tries for ever, and says it once all that depends on it is known.
 	settles := func(fault string, said *netv1beta1.Connection) {
 		t.Helper()
@@ -320,7 +319,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		})
 	}
 	var dialer process
-	dial := func(change func(*gateway.Options)) {
+	dial := func(change func(*plan.Options)) {
 		if dialer.cmd != nil {
 			dialer.kill()
 		}
@@ -341,16 +340,16 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the MTU is too large for the path", func() { block("ip length > 1000 drop") }, plan.ReasonMTUTooLarge, plan.ReasonMTUTooLarge, netv1beta1.ConnectionMTUFits},
 		{"the port is blocked to the server, later", func() { block(toServer) }, plan.ReasonNothingArrives, plan.ReasonNoAnswer, "Ready"},
 		{"the client goes back to where it heard the server", func() {}, plan.ReasonNothingArrives, plan.ReasonOneWay, "Ready"},
-		{"the MTUs differ", func() { block(); dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
+		{"the MTUs differ", func() { block(); dial(func(o *plan.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
 		{"both have the same MTU", func() { dial(soon) }, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
-		{"the client comes back with another MTU", func() { dial(func(o *gateway.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
-		{"the client dials another port", func() { dial(func(o *gateway.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
-		{"the client dials an address nobody has", func() { dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
+		{"the client comes back with another MTU", func() { dial(func(o *plan.Options) { o.MTU = 1200 }) }, plan.ReasonMTUsDiffer, plan.ReasonMTUsDiffer, netv1beta1.ConnectionMTUFits},
+		{"the client dials another port", func() { dial(func(o *plan.Options) { o.EndpointPort++ }) }, plan.ReasonNothingArrives, plan.ReasonPortRefused, "Ready"},
+		{"the client dials an address nobody has", func() { dial(func(o *plan.Options) { o.EndpointAddresses = []string{"192.168.1.77"} }) }, plan.ReasonNothingArrives, plan.ReasonAddressUnreachable, "Ready"},
 		{"another address of the server leads to it", func() {
-			dial(func(o *gateway.Options) { o.EndpointAddresses = []string{"192.168.1.77", a.NodeIP.String()} })
+			dial(func(o *plan.Options) { o.EndpointAddresses = []string{"192.168.1.77", a.NodeIP.String()} })
 		}, plan.ReasonMTUFits, plan.ReasonMTUFits, netv1beta1.ConnectionMTUFits},
 		{"the client dials another port at one of two addresses", func() {
-			dial(func(o *gateway.Options) {
+			dial(func(o *plan.Options) {
 				o.EndpointPort++
 				o.EndpointAddresses = []string{a.NodeIP.String(), "192.168.1.77"}
 			})
@@ -373,7 +372,7 @@ func TestAFickleMTUIsSaidSeldom(t *testing.T) {
 	t.Parallel()
 	_, a, b := worlds(t)
 	a.trust(t, b)
-	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *gateway.Options) { o.LatencyInterval = time.Minute })
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *plan.Options) { o.LatencyInterval = time.Minute })
 	answers := b.answersAnyhow(t, a)
 	c := a.says(t, "the peer's MTU is another", netv1beta1.ConnectionMTUFits, plan.ReasonMTUsDiffer)
 	writes, last, told := 0, c.ResourceVersion, answers.Load()

@@ -3,24 +3,28 @@
 
 //go:build linux
 
-// Package gateway is the role that carries the traffic of one peer: the tunnel, the translation
-// of the peer's addresses, the ways back to the nodes, and the state of the connection. What it
-// wants of the kernel is decided in network/plan and done by network/daemon; here are only the
-// objects it reads, the pings through the tunnel, and the Connection it writes. Start at Run.
+// Package gateway implements the role that carries the traffic of one peer: the tunnel, the
+// translation of addresses, the routes back to the nodes, and the state of the connection.
+//
+//	API objects, lease, pings, counters, DNS, probes ─events─▶ plan.Sight ─▶ plan.Gateway
+//	     ▲                                                                       │
+//	     └── results ── actions (pings, redials, lookups, writes) ◀──────────────┤
+//	         network/daemon, which makes the kernel as network/plan says ◀─Want──┘
+//
+// One goroutine decides, see decide, and never waits. The code starts at Run.
 package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -31,89 +35,43 @@ import (
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
-// Options of a gateway; the flags of the same names say what they mean.
-type Options struct {
-	Name, Namespace, RemoteClusterID string
-	// UID of the GatewayServer or GatewayClient.
-	UID               types.UID
-	NodeName, PodName string
-	// PodIP is the pod's own address; invalid = that of the device of the default route.
-	PodIP  netip.Addr
-	Server bool
-	// Tunnel.
-	MTU, ListenPort int
-	// InterfaceIP is our address in the tunnel; invalid = the default of the mode.
-	InterfaceIP netip.Prefix
-	// EndpointAddresses of the server are IP addresses or DNS names; a client tries the next one while it
-	// gets no answer.
-	EndpointAddresses []string
-	EndpointPort      int
-	// MoreListenPorts of a server and MoreEndpointPorts of a client add a tunnel each.
-	MoreListenPorts, MoreEndpointPorts []int
-	DNSCheckInterval                   time.Duration
-	KeysDir                            string
-	// Userspace forces WireGuard inside this process, and TCP its packets over TCP.
-	Userspace, TCP bool
-	// OverlayPort is UDP.
-	OverlayPort int
-	// OverlaySources are further addresses that frames of the overlay come from.
-	OverlaySources []netip.Prefix
-	// Pings.
-	PingEnabled                   bool
-	PingPort                      int
-	Ping                          plan.PingPolicy
-	LatencyInterval               time.Duration
-	MetricsAddress, HealthAddress string
-	// LeaderElection lets one of several replicas act; without it there is one.
-	LeaderElection bool
-	Lease          LeaseTimes
-}
+// event updates what the process observed.
+type event func(*plan.Sight)
 
 // gateway is one running gateway.
 type gateway struct {
-	Options
+	plan.Options
 	*daemon.Daemon
-	// plane reads and dials the tunnels.
-	plane          *dataplane.Dataplane
 	client         daemon.API
 	configurations *daemon.Objects[netv1beta1.Configuration]
 	keys           *daemon.Objects[netv1beta1.PublicKey]
 	fabrics        *daemon.Objects[netv1beta1.InternalFabric]
 	nodes          *daemon.Objects[netv1beta1.InternalNode]
 	ips            *daemon.Objects[ipamv1alpha1.IP]
-	// shown is the Connection as the API server shows it.
-	shown *daemon.Objects[netv1beta1.Connection]
+	connections    *daemon.Objects[netv1beta1.Connection]
+	// rules are those of users for this gateway.
+	rules   *daemon.Contents
+	key     wgtypes.Key
+	tunnels *tunnels
+	// trips holds round trips of pings in the first tunnel, in microseconds.
+	trips *daemon.Histogram
 
-	own    wgtypes.Key
-	dialer *dialer
-	pinger *pinger
-	// further are those of the tunnels after the first, in their order.
-	further []*pinger
-	// peer is the public key of the peer in base64, "" = not known yet.
-	peer atomic.Value
-	// passes is the longest packet that gets to the peer, in bytes; 0 = not known.
-	passes atomic.Int64
-	// rules are users' for this gateway.
-	rules *daemon.Contents
-	// reported is what the Connection said last; nil = nothing yet.
-	reported atomic.Pointer[netv1beta1.ConnectionStatusValue]
-	// active reports whether this replica holds the lease; renewed is when the lease was last read or
-	// renewed, nil = never.
-	active  atomic.Bool
-	renewed atomic.Pointer[time.Time]
-	// fenced reports that this replica gave up the tunnel, because the peer is connected to a later
-	// leader while the lease cannot be read.
-	fenced atomic.Bool
-	// leads tells whether this pod has the tunnel, handing whether a server that had it is still
-	// heard by its client; a server's turned gets a message when it has or loses the tunnel.
-	leads, handing atomic.Bool
-	turned         chan struct{}
-	// other is the address of the pod that has the tunnel, or had it before us; nil = none was seen.
-	other atomic.Pointer[netip.Addr]
-	// ending is closed when the pod is told to end.
-	ending <-chan struct{}
-	// relays are those of a server that hands over; nil = none.
-	relays    atomic.Pointer[[]kernel.Relay]
+	// events, and notifications that objects or the Connection changed, lead to decisions.
+	events              chan event
+	objects, connection chan struct{}
+	// end ends the process.
+	end context.CancelFunc
+
+	mu sync.Mutex
+	// state is that of the last decision. decided is closed after the first one that considered all
+	// objects.
+	state   plan.State
+	decided chan struct{}
+
+	// Only want uses these: the address of the pod told last, the revision planned last, and the
+	// addresses of pods that peers may not reach.
+	own       netip.Addr
+	revision  int
 	protected plan.Protected
 }
 
@@ -125,7 +83,7 @@ type gateway struct {
 
 // Run runs a gateway until the context ends and it is no longer needed. What it programmed stays: a
 // restart of the container finds it in the pod's network namespace.
-func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+func Run(ctx context.Context, cfg *rest.Config, o plan.Options) error {
 	o.Ping.Once = !o.PingEnabled
 	key, err := readKey(o.KeysDir)
 	if err != nil {
@@ -139,169 +97,229 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	own, other := o.addresses()
-	g := &gateway{Options: o, plane: plane, client: client, own: key.PublicKey(), dialer: newDialer(o)}
-	g.peer.Store("")
-	g.turned = make(chan struct{}, 1)
-	if !o.LeaderElection {
-		g.take(ctx, true)
-	}
-	g.pinger = newPinger(o, own.Addr(), other)
-	for n := range len(o.devices()) - 1 {
-		own, other := kernel.FurtherEnds(own, other, n+1)
-		p := newPinger(o, own.Addr(), other)
-		p.late, p.moved, p.turn, p.superseded = g.pinger.late, g.pinger.moved, g.pinger.turn, g.pinger.superseded
-		g.further = append(g.further, p)
-	}
+	g := newGateway(o, client)
+	g.key = key.PublicKey()
+	g.tunnels = &tunnels{Options: o, plane: plane, work: make(chan func(), workLimit)}
 	g.Daemon = daemon.New(daemon.Role{
 		Name:           "gateway",
-		Sources:        g.watch(),
+		Sources:        []daemon.Source{g.configurations, g.keys, g.fabrics, g.nodes, g.ips},
+		ObjectChanged:  func() { notify(g.objects) },
 		Want:           g.want,
+		Looked:         g.looked,
 		Tasks:          g.tasks(ctx),
-		Contents:       g.contents(),
+		Contents:       g.rules,
 		MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Metrics: g.metrics,
 	}, plane)
-	g.ending = ctx.Done()
-	life, end := g.outlive(ctx)
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	g.end = end
 	return g.Run(life)
 }
 
-// watch begins to copy the objects.
-func (g *gateway) watch() []daemon.Source {
-	peer := daemon.Selection{Namespace: g.Namespace, Labels: api.LabelRemoteClusterID + "=" + g.RemoteClusterID}
-	g.configurations = daemon.Watch[netv1beta1.Configuration](g.client.Networking, "configurations", peer)
-	g.keys = daemon.Watch[netv1beta1.PublicKey](g.client.Networking, "publickeies", peer)
-	g.fabrics = daemon.Watch[netv1beta1.InternalFabric](g.client.Networking, "internalfabrics", daemon.Selection{})
-	g.nodes = daemon.Watch[netv1beta1.InternalNode](g.client.Networking, "internalnodes", daemon.Selection{})
-	g.ips = daemon.Watch[ipamv1alpha1.IP](g.client.IPAM, "ips", daemon.Selection{})
-	g.shown = daemon.Watch[netv1beta1.Connection](g.client.Networking, "connections", peer)
-	return []daemon.Source{g.configurations, g.keys, g.fabrics, g.nodes, g.ips}
-}
-
-// contents are users' rules for this gateway. Only the replica that carries the traffic says what
-// became of them.
-func (g *gateway) contents() *daemon.Contents {
-	g.rules = daemon.WatchContents(g.client, daemon.ContentsOptions{
-		Host: kernel.Host{Category: api.CategoryGateway, Names: []string{g.Name, g.RemoteClusterID}},
-		Name: g.PodName, Writer: func(string) string { return "liqo/gateway-" + string(g.UID) },
-		Silent: func() bool { return g.PodName == "" || !g.leads.Load() },
+// newGateway returns a gateway that does not run yet.
+func newGateway(o plan.Options, client daemon.API) *gateway {
+	peer := daemon.Selection{Namespace: o.Namespace, Labels: api.LabelRemoteClusterID + "=" + o.RemoteClusterID}
+	all := daemon.Selection{}
+	g := &gateway{
+		Options: o, client: client,
+		configurations: daemon.Watch[netv1beta1.Configuration](client.Networking, "configurations", peer),
+		keys:           daemon.Watch[netv1beta1.PublicKey](client.Networking, "publickeies", peer),
+		fabrics:        daemon.Watch[netv1beta1.InternalFabric](client.Networking, "internalfabrics", all),
+		nodes:          daemon.Watch[netv1beta1.InternalNode](client.Networking, "internalnodes", all),
+		ips:            daemon.Watch[ipamv1alpha1.IP](client.IPAM, "ips", all),
+		connections:    daemon.Watch[netv1beta1.Connection](client.Networking, "connections", peer),
+		trips:          daemon.NewHistogram(latencyLimits()...),
+		events:         make(chan event, 64),
+		objects:        make(chan struct{}, 1),
+		connection:     make(chan struct{}, 1),
+		decided:        make(chan struct{}),
+	}
+	// Only the replica that carries the traffic reports the result of users' rules.
+	g.rules = daemon.WatchContents(client, daemon.ContentsOptions{
+		Host: kernel.Host{Category: api.CategoryGateway, Names: []string{o.Name, o.RemoteClusterID}},
+		Name: o.PodName, Writer: func(string) string { return "liqo/gateway-" + string(o.UID) },
+		Silent: func() bool { return o.PodName == "" || !g.last().Holds },
 	})
-	return g.rules
+	return g
 }
 
-// tasks are what runs beside; told is the context that tells the gateway to end, before it does.
+// tasks returns what runs beside the daemon. told ends when the process is told to end, before it
+// does.
 func (g *gateway) tasks(told context.Context) []daemon.Task {
-	tasks := []daemon.Task{g.keepConnection, g.keepHandingOver, g.returnMemory, g.pinger.run}
-	for _, p := range g.further {
-		tasks = append(tasks, p.run)
-	}
-	if len(g.further) > 0 && g.PingEnabled {
-		tasks = append(tasks, g.keepSpread)
-	}
-	if !g.Server {
-		tasks = append(tasks, g.keepDialled)
-	}
-	if g.dialer.named() {
-		tasks = append(tasks, g.keepResolved)
+	tasks := []daemon.Task{
+		g.decide, g.tunnels.run, g.returnMemory,
+		func(ctx context.Context) error {
+			g.connections.Keep(ctx, func() { notify(g.connection) })
+			return nil
+		},
+		func(ctx context.Context) error {
+			select {
+			case <-told.Done():
+			case <-ctx.Done():
+				return nil
+			}
+			g.tell(ctx, func(s *plan.Sight) { s.Stop = time.Now() })
+			return nil
+		},
 	}
 	if g.LeaderElection {
-		tasks = append(tasks, func(ctx context.Context) error { return g.takeTurns(ctx, told) }, g.keepFenced)
+		e := &election{Options: g.Options, client: g.client.Coordination}
+		tasks = append(tasks, func(ctx context.Context) error {
+			return e.run(ctx, told, func(l plan.Leader) { g.tell(ctx, func(s *plan.Sight) { s.Leader = l }) })
+		})
 	}
 	return tasks
 }
 
-// addresses are ours and the peer's in the tunnel.
-func (o Options) addresses() (netip.Prefix, netip.Addr) {
-	own, peer := kernel.TunnelAddresses(o.Server)
-	if o.InterfaceIP.IsValid() && o.InterfaceIP != own {
-		own, peer = o.InterfaceIP, o.InterfaceIP.Addr().Next()
-		if !o.Server {
-			peer = o.InterfaceIP.Addr().Prev()
+// decide lets plan.Gateway decide after each event, and at the time it asked for.
+func (g *gateway) decide(ctx context.Context) error {
+	sight := plan.Sight{Options: g.Options}
+	sockets := g.openSockets(ctx)
+	defer func() {
+		for _, s := range sockets {
+			s.close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		look := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.objects:
+			sight.Objects, look = g.observed(), true
+		case <-g.connection:
+			sight.Connection = g.connections.Get(g.Namespace, api.GatewayResourceName(g.Name))
+			sight.ConnectionChanged = true
+		case e := <-g.events:
+			e(&sight)
+		case <-timer.C:
+		}
+		for range len(g.events) {
+			(<-g.events)(&sight)
+		}
+		d := plan.Gateway(sight, g.last(), time.Now())
+		sight.News = plan.News{}
+		g.publish(d.State, sight.Objects.Complete && sight.Own.IsValid())
+		for _, m := range d.Log {
+			klog.FromContext(ctx).Info(m.Text, m.Values...)
+		}
+		for _, a := range d.Actions {
+			g.act(ctx, a, sockets)
+		}
+		switch {
+		case d.Look:
+			g.LookNow()
+		case look:
+			g.Look()
+		}
+		timer.Stop()
+		if !d.Wake.IsZero() {
+			timer.Reset(time.Until(d.Wake))
 		}
 	}
-	return own, peer
 }
 
-// want plans from the objects.
+// tell sends an event.
+func (g *gateway) tell(ctx context.Context, e event) {
+	select {
+	case g.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// last returns the state of the last decision.
+func (g *gateway) last() plan.State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state
+}
+
+// publish records the state of a decision. complete reports whether it considered all objects.
+func (g *gateway) publish(s plan.State, complete bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state = s
+	select {
+	case <-g.decided:
+	default:
+		if complete {
+			close(g.decided)
+		}
+	}
+}
+
+// observed returns what the API objects say about the tunnel.
+func (g *gateway) observed() plan.Objects {
+	keys := slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
+		return k.Labels[api.LabelGatewayResource] != api.True
+	})
+	o := plan.Objects{Complete: g.Complete(), PeerKey: kernel.PeerKey(keys)}
+	if f := g.fabrics.Get(g.Namespace, g.Name); f != nil && f.DeletionTimestamp == nil {
+		o.GatewayIP = &f.Spec.GatewayIP
+	}
+	return o
+}
+
+// want plans the state of the kernel from the objects and the last decision, which it waits for at
+// the start.
 func (g *gateway) want(ctx context.Context) (kernel.State, bool, error) {
-	in, err := g.known()
-	if err != nil {
-		return kernel.State{}, false, err
-	}
-	in.Tunnel.Silent = g.silent(time.Now())
-	in.Tracks = g.rules.Track()
-	in = g.objects().Input(in)
-	var wait time.Duration
-	if in.Protected, wait = g.protected.Follow(in.Protected, time.Now()); wait > 0 {
-		time.AfterFunc(wait, g.Look)
-	}
-	if before := g.peer.Swap(in.Tunnel.PeerKey); before != in.Tunnel.PeerKey {
-		g.begin(before != "")
-	}
-	named := g.named(in.Self.Outer)
-	if !named {
-		g.fenced.Store(false) // the InternalFabric says so, too
-	}
-	g.lead(ctx, named && !g.fenced.Load())
-	switch {
-	case g.Server:
-		if relays := g.relays.Load(); relays != nil {
-			in.Relays = *relays
-		}
-	case g.leads.Load():
-		in.Tunnel.Endpoint = g.dialer.endpoint()
-	default: // two that dial with one key would take the tunnel from each other
-		in.Tunnel.PeerKey = ""
-	}
-	return kernel.GatewayState(in), true, nil
-}
-
-// devices are those of all tunnels.
-func (o Options) devices() []string {
-	out := []string{api.TunnelInterface(0)}
-	for range max(len(o.MoreListenPorts), len(o.MoreEndpointPorts)) {
-		out = append(out, api.TunnelInterface(len(out)))
-	}
-	return out
-}
-
-// known is what the process knows without objects.
-func (g *gateway) known() (kernel.GatewayStateInput, error) {
-	own, peer := g.addresses()
+	own, peer := g.Addresses()
 	in := kernel.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources}
 	var err error
 	g.With(func(d *dataplane.Dataplane) { in.Under, in.Self.Outer, err = d.Underlay(g.PodIP) })
 	if err != nil {
-		return in, err
+		return kernel.State{}, false, err
 	}
-	in.Tunnel = kernel.TunnelInput{
-		Address: own, PeerAddress: peer, MTU: g.MTU, Passes: int(g.passes.Load()), ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts,
-		TCP: g.TCP, PublicKey: g.own.String(),
+	if outer := in.Self.Outer; outer != g.own {
+		g.own = outer
+		g.tell(ctx, func(s *plan.Sight) { s.Own = outer })
 	}
-	return in, nil
-}
-
-func (g *gateway) objects() kernel.GatewayObjects {
-	return kernel.GatewayObjects{
+	select {
+	case <-g.decided:
+	case <-ctx.Done():
+		return kernel.State{}, false, ctx.Err()
+	}
+	last := g.last()
+	g.revision = last.Revision
+	in = kernel.GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: g.Namespace, Name: g.Name},
 		Peer:           g.RemoteClusterID,
 		Configurations: g.configurations.List(),
-		PublicKeys: slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
-			return k.Labels[api.LabelGatewayResource] != api.True
-		}),
-		Fabrics: g.fabrics.List(), Nodes: g.nodes.List(), IPs: g.ips.List(),
+		Fabrics:        g.fabrics.List(), Nodes: g.nodes.List(), IPs: g.ips.List(),
+	}.Input(in)
+	w := last.Want
+	in.Tunnel = kernel.TunnelInput{
+		Address: own, PeerAddress: peer, MTU: g.MTU, Passes: w.Passes,
+		ListenPort: g.ListenPort, Listen: g.MoreListenPorts, Dial: g.MoreEndpointPorts, TCP: g.TCP,
+		PublicKey: g.key.String(), PeerKey: w.PeerKey, Endpoint: w.Endpoint, Silent: w.Silent,
 	}
+	in.Relays, in.Tracks = w.Relays, g.rules.Track()
+	var wait time.Duration
+	if in.Protected, wait = g.protected.Follow(in.Protected, time.Now()); wait > 0 {
+		time.AfterFunc(wait, g.Look)
+	}
+	return kernel.GatewayState(in), true, nil
 }
 
-// object is one in JSON.
-type object = map[string]any
+// looked tells the result of a look at the kernel.
+func (g *gateway) looked(ctx context.Context, failure *daemon.Failure) {
+	revision := g.revision
+	g.tell(ctx, func(s *plan.Sight) {
+		s.Failing = nil
+		if failure != nil {
+			s.Failing = &plan.Failing{Since: failure.Since, Message: failure.Err.Error()}
+		} else {
+			s.Applied = revision
+		}
+	})
+}
 
-// merge sends a merge patch.
-func merge(ctx context.Context, request *rest.Request, patch object) error {
-	text, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+// notify sends a message unless an unread one is there.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
-	return request.Body(text).Do(ctx).Error()
 }

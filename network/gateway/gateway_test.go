@@ -55,7 +55,7 @@ type role struct {
 	// DNS is the address of the server for names; empty = that of the host.
 	DNS     string
 	Config  config
-	Gateway *gateway.Options
+	Gateway *plan.Options
 	Fabric  *fabric.Options
 }
 
@@ -248,9 +248,9 @@ func (w *world) startGateway(t *testing.T, peer *world, server bool) process {
 }
 
 // startGatewayPod runs a gateway in one of several pods, with the ping interval users have.
-func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, peer *world, server bool, more ...func(*gateway.Options)) process {
+func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, peer *world, server bool, more ...func(*plan.Options)) process {
 	t.Helper()
-	o := &gateway.Options{
+	o := &plan.Options{
 		Name: name, Namespace: tenant, RemoteClusterID: "far", NodeName: "n1", Server: server, MTU: 1340,
 		KeysDir: w.dir, OverlayPort: api.OverlayPort, PingEnabled: true, PingPort: api.PingPort,
 		Ping: plan.PingPolicy{Interval: 2 * time.Second, Threshold: 2}, LatencyInterval: time.Second,
@@ -505,7 +505,7 @@ func TestConnectionComesBack(t *testing.T) {
 	}
 	b.create(t, owner)
 	a.startGateway(t, b, true)
-	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *gateway.Options) { o.UID = owner.UID })
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *plan.Options) { o.UID = owner.UID })
 	b.trust(t, a)
 	a.trust(t, b)
 	b.waitFor(t, netv1beta1.Connected)
@@ -877,7 +877,7 @@ func TestTimedServersOverTCPHandOver(t *testing.T) {
 	b.startFabric(t)
 	b.trust(t, a)
 	a.trust(t, b)
-	tcp := func(o *gateway.Options) { o.TCP = true }
+	tcp := func(o *plan.Options) { o.TCP = true }
 	servers := []process{a.startGatewayPod(t, a.Gateway, "gw", b, true, tcp)}
 	b.startGatewayPod(t, b.Gateway, "gw", a, false, tcp)
 	b.waitFor(t, netv1beta1.Connected)
@@ -974,7 +974,7 @@ func TestWithoutPings(t *testing.T) {
 	b.startFabric(t)
 	b.trust(t, a)
 	a.trust(t, b)
-	off := func(o *gateway.Options) { o.PingEnabled = false }
+	off := func(o *plan.Options) { o.PingEnabled = false }
 	server := a.startGatewayPod(t, a.Gateway, "gw", b, true, off)
 	b.startGatewayPod(t, b.Gateway, "gw", a, false, off)
 	for _, w := range []*world{a, b} {
@@ -1014,9 +1014,9 @@ func TestTimedReplicasTakeTurns(t *testing.T) {
 	b.startFabric(t)
 	b.trust(t, a)
 	a.trust(t, b)
-	replicas := func(o *gateway.Options) {
+	replicas := func(o *plan.Options) {
 		o.LeaderElection = true
-		o.Lease = gateway.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
+		o.Lease = plan.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
 	}
 	second := space.New(t, "A gateway 2")
 	a.Plug(second, "10.10.1.7")
@@ -1078,9 +1078,9 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	_, a, b := worlds(t)
 	b.trust(t, a)
 	a.trust(t, b)
-	replicas := func(o *gateway.Options) {
+	replicas := func(o *plan.Options) {
 		o.LeaderElection = true
-		o.Lease = gateway.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
+		o.Lease = plan.LeaseTimes{Duration: 3 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}
 	}
 	a.startGateway(t, b, true)
 	whole := b.role.Socket

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/internal/space"
-	"github.com/liqo-go/liqo/network/gateway"
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
 // TestTimedFailoverWithoutAPIServerAndDNS: while the client's API server and DNS take requests and answer none, a
@@ -37,7 +37,7 @@ func TestTimedFailoverWithoutAPIServerAndDNS(t *testing.T) {
 	b.role.DNS = hangingDNS(t, &hangs, b.Gateway, a.NodeIP)
 	const interval = 500 * time.Millisecond
 	server := a.startGateway(t, b, true)
-	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *gateway.Options) {
+	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *plan.Options) {
 		o.EndpointAddresses, o.DNSCheckInterval = []string{"gateway.example.org"}, time.Second
 		o.Ping.Interval = interval
 	})

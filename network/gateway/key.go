@@ -28,7 +28,8 @@ func readKey(dir string) (wgtypes.Key, error) {
 	key, err := wgtypes.ParseKey(string(bytes.TrimSpace(raw)))
 	if err != nil {
 		// The error of the parser could quote the key.
-		return wgtypes.Key{}, fmt.Errorf("read private key %s: neither %d raw bytes nor their base64 text; put one of them into the Secret", path, wgtypes.KeyLen)
+		return wgtypes.Key{}, fmt.Errorf("read private key %s: neither %d raw bytes nor their base64 text; put one "+
+			"of them into the Secret", path, wgtypes.KeyLen)
 	}
 	return key, nil
 }

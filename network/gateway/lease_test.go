@@ -8,6 +8,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,15 +21,18 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/daemon"
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
-func replica(t *testing.T, cfg *rest.Config, name string, times LeaseTimes) *election {
+func replica(t *testing.T, cfg *rest.Config, name string, times plan.LeaseTimes) *election {
 	t.Helper()
 	client, err := daemon.Connect(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &election{client: client.Coordination, namespace: "tenant", gateway: "peer", identity: name, times: times, owners: gatewayOwner}
+	return &election{client: client.Coordination, Options: plan.Options{
+		Name: "peer", Namespace: "tenant", UID: "of-peer", PodName: name, Server: true, Lease: times,
+	}}
 }
 
 var gatewayOwner = []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "peer", UID: "of-peer"}}
@@ -41,13 +45,13 @@ func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	times := LeaseTimes{Duration: time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 10 * time.Second}
+	times := plan.LeaseTimes{Duration: time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 10 * time.Second}
 	a, b := replica(t, cfg, "a", times), replica(t, cfg, "b", times)
-	b.times.Duration = time.Minute // so that it does not follow because of the time
+	b.Lease.Duration = time.Minute // so that it does not follow because of the time
 	holds := func(e *election, want string) {
 		t.Helper()
 		if got, err := e.attempt(t.Context()); err != nil || got != want {
-			t.Fatalf("%s sees holder %q, %v; want %q", e.identity, got, err, want)
+			t.Fatalf("%s sees holder %q, %v; want %q", e.PodName, got, err, want)
 		}
 	}
 	holds(a, "a")
@@ -61,7 +65,7 @@ func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 	}()
 	freed := time.Now()
 	b.await(t.Context())
-	if took := time.Since(freed); took > b.times.Duration/2 {
+	if took := time.Since(freed); took > b.Lease.Duration/2 {
 		t.Errorf("b learnt after %v that the lease is free", took)
 	}
 	holds(b, "b")
@@ -93,16 +97,35 @@ func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 // TestTheTurnStaysWithoutAnAPIServer: traffic goes on while the API server is away.
 func TestTheTurnStaysWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	times := LeaseTimes{Duration: time.Millisecond, RenewDeadline: 10 * time.Millisecond, RetryPeriod: time.Millisecond}
+	times := plan.LeaseTimes{Duration: time.Millisecond, RenewDeadline: 10 * time.Millisecond, RetryPeriod: time.Millisecond}
+	e := replica(t, &rest.Config{Host: "https://127.0.0.1:1"}, "a", times)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := e.run(ctx, ctx, func(l plan.Leader) { t.Errorf("the turn changed: %+v", l) }); err != nil {
+		t.Error(err)
+	}
+	now := time.Now()
+	in := plan.Sight{
+		Options: plan.Options{Name: "peer", Namespace: "tenant", PodName: "a", Lease: times}, Leader: plan.Leader{Active: true, Renewed: now}, Own: netip.MustParseAddr("10.0.0.1"),
+		Objects: plan.Objects{Complete: true},
+	}
+	in.LeaderElection, in.Ping.Interval = true, time.Second
+	if d := plan.Gateway(in, plan.State{}, now); !d.State.Holds || !plan.Gateway(in, d.State, now.Add(time.Hour)).State.Holds {
+		t.Error("a leader that nobody follows has not the tunnel")
+	}
+}
+
+// TestOnlyThePodWithTheTunnelSpeaks: of two pods of one gateway, as while its Deployment rolls, the other is silent.
+func TestOnlyThePodWithTheTunnelSpeaks(t *testing.T) {
+	t.Parallel()
 	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a", Lease: times}, client: client}
-	g.take(t.Context(), true)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := g.takeTurns(ctx, ctx); err != nil || !g.active.Load() {
-		t.Errorf("active %t, %v", g.active.Load(), err)
+	g := newGateway(plan.Options{Name: "peer", Namespace: "tenant", PodName: "a"}, client)
+	for _, leads := range []bool{false, true} {
+		if g.publish(plan.State{Holds: leads}, false); g.rules.Silent() == leads {
+			t.Errorf("a pod that has the tunnel: %t; silent %t", leads, g.rules.Silent())
+		}
 	}
 }

@@ -11,9 +11,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-
-	"github.com/liqo-go/liqo/api"
-	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
 const (
@@ -24,7 +21,7 @@ const (
 	// calmFor is how many looks in a row find calm before memory goes back: a minute, for getting it
 	// again took 3 % of the CPU time of transfers of 5 s that followed each other.
 	calmFor = 12
-	// garbage is what must have been allocated since memory was given back last.
+	// garbage is the number of bytes allocated since memory was given back last, before it is again.
 	garbage = 8 << 20
 	// collectAt is how much garbage is left, in percent of what is in use. WireGuard holds 24 MB that it seldom
 	// touches, and by default as much again would be: that of looks at the network. Collecting is cheap, for
@@ -59,22 +56,10 @@ func (g *gateway) returnMemory(ctx context.Context) error {
 	return nil
 }
 
-// carried is what passed the tunnel so far, in bytes.
-func (g *gateway) carried() int64 {
-	var all int64
-	for n := range g.devices() {
-		t := g.trafficOf(n)
+// carried returns the bytes that passed the tunnels so far.
+func (g *gateway) carried() (all int64) {
+	for _, t := range g.tunnels.traffic(g.last().Peer) {
 		all += t.Received + t.Sent
 	}
 	return all
-}
-
-// traffic is what passed the first tunnel so far.
-func (g *gateway) traffic() kernel.Traffic { return g.trafficOf(0) }
-
-// trafficOf is what passed the n-th tunnel so far; the zero value without a tunnel or a peer.
-func (g *gateway) trafficOf(n int) (t kernel.Traffic) {
-	key, _ := g.peer.Load().(string)
-	t, _ = g.plane.Traffic(api.TunnelInterface(n), key)
-	return t
 }

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,64 +20,72 @@ import (
 )
 
 const (
-	// relayLimit is how many flows are relayed at once. A client that is asked to dial anew makes one
-	// with each try; the limit is for others, who can send what they like.
+	// relayLimit is how many flows are relayed at once. A client that is asked to dial again makes
+	// one with each try; the limit is for others, who can send what they like.
 	relayLimit = 64
-	// relaySoon bounds the wait for the kernel to lead packets here; it takes some 20 ms.
-	relaySoon = time.Second
+	// relayDial bounds a connection to the other pod, and relayRest is the pause after one that
+	// could not be accepted, for example because of too many open files.
+	relayDial, relayRest = 2 * time.Second, 100 * time.Millisecond
 	// datagramLimit is the longest UDP datagram, in bytes.
 	datagramLimit = 1 << 16
 )
 
-// loopback leads to the tunnels of this pod.
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-
-// relay passes what comes new for our tunnels on to those of another pod, or of this one.
+// relay passes new flows for the local tunnels on to those of another pod, or of this one.
 type relay struct {
-	gateway *gateway
-	// to is the address of the pod. Datagrams go there from then on, connections stay where they went.
-	to   atomic.Pointer[netip.Addr]
 	open []io.Closer
 	all  sync.WaitGroup
+	mu   sync.Mutex
+	// to is the address of the pod. When it changes, datagrams go to the new one, and connections
+	// stay.
+	to netip.Addr
 }
 
-// relay begins to relay: kube-proxy may lead the client here for up to 1 s after nodes were led to our successor. A
-// client that is asked to come anew before would come back to us, so it returns when the kernel has the rules for it.
-func (g *gateway) relay(ctx context.Context, to netip.Addr) *relay {
-	r := &relay{gateway: g}
-	r.to.Store(&to)
+// openRelay opens a relay for the ports of tunnels, and returns the redirections it needs.
+func openRelay(ctx context.Context, to netip.Addr, ports []int, tcp bool) (*relay, []kernel.Relay) {
+	r := &relay{to: to}
 	var relays []kernel.Relay
-	for _, port := range append([]int{g.ListenPort}, g.MoreListenPorts...) {
-		own, err := r.listen(ctx, port, g.TCP)
+	for _, port := range ports {
+		own, err := r.listen(ctx, port, tcp)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the client sends anew cannot be relayed")
 			continue
 		}
 		relays = append(relays, kernel.Relay{Port: port, To: own})
 	}
-	g.relays.Store(&relays)
-	ctx, cancel := context.WithTimeout(ctx, relaySoon)
-	defer cancel()
-	g.Await(ctx)
-	return r
+	return r, relays
 }
 
-// stop stops relaying; r may be nil.
-func (r *relay) stop() {
+// redirect changes the pod, and reports whether there is a relay; r may be nil.
+func (r *relay) redirect(to netip.Addr) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+	return true
+}
+
+func (r *relay) address() netip.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.to
+}
+
+// close stops the relay; r may be nil.
+func (r *relay) close() {
 	if r == nil {
 		return
 	}
-	r.gateway.relays.Store(nil)
 	for _, in := range r.open {
 		in.Close()
 	}
 	r.all.Wait()
-	r.gateway.Look()
 }
 
-// listen opens a port of ours, whichever is free, and relays what comes there to a port of the other pod.
+// listen opens any free port, and relays what comes there to a port of the other pod.
 func (r *relay) listen(ctx context.Context, port int, tcp bool) (own int, err error) {
-	to := func() netip.AddrPort { return netip.AddrPortFrom(*r.to.Load(), uint16(port)) }
+	to := func() netip.AddrPort { return netip.AddrPortFrom(r.address(), uint16(port)) }
 	if tcp {
 		in, err := net.ListenTCP("tcp", nil)
 		if err != nil {
@@ -97,8 +104,8 @@ func (r *relay) listen(ctx context.Context, port int, tcp bool) (own int, err er
 	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
-// relayStreams passes connections on until the listener is closed, and ends them then: the client makes
-// another, which kube-proxy leads to the successor by now.
+// relayStreams passes connections on until the listener is closed, and ends them then: the client
+// makes another, which kube-proxy leads to the successor by now.
 func relayStreams(ctx context.Context, in *net.TCPListener, to func() netip.AddrPort) {
 	ctx, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -109,7 +116,7 @@ func relayStreams(ctx context.Context, in *net.TCPListener, to func() netip.Addr
 			break
 		}
 		if err != nil {
-			pause(ctx, moveEvery) // too many open files, say
+			time.Sleep(relayRest)
 			continue
 		}
 		select {
@@ -131,7 +138,7 @@ func relayStream(ctx context.Context, from net.Conn, to netip.AddrPort) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer from.Close()
-	out, err := (&net.Dialer{Timeout: moveFor}).DialContext(ctx, "tcp", to.String())
+	out, err := (&net.Dialer{Timeout: relayDial}).DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return // the client tries again
 	}
@@ -183,7 +190,7 @@ func relayDatagrams(in *net.UDPConn, to func() netip.AddrPort) {
 	}
 }
 
-// answer passes back what comes for one flow until its socket is closed.
+// answer passes back the answers to one flow until its socket is closed.
 func answer(in, out *net.UDPConn, to netip.AddrPort) {
 	for b := make([]byte, datagramLimit); ; {
 		n, err := out.Read(b)

@@ -28,11 +28,9 @@ type GatewayObjects struct {
 	Gateway types.NamespacedName
 	// Peer is the cluster ID of the gateway's peer.
 	Peer string
-	// Configurations and PublicKeys are the peer's, in the gateway's namespace. The oldest of each
-	// is used, as in the controllers. Configurations with a status come first, because controllers
-	// grant ranges to one of them only.
+	// Configurations are the peer's, in the gateway's namespace. The oldest is used, as in the
+	// controllers. Those with a status come first, because controllers grant ranges to one only.
 	Configurations []netv1beta1.Configuration
-	PublicKeys     []netv1beta1.PublicKey
 	// Fabrics, Nodes and IPs hold all objects of the cluster.
 	Fabrics []netv1beta1.InternalFabric
 	Nodes   []netv1beta1.InternalNode
@@ -75,10 +73,16 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		}
 		in.Remote = c.Mappings()
 	}
-	if k := api.Oldest(alive(o.PublicKeys)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
-		in.Tunnel.PeerKey = base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
-	}
 	return in
+}
+
+// PeerKey returns the public key of the peer's gateway in base64; "" = there is none. The oldest
+// PublicKey is used, as in the controllers.
+func PeerKey(all []netv1beta1.PublicKey) string {
+	if k := api.Oldest(alive(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+		return base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
+	}
+	return ""
 }
 
 // configuration returns the Configuration that is used; nil = there is none.

@@ -108,7 +108,7 @@ func ownState(p process, world []runtime.Object, contents []Content) State {
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, Passes: p.Passes, PublicKey: "own", Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
+		Address: own, PeerAddress: peer, MTU: 1340, Passes: p.Passes, PublicKey: "own", PeerKey: PeerKey(of[netv1beta1.PublicKey](world)), Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840
@@ -117,8 +117,8 @@ func ownState(p process, world []runtime.Object, contents []Content) State {
 	return GatewayState(GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "milan"},
 		Peer:           "milan",
-		Configurations: of[netv1beta1.Configuration](world), PublicKeys: of[netv1beta1.PublicKey](world),
-		Fabrics: fabrics, Nodes: nodes, IPs: ips,
+		Configurations: of[netv1beta1.Configuration](world),
+		Fabrics:        fabrics, Nodes: nodes, IPs: ips,
 	}.Input(in))
 }
 

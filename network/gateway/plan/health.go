@@ -84,7 +84,8 @@ func (p PingPolicy) silence() time.Duration { return time.Duration(p.Threshold) 
 //
 // A process that starts while the tunnel counts as connected keeps that state until the threshold
 // has passed. A peer without a key is Connecting at once.
-func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue, policy PingPolicy) netv1beta1.ConnectionStatusValue {
+func (h Health) Connection(now time.Time, last netv1beta1.ConnectionStatusValue, policy PingPolicy) (
+	value netv1beta1.ConnectionStatusValue) {
 	silent := h.Answered.IsZero()
 	switch {
 	case h.Keyless:

@@ -71,7 +71,9 @@ func PortsVerdict(silent []int, tcp bool) (all bool, reason, message string) {
 	for i, port := range silent {
 		words[i] = fmt.Sprint(port)
 	}
-	return false, ReasonPortSilent, fmt.Sprintf("the peer's gateway does not answer on %s port %s, so the others carry everything: open it in the firewalls and security groups of both sides, and compare the ports of both gateways",
+	return false, ReasonPortSilent, fmt.Sprintf("the peer's gateway does not answer on %s port %s, so the others "+
+		"carry everything: open it in the firewalls and security groups of both sides, and compare the ports of "+
+		"both gateways",
 		Evidence{TCP: tcp}.transport(), strings.Join(words, ", "))
 }
 
@@ -132,34 +134,54 @@ func (s Evidence) Verdict(now time.Time) (reason, message string) {
 	heard := seen(s.Heard) && (s.Answered.IsZero() || s.Heard.Sub(s.Open) > inFlight)
 	works := heard && s.Handshake.After(s.Open)
 	fresh := heard && now.Sub(s.HeardFirst) < inFlight || works && now.Sub(s.Handshake) < inFlight
+	switch {
+	case s.Keyless:
+		return ReasonPublicKeyMissing, fmt.Sprintf("no PublicKey of the peer is here any more that WireGuard could "+
+			"use, so nobody is answered: to connect again, run '%s' in the peer's cluster and apply in namespace "+
+			"%s here what it prints", keyCommand(!s.Server, "…"), s.Namespace)
+	case s.Answered.IsZero() && now.Sub(s.Started) < grace, fresh:
+		return ReasonConnecting, "the peer's gateway has not answered yet; wait"
+	case works:
+		return ReasonPingsUnanswered, "the tunnel works, but the peer's gateway does not answer pings in it; check " +
+			"that they use the same UDP port and the same tunnel addresses"
+	case heard:
+		return ReasonOneWay, s.oneWay()
+	case seen(s.Strange):
+		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made with another key than the peer's "+
+			"PublicKey here: run '%s' in the peer's cluster and apply in namespace %s here what it prints",
+			keyCommand(!s.Server, "…"), s.Namespace)
+	case seen(s.Misaddressed):
+		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made for another key than this gateway's: "+
+			"run '%s -n %s' here and apply in the peer's cluster what it prints",
+			keyCommand(s.Server, s.Name), s.Namespace)
+	case seen(s.Replayed):
+		return ReasonClockWentBack, fmt.Sprintf("the peer's handshakes are older than one before, so its clock "+
+			"went back: set the clocks of its nodes, or forget the old handshake with 'kubectl -n %s delete pod -l "+
+			"networking.liqo.io/gateway-name=%s'", s.Namespace, s.Name)
+	case s.Server:
+		return ReasonNothingArrives, s.nothingArrives()
+	}
+	return s.unanswered(seen)
+}
+
+// unanswered returns the reason and message of a client that receives nothing. seen reports whether
+// an observation counts.
+func (s Evidence) unanswered(seen func(at time.Time) bool) (reason, message string) {
 	listening := s.targets(func(t Target) bool { return seen(t.Listening) && !seen(t.Refused) })
 	refusing := s.targets(func(t Target) bool { return seen(t.Refused) })
 	unreachable := s.targets(func(t Target) bool { return seen(t.Unreachable) })
 	switch {
-	case s.Keyless:
-		return ReasonPublicKeyMissing, fmt.Sprintf("no PublicKey of the peer is here any more that WireGuard could use, so nobody is answered: to connect again, run '%s' in the peer's cluster and apply in namespace %s here what it prints", keyCommand(!s.Server, "…"), s.Namespace)
-	case s.Answered.IsZero() && now.Sub(s.Started) < grace, fresh:
-		return ReasonConnecting, "the peer's gateway has not answered yet; wait"
-	case works:
-		return ReasonPingsUnanswered, "the tunnel works, but the peer's gateway does not answer pings in it; check that they use the same UDP port and the same tunnel addresses"
-	case heard:
-		return ReasonOneWay, s.oneWay()
-	case seen(s.Strange):
-		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made with another key than the peer's PublicKey here: run '%s' in the peer's cluster and apply in namespace %s here what it prints", keyCommand(!s.Server, "…"), s.Namespace)
-	case seen(s.Misaddressed):
-		return ReasonWrongKey, fmt.Sprintf("handshakes arrive that were made for another key than this gateway's: run '%s -n %s' here and apply in the peer's cluster what it prints", keyCommand(s.Server, s.Name), s.Namespace)
-	case seen(s.Replayed):
-		return ReasonClockWentBack, fmt.Sprintf("the peer's handshakes are older than one before, so its clock went back: set the clocks of its nodes, or forget the old handshake with 'kubectl -n %s delete pod -l networking.liqo.io/gateway-name=%s'", s.Namespace, s.Name)
-	case s.Server:
-		return ReasonNothingArrives, s.nothingArrives()
 	case len(s.resolved()) == 0:
-		return ReasonNameUnknown, fmt.Sprintf("the DNS has no address for %s, the server's name; correct it, or spec.endpoint.addresses of the GatewayClient", names(s.Targets))
+		return ReasonNameUnknown, fmt.Sprintf("the DNS has no address for %s, the server's name; correct it, or "+
+			"spec.endpoint.addresses of the GatewayClient", names(s.Targets))
 	case len(listening) > 0:
 		return ReasonNoAnswer, s.noKey(listening)
 	case len(refusing) > 0:
-		return ReasonPortRefused, fmt.Sprintf("nothing listens at %s: packets to there are refused. The server's gateway does not run, or %s", s.place(refusing), notTheServer)
+		return ReasonPortRefused, fmt.Sprintf("nothing listens at %s: packets to there are refused. The server's "+
+			"gateway does not run, or %s", s.place(refusing), notTheServer)
 	case len(unreachable) > 0:
-		return ReasonAddressUnreachable, fmt.Sprintf("routers find no way to %s: there is no route, or %s", s.place(unreachable), notTheServer)
+		return ReasonAddressUnreachable, fmt.Sprintf("routers find no way to %s: there is no route, or %s",
+			s.place(unreachable), notTheServer)
 	}
 	return ReasonNoAnswer, s.noAnswer()
 }
@@ -174,7 +196,8 @@ func (s Evidence) resolved() []Target {
 }
 
 // notTheServer is a client's mistake, and how it is found.
-const notTheServer = "spec.endpoint of the GatewayClient is not what 'kubectl get gatewayservers -A' shows in the server's cluster"
+const notTheServer = "spec.endpoint of the GatewayClient is not what 'kubectl get gatewayservers -A' shows in the " +
+	"server's cluster"
 
 func (s Evidence) transport() string {
 	if s.TCP {
@@ -216,29 +239,37 @@ func (s Evidence) oneWay() string {
 	if s.Server {
 		from, to = "client", fmt.Sprintf("%s, from %s port %d of this gateway,", s.From, s.transport(), s.Port)
 	}
-	return fmt.Sprintf("the %s's packets arrive, but what is sent to %s does not: it is blocked on the way; open it in the firewalls and security groups of both sides", from, to)
+	return fmt.Sprintf("the %s's packets arrive, but what is sent to %s does not: it is blocked on the way; open "+
+		"it in the firewalls and security groups of both sides", from, to)
 }
 
 func (s Evidence) nothingArrives() string {
 	causes := []string{
-		fmt.Sprintf("the client dials something else than 'kubectl -n %s get gatewayserver %s' shows", s.Namespace, s.Name),
+		fmt.Sprintf("the client dials something else than 'kubectl -n %s get gatewayserver %s' shows",
+			s.Namespace, s.Name),
 		fmt.Sprintf("a firewall or security group does not let %s there", s.transport()),
-		"a NAT in front of this cluster does not forward it: peer with --gw-client-address and --gw-client-port, what it forwards",
+		"a NAT in front of this cluster does not forward it: peer with --gw-client-address and --gw-client-port, " +
+			"what it forwards",
 	}
 	if !s.Tells {
-		causes = append(causes, "one cluster has an old PublicKey of the other: compare with 'liqoctl generate publickey'")
+		causes = append(causes,
+			"one cluster has an old PublicKey of the other: compare with 'liqoctl generate publickey'")
 	}
-	return fmt.Sprintf("nothing of the client arrives at %s port %d of this gateway. One of: %s", s.transport(), s.Port, strings.Join(causes, "; "))
+	return fmt.Sprintf("nothing of the client arrives at %s port %d of this gateway. One of: %s",
+		s.transport(), s.Port, strings.Join(causes, "; "))
 }
 
 // oldKey is a mistake of either side, of which only the server's hears.
 const oldKey = "one cluster has an old PublicKey of the other"
 
 func (s Evidence) noAnswer() string {
-	causes := []string{notTheServer, fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport()), oldKey}
+	blocked := fmt.Sprintf("a firewall or security group blocks %s to there or back", s.transport())
+	causes := []string{notTheServer, blocked, oldKey}
 	shared := netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
-	if private := func(t Target) bool { return t.At.IsPrivate() || shared.Contains(t.At) }; slices.ContainsFunc(s.Targets, private) {
-		causes = append(causes, "the address is private and a NAT is before it: peer with --gw-client-address and --gw-client-port, what the NAT forwards")
+	private := func(t Target) bool { return t.At.IsPrivate() || shared.Contains(t.At) }
+	if slices.ContainsFunc(s.Targets, private) {
+		causes = append(causes, "the address is private and a NAT is before it: peer with --gw-client-address and "+
+			"--gw-client-port, what the NAT forwards")
 	}
 	return oneOf(fmt.Sprintf("no answer from %s", s.place(s.resolved())), causes...)
 }
@@ -246,11 +277,13 @@ func (s Evidence) noAnswer() string {
 // noKey returns the message for servers that accept a client's TCP connection but do not answer in
 // it.
 func (s Evidence) noKey(listening []Target) string {
-	return oneOf(fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place(listening)), oldKey, notTheServer)
+	return oneOf(fmt.Sprintf("somebody listens at %s, but does not answer as the peer's gateway", s.place(listening)),
+		oldKey, notTheServer)
 }
 
 func oneOf(said string, causes ...string) string {
-	return fmt.Sprintf("%s. One of: %s. The server's side knows more: 'liqoctl info peer' there", said, strings.Join(causes, "; "))
+	return fmt.Sprintf("%s. One of: %s. The server's side knows more: 'liqoctl info peer' there",
+		said, strings.Join(causes, "; "))
 }
 
 // Sizes is a search for the longest packet that reaches the peer, in bytes. Passes did, Fails did
@@ -291,13 +324,17 @@ func (f Fit) PathMTU(previous Fit) int {
 
 // Verdict reports whether the MTU fits, and what to do if not.
 func (f Fit) Verdict() (fits bool, reason, message string) {
-	const set = "to have the same at both sides, set spec.mtu of both clusters' gateways to %d, or peer again with --mtu=%d"
+	const set = "to have the same at both sides, set spec.mtu of both clusters' gateways to %d, or peer again with " +
+		"--mtu=%d"
 	lower := f.Passes / 10 * 10 // easier to read
 	switch least := min(f.MTU, f.Peer); {
 	case f.Passes < f.MTU:
-		return false, ReasonMTUTooLarge, fmt.Sprintf("packets of %d bytes do not get to the peer, those of %d do: the path is narrower than the tunnel's MTU, and pods are told not to send longer ones; "+set, f.MTU, f.Passes, lower, lower)
+		return false, ReasonMTUTooLarge, fmt.Sprintf("packets of %d bytes do not get to the peer, those of %d do: "+
+			"the path is narrower than the tunnel's MTU, and pods are told not to send longer ones; "+set,
+			f.MTU, f.Passes, lower, lower)
 	case f.Peer != 0 && f.Peer != f.MTU:
-		return false, ReasonMTUsDiffer, fmt.Sprintf("the tunnel's MTU is %d here and %d at the peer, and each side keeps to its own; "+set, f.MTU, f.Peer, least, least)
+		return false, ReasonMTUsDiffer, fmt.Sprintf("the tunnel's MTU is %d here and %d at the peer, and each side "+
+			"keeps to its own; "+set, f.MTU, f.Peer, least, least)
 	}
 	return true, ReasonMTUFits, fmt.Sprintf("packets of %d bytes, the tunnel's MTU, get to the peer", f.MTU)
 }

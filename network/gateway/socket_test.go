@@ -9,9 +9,10 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
 // FuzzPings: whatever the peer's gateway sends, it is answered as a ping if it is one, asks us to dial anew if it says
@@ -30,26 +31,24 @@ func FuzzPings(f *testing.F) {
 		}
 		peer, stranger := listening(t, "127.0.0.1"), listening(t, "127.0.0.2")
 		asked := time.Now().Round(0)
-		p := &pinger{
-			own: netip.MustParseAddrPort("127.0.0.1:0"), peer: addrPort(peer),
-			turn: new(atomic.Int64), changed: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), moved: make(chan struct{}, 1),
-			open: []time.Time{asked}, histogram: newPinger(Options{}, netip.Addr{}, netip.Addr{}).histogram,
+		answers, moved := make(chan plan.Answer, 8), make(chan struct{}, 8)
+		p := &socket{
+			own: netip.MustParseAddrPort("127.0.0.1:0"), peer: addrPort(peer), open: []time.Time{asked},
+			answered: func(a plan.Answer) { answers <- a }, moved: func() { moved <- struct{}{} },
 		}
-		p.health = p.health.Asked(asked)
-		p.mtu.Store(1340)
-		before := p.Health()
+		p.setMTU(1340)
 		p.listen()
 		defer p.close()
 		us := addrPort(p.conn)
 
 		var sent, m message
 		heard := json.Unmarshal(data[:min(len(data), messageLimit)], &sent) == nil
-		last := message{ClusterID: "last", Type: ping, Time: asked}
+		last := message{ClusterID: "last", Type: plan.Ping, Time: asked}
 		send(t, stranger, us, data)
-		say(t, stranger, us, message{Type: move})
+		say(t, stranger, us, message{Type: plan.Move})
 		say(t, peer, us, last)
-		if m = hear(t, peer); m.ClusterID != "last" || m.Type != pong || len(p.moved) > 0 || p.told.Load() != 0 {
-			t.Fatalf("a stranger has us say %+v, moved %d, MTU %d", m, len(p.moved), p.told.Load())
+		if m = hear(t, peer); m.ClusterID != "last" || m.Type != plan.Pong || len(moved)+len(answers) > 0 {
+			t.Fatalf("a stranger has us say %+v, moved %d, answered %d", m, len(moved), len(answers))
 		}
 		if send(t, peer, addrPort(stranger), nil); received(t, stranger) != "" {
 			t.Fatal("a stranger gets an answer")
@@ -57,23 +56,20 @@ func FuzzPings(f *testing.F) {
 
 		send(t, peer, us, data)
 		say(t, peer, us, last)
-		if m = hear(t, peer); heard && sent.Type == ping {
-			if m.Type != pong || m.ClusterID != sent.ClusterID || !m.Time.Equal(sent.Time) || m.MTU != 1340 {
+		if m = hear(t, peer); heard && sent.Type == plan.Ping {
+			if m.Type != plan.Pong || m.ClusterID != sent.ClusterID || !m.Time.Equal(sent.Time) || m.MTU != 1340 {
 				t.Fatalf("%+v is the answer to %+v", m, sent)
 			}
 			m = hear(t, peer)
 		}
-		if m.Type != pong || !m.Time.Equal(last.Time) || m.ClusterID != last.ClusterID {
+		if m.Type != plan.Pong || !m.Time.Equal(last.Time) || m.ClusterID != last.ClusterID {
 			t.Fatalf("%+v is the answer to %q", m, data)
 		}
-		if told := p.told.Load(); told != 0 && !(heard && sent.Type == pong && told == int64(sent.MTU)) {
-			t.Fatalf("%q tells the MTU %d", data, told)
+		if moves := len(moved) > 0; moves != (heard && sent.Type == plan.Move) {
+			t.Fatalf("asked to dial again: %v, by %q", moves, data)
 		}
-		if moved := len(p.moved) > 0; moved != (heard && sent.Type == move) {
-			t.Fatalf("asked to dial anew: %v, by %q", moved, data)
-		}
-		if now := p.Health(); now != before || p.answers || len(p.hurry)+len(p.late) > 0 {
-			t.Fatalf("%q makes %+v of %+v", data, now, before)
+		if len(answers) > 0 {
+			t.Fatalf("%q is taken for the answer %+v", data, <-answers)
 		}
 
 		sender := listening(t, "127.0.0.1")
@@ -84,66 +80,57 @@ func FuzzPings(f *testing.F) {
 		defer probing.Close()
 		probe := prober{conn: probing, patience: time.Minute}
 		send(t, sender, addrPort(probing), data)
-		answer := message{Type: pong, Time: asked, MTU: 1400}
+		answer := message{Type: plan.Pong, Time: asked, MTU: 1400}
 		say(t, sender, addrPort(probing), answer)
 		if !probe.answered(asked) || probe.mtu != 1400 {
 			t.Fatalf("%q is an answer, and tells the MTU %d", data, probe.mtu)
 		}
 		say(t, peer, us, answer)
 		say(t, peer, us, last)
-		if hear(t, peer); p.Health().Answered.IsZero() || p.told.Load() != 1400 {
-			t.Fatalf("after %q answers are not heard", data)
+		if a := <-answers; !a.Sent.Equal(asked) || a.MTU != 1400 {
+			t.Fatalf("after %q an answer is %+v", data, a)
 		}
 	})
 }
 
-// TestLaterTurns: a gateway tells in its answers of the latest turn it heard lately, and a replica heeds a later one in an
-// answer to its own ping.
+// TestLaterTurns: a gateway tells in its answers of the latest turn it heard lately.
 func TestLaterTurns(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
-	p := &pinger{}
+	p := &socket{}
 	for _, c := range []struct {
 		turn, want int64
 		after      time.Duration
 	}{{0, 0, 0}, {5, 5, 0}, {6, 6, time.Second}, {5, 6, 2 * time.Second}, {0, 0, 3 * time.Second}, {-7, 0, 3 * time.Second}, {5, 6, 4 * time.Second}, {5, 5, 11 * time.Second}, {6, 6, 12 * time.Second}} {
-		if got := p.latestTurn(c.turn, start.Add(c.after)); got != c.want {
+		if got := p.answer(message{Turn: c.turn}, start.Add(c.after)).Turn; got != c.want {
 			t.Errorf("%v after the start: %d is answered with %d, want %d", c.after, c.turn, got, c.want)
 		}
 	}
+}
 
+// TestUnaskedAnswersWakeNobody: answers to pings that were sent are passed on, not any that a peer makes up, nor one
+// that comes twice or after a later one.
+func TestUnaskedAnswersWakeNobody(t *testing.T) {
+	t.Parallel()
 	peer := listening(t, "127.0.0.1")
-	p = newPinger(Options{}, netip.MustParseAddr("127.0.0.1"), netip.Addr{})
-	p.peer = addrPort(peer)
-	p.turn.Store(5)
-	p.listen()
+	p := &socket{own: netip.MustParseAddrPort("127.0.0.1:0"), peer: addrPort(peer)}
 	defer p.close()
-	us := addrPort(p.conn)
-	answer := func(later int64, unasked time.Duration) (heeded bool) {
-		p.ask(time.Now())
-		m := hear(t, peer)
-		if m.Turn != 5 {
-			t.Errorf("a ping of turn %d", m.Turn)
-		}
-		say(t, peer, us, message{Type: pong, Time: m.Time.Add(unasked), Turn: later})
-		say(t, peer, us, message{Type: ping}) // it is answered after that
+	start := time.Now()
+	for n := range 3 {
+		p.send(message{Type: plan.Ping, Time: start.Add(time.Duration(n))})
 		hear(t, peer)
-		select {
-		case <-p.superseded:
-			return true
-		default:
-			return false
+	}
+	for _, c := range []struct {
+		claim  string
+		sent   time.Time
+		passed bool
+	}{
+		{"made up", start.Add(time.Second), false}, {"to the second", start.Add(1).Round(0), true}, {"the same again", start.Add(1), false},
+		{"to the first", start, false}, {"to the third", start.Add(2), true},
+	} {
+		if got := p.match(c.sent); got.IsZero() == c.passed {
+			t.Errorf("an answer %s: passed on %t, want %t", c.claim, !got.IsZero(), c.passed)
 		}
-	}
-	if answer(0, 0) || answer(5, 0) || answer(6, time.Hour) || !answer(6, 0) {
-		t.Error("a replica does not heed a later turn, or something else")
-	}
-	p.turn.Store(0)
-	p.ask(time.Now())
-	say(t, peer, us, message{Type: pong, Time: hear(t, peer).Time, Turn: 6})
-	say(t, peer, us, message{Type: ping})
-	if hear(t, peer); len(p.superseded) > 0 {
-		t.Error("a gateway without replicas heeds a turn")
 	}
 }
 

@@ -1,23 +1,15 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package gateway
+package plan
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/liqo-go/liqo/network/daemon"
-	"github.com/liqo-go/liqo/network/gateway/plan"
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
@@ -30,13 +22,13 @@ func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 	// during is the time until the next look once so many bytes a second have passed each way for a while.
 	during := func(rate int64, while time.Duration) time.Duration {
 		for end := now.Add(while); now.Before(end); {
-			wait := h.nextLook()
+			wait := h.every()
 			now = now.Add(wait)
 			carried.Sent += rate * wait.Milliseconds() / 1000
 			carried.Received += rate * wait.Milliseconds() / 1000
 			h.listen(carried, now)
 		}
-		return h.nextLook()
+		return h.every()
 	}
 	for _, c := range []struct {
 		what  string
@@ -63,26 +55,24 @@ func TestIdleTunnelsAreLookedAtSeldom(t *testing.T) {
 	}
 }
 
-// TestServersName: a name is asked for beside everything else, its address of the pod's family is taken,
-// and it stays while it is one of the name's, or the DNS is silent.
+// TestServersName: an address of the pod's family is taken from the DNS, and it stays while it is one of the name's,
+// or the DNS is silent; only one question is open at a time.
 func TestServersName(t *testing.T) {
 	t.Parallel()
-	d := newDialer(Options{EndpointAddresses: []string{"gw.example.org"}, EndpointPort: 51840, DNSCheckInterval: time.Hour})
-	answers, changed := make(chan []netip.Addr), make(chan struct{}, 1)
-	d.lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case addrs := <-answers:
-			if addrs == nil {
-				return nil, errors.New("no such host")
-			}
-			return addrs, nil
-		}
+	in := Sight{Options: Options{
+		EndpointAddresses: []string{"gw.example.org"}, EndpointPort: 51840, DNSCheckInterval: time.Hour,
+		Ping: PingPolicy{Interval: 2 * time.Second, Threshold: 5},
+	}, Own: netip.MustParseAddr("10.0.0.1")}
+	now, state := time.Now(), State{}
+	// asked reports whether the DNS is asked after d and news.
+	asked := func(d time.Duration, news News) bool {
+		now, in.News = now.Add(d), news
+		decision := Gateway(in, state, now)
+		state = decision.State
+		return slices.ContainsFunc(decision.Actions, func(a Action) bool { return a == LookUp{"gw.example.org"} })
 	}
-	go d.resolve(t.Context(), func() bool { return false }, func() { changed <- struct{}{} })
-	if at := d.endpoint(); at.IsValid() {
-		t.Errorf("before an answer it is %s", at)
+	if !asked(0, News{}) || asked(time.Minute, News{}) || state.Dial.endpoint(51840).IsValid() {
+		t.Fatal("a name is not asked for once")
 	}
 	addrs := func(list ...string) (out []netip.Addr) {
 		for _, a := range list {
@@ -90,31 +80,48 @@ func TestServersName(t *testing.T) {
 		}
 		return out
 	}
-	answer := func(addrs []netip.Addr) {
-		notify(d.again)
-		answers <- addrs
-	}
 	for _, c := range []struct {
 		answer []netip.Addr
-		want   string // "" = as before
+		wait   time.Duration
+		want   string
 	}{
-		{addrs("2001:db8::1", "192.0.2.1", "192.0.2.2"), "192.0.2.1:51840"},
-		{addrs("192.0.2.2", "::ffff:192.0.2.1"), ""},
-		{nil, ""},
-		{addrs("2001:db8::1"), "[2001:db8::1]:51840"},
+		{addrs("2001:db8::1", "192.0.2.1", "192.0.2.2"), time.Hour, "192.0.2.1:51840"},
+		{addrs("192.0.2.2", "::ffff:192.0.2.1"), time.Hour, "192.0.2.1:51840"},
+		{nil, redialLate, "192.0.2.1:51840"},
+		{addrs("2001:db8::1"), time.Hour, "[2001:db8::1]:51840"},
 	} {
-		before := d.endpoint()
-		answer(c.answer)
-		if c.want == "" {
-			answer(nil) // the one before was taken into account
-			if at := d.endpoint(); at != before {
-				t.Errorf("after %s it is %s", c.answer, at)
-			}
-			continue
+		if asked(0, News{Resolved: &Resolved{Host: "gw.example.org", Found: c.answer}}) || asked(c.wait-1, News{}) {
+			t.Errorf("the DNS is asked again at once after %s", c.answer)
 		}
-		<-changed
-		if at := d.endpoint().String(); at != c.want {
+		if at := state.Dial.endpoint(51840).String(); at != c.want {
 			t.Errorf("after %s it is %s, want %s", c.answer, at, c.want)
+		}
+		if !asked(1, News{}) {
+			t.Errorf("the DNS is not asked again %v after %s", c.wait, c.answer)
+		}
+	}
+}
+
+// TestCountersOfBeforeARedialAreIgnored: those that were being read while tunnels were dialled say nothing about what
+// came since.
+func TestCountersOfBeforeARedialAreIgnored(t *testing.T) {
+	t.Parallel()
+	g := simulate(t, false, 1)
+	g.decide(g.now)
+	const much = 1 << 20
+	g.in.Moved = true
+	if g.decide(g.now.Add(time.Millisecond)); !slices.Contains(g.done, "Redial") {
+		t.Fatalf("a client that is asked to dial does %s", g.done)
+	}
+	for _, c := range []struct {
+		claim    string
+		received int64
+		heard    bool
+	}{{"of before", much, false}, {"of after", 100, true}} {
+		clear(g.running)
+		g.in.Counters = &Counters{Traffic: []kernel.Traffic{{Received: c.received, Sent: 100}}}
+		if g.decide(g.now.Add(suspectEvery)); g.state.Tunnels[0].At.IsZero() == c.heard {
+			t.Errorf("counters %s: something was heard %t", c.claim, !c.heard)
 		}
 	}
 }
@@ -125,7 +132,7 @@ func TestRedialDue(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	now := time.Now()
-	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
+	policy := PingPolicy{Interval: 2 * time.Second, Threshold: 5}
 	// ago says when, in ms before now; -1 is never.
 	ago := func(n time.Duration) time.Time {
 		if n < 0 {
@@ -154,7 +161,7 @@ func TestRedialDue(t *testing.T) {
 		{"silent for a minute, and called", true, 90000, 60000, 60000, 0, moveEvery, true},
 		{"called before anything was heard", true, 1, -1, -1, 0, moveEvery, true},
 	} {
-		h := plan.Health{Started: ago(c.started), Answered: ago(c.answered), Open: ago(c.open), Latency: c.latency}
+		h := Health{Started: ago(c.started), Answered: ago(c.answered), Open: ago(c.open), Latency: c.latency}
 		if wait, due := redialDue(now, c.asked, false, h, policy); wait != c.wait || due != c.due {
 			t.Errorf("%s: due %t, %v after the last; want %t, %v", c.claim, due, wait, c.due, c.wait)
 		}
@@ -163,14 +170,14 @@ func TestRedialDue(t *testing.T) {
 		open time.Duration
 		due  bool
 	}{{199, false}, {200, true}} {
-		h := plan.Health{Started: ago(60000), Answered: ago(1000), Open: ago(c.open)}
+		h := Health{Started: ago(60000), Answered: ago(1000), Open: ago(c.open)}
 		if wait, due := redialDue(now, false, true, h, policy); wait != 200*ms || due != c.due {
 			t.Errorf("tried since the last answer, and none for %v ms: due %t, %v after the last", int64(c.open), due, wait)
 		}
 	}
 	once := policy
 	once.Once = true
-	if wait, due := redialDue(now, false, true, plan.Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
+	if wait, due := redialDue(now, false, true, Health{Started: ago(3000), Open: ago(3000)}, once); !due || wait <= 2*time.Second {
 		t.Errorf("without pings: due %t, %v after the last, in which no handshake gets old enough to count", due, wait)
 	}
 }
@@ -191,14 +198,16 @@ func TestNextAddress(t *testing.T) {
 		{"a name and an address", []string{"gw.example.org", "203.0.113.1"}, false, []string{"192.0.2.2", "203.0.113.1", "192.0.2.1", "192.0.2.2", "203.0.113.1"}},
 		{"an address", []string{"203.0.113.1"}, false, []string{"203.0.113.1", "203.0.113.1"}},
 	} {
-		d := newDialer(Options{EndpointAddresses: c.hosts, EndpointPort: 51840})
+		d := newDial(c.hosts)
 		shown := ""
 		for i, want := range c.want {
 			if i > 0 {
 				d.next()
 			}
-			d.take("gw.example.org", addrs, c.six)
-			if at := d.endpoint().Addr().String(); at != want {
+			if d.Hosts[d.InUse] == "gw.example.org" {
+				d.choose(addrs, c.six)
+			}
+			if at := d.endpoint(51840).Addr().String(); at != want {
 				t.Errorf("%s, attempt %d: it is %s, want %s", c.claim, i+1, at, want)
 			}
 			if now := fmt.Sprint(d.addresses()); shown != "" && now != shown {
@@ -215,60 +224,47 @@ func TestNextAddress(t *testing.T) {
 func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	policy := plan.PingPolicy{Interval: 2 * time.Second, Threshold: 5}
+	policy := PingPolicy{Interval: 2 * time.Second, Threshold: 5}
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	health := func(silent time.Duration) plan.Health {
-		h := plan.Health{Started: ago(time.Hour)}.Answer(ago(silent), time.Millisecond)
+	health := func(silent time.Duration) Health {
+		h := Health{Started: ago(time.Hour)}.Answer(ago(silent), time.Millisecond)
 		if silent > 0 {
 			h = h.Asked(ago(silent))
 		}
 		return h
 	}
-	never, good := plan.Health{Started: ago(time.Hour), Open: ago(time.Hour)}, health(0)
-	quiet := heard{at: ago(time.Second), dialled: ago(time.Second)}
+	never, good := Health{Started: ago(time.Hour), Open: ago(time.Hour)}, health(0)
+	quiet := heard{At: ago(time.Second), Dialled: ago(time.Second)}
 	for _, c := range []struct {
 		claim        string
 		asked        bool
 		tunnels      []heard
-		health       []plan.Health
+		health       []Health
 		all          time.Duration // since the last time
 		due          []int
 		lookup, next bool
 	}{
-		{"all answer", false, []heard{quiet, quiet}, []plan.Health{good, good}, time.Hour, nil, false, false},
-		{"the first is silent", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), good}, time.Hour, []int{0}, false, false},
-		{"the second is silent", false, []heard{quiet, quiet}, []plan.Health{good, health(time.Second)}, time.Hour, []int{1}, false, false},
-		{"the first is silent, and was tried just now", false, []heard{{at: ago(time.Second), dialled: now}, quiet}, []plan.Health{health(time.Second), good}, time.Hour, nil, false, false},
-		{"the first does not answer, but brings something", false, []heard{{at: now}, quiet}, []plan.Health{health(time.Second), good}, time.Hour, nil, false, false},
-		{"the first is silent for long, and the second now", false, []heard{{at: ago(time.Hour)}, quiet}, []plan.Health{health(time.Hour), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
-		{"all are silent", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
-		{"all are silent, and were tried", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, 500 * time.Millisecond, []int{0, 1}, true, true},
-		{"all are silent, and were tried just now", false, []heard{quiet, quiet}, []plan.Health{health(time.Second), health(time.Second)}, 0, nil, false, false},
-		{"none answers, but one brings something", false, []heard{quiet, {at: now}}, []plan.Health{health(time.Second), health(time.Second)}, time.Hour, []int{0}, true, false},
-		{"the server asks", true, []heard{quiet, quiet}, []plan.Health{good, good}, time.Hour, []int{0, 1}, false, false},
-		{"the second never answered, but has a handshake", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{good, never}, time.Hour, nil, false, false},
-		{"and the first is silent", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []plan.Health{health(time.Second), never}, time.Hour, []int{0, 1}, true, false},
+		{"all answer", false, []heard{quiet, quiet}, []Health{good, good}, time.Hour, nil, false, false},
+		{"the first is silent", false, []heard{quiet, quiet}, []Health{health(time.Second), good}, time.Hour, []int{0}, false, false},
+		{"the second is silent", false, []heard{quiet, quiet}, []Health{good, health(time.Second)}, time.Hour, []int{1}, false, false},
+		{"the first is silent, and was tried just now", false, []heard{{At: ago(time.Second), Dialled: now}, quiet}, []Health{health(time.Second), good}, time.Hour, nil, false, false},
+		{"the first does not answer, but brings something", false, []heard{{At: now}, quiet}, []Health{health(time.Second), good}, time.Hour, nil, false, false},
+		{"the first is silent for long, and the second now", false, []heard{{At: ago(time.Hour)}, quiet}, []Health{health(time.Hour), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
+		{"all are silent", false, []heard{quiet, quiet}, []Health{health(time.Second), health(time.Second)}, time.Hour, []int{0, 1}, true, false},
+		{"all are silent, and were tried", false, []heard{quiet, quiet}, []Health{health(time.Second), health(time.Second)}, 500 * time.Millisecond, []int{0, 1}, true, true},
+		{"all are silent, and were tried just now", false, []heard{quiet, quiet}, []Health{health(time.Second), health(time.Second)}, 0, nil, false, false},
+		{"none answers, but one brings something", false, []heard{quiet, {At: now}}, []Health{health(time.Second), health(time.Second)}, time.Hour, []int{0}, true, false},
+		{"the server asks", true, []heard{quiet, quiet}, []Health{good, good}, time.Hour, []int{0, 1}, false, false},
+		{"the second never answered, but has a handshake", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []Health{good, never}, time.Hour, nil, false, false},
+		{"and the first is silent", false, []heard{quiet, {Traffic: kernel.Traffic{Handshake: ago(time.Minute)}}}, []Health{health(time.Second), never}, time.Hour, []int{0, 1}, true, false},
 	} {
-		a := attempts{tunnels: c.tunnels, all: ago(c.all)}
-		if due, lookup, next := a.due(now, c.asked, c.health, policy); !slices.Equal(due, c.due) || lookup != c.lookup || next != c.next {
-			t.Errorf("%s: tunnels %v, DNS %t, next %t; want %v, %t, %t", c.claim, due, lookup, next, c.due, c.lookup, c.next)
+		d := decider{now: now, in: Sight{Options: Options{Ping: policy}, News: News{Moved: c.asked}}}
+		d.Dial.All = ago(c.all)
+		for n, h := range c.health {
+			d.Tunnels = append(d.Tunnels, Tunnel{Health: h, heard: c.tunnels[n]})
 		}
-	}
-}
-
-// TestOnlyThePodWithTheTunnelSpeaks: of two pods of one gateway, as while its Deployment rolls, the other is silent.
-func TestOnlyThePodWithTheTunnelSpeaks(t *testing.T) {
-	t.Parallel()
-	client, err := daemon.Connect(&rest.Config{Host: "https://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{Options: Options{Name: "peer", Namespace: "tenant", PodName: "a"}, client: client}
-	g.take(t.Context(), true)
-	silent := g.contents().Silent
-	for _, leads := range []bool{false, true} {
-		if g.leads.Store(leads); silent() == leads {
-			t.Errorf("a pod that has the tunnel: %t; silent %t", leads, silent())
+		if due, lookup, next := d.Dial.due(&d); !slices.Equal(due, c.due) || lookup != c.lookup || next != c.next {
+			t.Errorf("%s: tunnels %v, DNS %t, next %t; want %v, %t, %t", c.claim, due, lookup, next, c.due, c.lookup, c.next)
 		}
 	}
 }
