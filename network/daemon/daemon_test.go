@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,20 +135,31 @@ func TestUrgentLooksDoNotWait(t *testing.T) {
 	<-done
 }
 
-// TestMetricsText: the text format of Prometheus, a histogram among others.
+// TestMetricsText: the metrics of every role and a histogram are printed in the text format of Prometheus.
 func TestMetricsText(t *testing.T) {
 	t.Parallel()
 	h := NewHistogram(100, 200)
 	for _, v := range []float64{50, 100, 150, 1e6} {
 		h.Observe(v)
 	}
-	var b strings.Builder
-	writeMetrics(&b, []Metric{
+	var c counts
+	c.changes.Add(2)
+	c.last.Store(1_800_000_000)
+	got := page(append(c.metrics(), []Metric{
 		{Name: "bytes_total", Type: "counter", Help: "Bytes.", Labels: Label("peer", `a"b`), Value: 1 << 40},
 		h.Metric(Metric{Name: "trip_us", Help: "Round trips.", Labels: Label("peer", "a")}),
 		{Name: "up", Type: "gauge", Help: "1 while up."},
-	})
-	want := `# HELP bytes_total Bytes.
+	}...))
+	want := `# HELP liqo_network_changes_total Changes made to links, routes, rules and tunnels.
+# TYPE liqo_network_changes_total counter
+liqo_network_changes_total 2
+# HELP liqo_network_failures_total Looks at the kernel that ended with an error.
+# TYPE liqo_network_failures_total counter
+liqo_network_failures_total 0
+# HELP liqo_network_last_look_timestamp_seconds Time of the last look at the kernel that ended well.
+# TYPE liqo_network_last_look_timestamp_seconds gauge
+liqo_network_last_look_timestamp_seconds 1.8e+09
+# HELP bytes_total Bytes.
 # TYPE bytes_total counter
 bytes_total{peer="a\"b"} 1.099511627776e+12
 # HELP trip_us Round trips.
@@ -163,7 +173,7 @@ trip_us_count{peer="a"} 4
 # TYPE up gauge
 up 0
 `
-	if diff := cmp.Diff(want, b.String()); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
 }

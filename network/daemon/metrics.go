@@ -6,22 +6,21 @@
 package daemon
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/liqo-go/liqo/internal/metrics"
 )
 
-// Metric is one series, with the help text and type of its name. The text format of Prometheus
-// takes a dozen lines; its library would be a third of the process, see docs/decisions/0007.
+// Metric is one series, with the help text and type of its name.
 type Metric struct {
 	Name, Help string
 	// Type is counter, gauge or histogram.
 	Type string
-	// Labels are written unchanged: name="value", separated by commas.
+	// Labels are results of Label, separated by commas.
 	Labels string
 	Value  float64
 	// Buckets are the buckets of a histogram, whose Value is the sum; nil = the metric is no
@@ -36,50 +35,29 @@ type Bucket struct {
 }
 
 // Label returns the text of one label.
-func Label(name, value string) string { return name + "=" + strconv.Quote(value) }
+func Label(name, value string) string { return metrics.Labels(name, value) }
 
-// writeMetrics writes metrics in the text format. Metrics of the same name must be adjacent.
-func writeMetrics(w io.Writer, all []Metric) {
-	b := bufio.NewWriter(w)
-	defer b.Flush()
+// page prints metrics in the text format. Metrics of the same name must be adjacent.
+func page(all []Metric) string {
+	var p metrics.Page
 	for i, m := range all {
 		if i == 0 || all[i-1].Name != m.Name {
-			fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.Type)
+			p.Family(m.Name, m.Type, m.Help)
 		}
 		if m.Buckets == nil {
-			sample(b, m.Name, m.Labels, m.Value)
+			p.Sample(m.Name, m.Labels, m.Value)
 			continue
 		}
 		var count uint64
 		for _, bucket := range m.Buckets {
 			count = bucket.Count
-			sample(b, m.Name+"_bucket", joined(m.Labels, Label("le", number(bucket.UpTo))), float64(count))
+			limit := Label("le", strconv.FormatFloat(bucket.UpTo, 'g', -1, 64))
+			p.Sample(m.Name+"_bucket", strings.TrimPrefix(m.Labels+","+limit, ","), float64(count))
 		}
-		sample(b, m.Name+"_sum", m.Labels, m.Value)
-		sample(b, m.Name+"_count", m.Labels, float64(count))
+		p.Sample(m.Name+"_sum", m.Labels, m.Value)
+		p.Sample(m.Name+"_count", m.Labels, float64(count))
 	}
-}
-
-func sample(w io.Writer, name, labels string, value float64) {
-	if labels != "" {
-		labels = "{" + labels + "}"
-	}
-	fmt.Fprintf(w, "%s%s %s\n", name, labels, number(value))
-}
-
-func joined(labels, more string) string {
-	if labels == "" {
-		return more
-	}
-	return labels + "," + more
-}
-
-// number returns the shortest text of the value.
-func number(v float64) string {
-	if math.IsInf(v, 1) {
-		return "+Inf"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
+	return p.String()
 }
 
 // Histogram counts values by size.
@@ -127,13 +105,22 @@ func (h *Histogram) Metric(m Metric) Metric {
 // counts holds the metrics that every role has.
 type counts struct {
 	changes, failures atomic.Int64
-	last              atomic.Int64 // time of the last look without error, in seconds since 1970; 0 = none yet
+	last              atomic.Int64 // time of the last reconcile without error, in seconds since 1970; 0 = none yet
 }
 
 func (c *counts) metrics() []Metric {
 	return []Metric{
-		{Name: "liqo_network_changes_total", Type: "counter", Help: "Changes made to links, routes, rules and tunnels.", Value: float64(c.changes.Load())},
-		{Name: "liqo_network_failures_total", Type: "counter", Help: "Looks at the kernel that ended with an error.", Value: float64(c.failures.Load())},
-		{Name: "liqo_network_last_look_timestamp_seconds", Type: "gauge", Help: "Time of the last look at the kernel that ended well.", Value: float64(c.last.Load())},
+		{
+			Name: "liqo_network_changes_total", Type: "counter", Value: float64(c.changes.Load()),
+			Help: "Changes made to links, routes, rules and tunnels.",
+		},
+		{
+			Name: "liqo_network_failures_total", Type: "counter", Value: float64(c.failures.Load()),
+			Help: "Looks at the kernel that ended with an error.",
+		},
+		{
+			Name: "liqo_network_last_look_timestamp_seconds", Type: "gauge", Value: float64(c.last.Load()),
+			Help: "Time of the last look at the kernel that ended well.",
+		},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/liqo-go/liqo/internal/metrics"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
@@ -86,8 +87,8 @@ func (d *Daemon) serveMetrics(ctx context.Context) error {
 		if d.Metrics != nil {
 			all = append(all, d.Metrics()...)
 		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		writeMetrics(w, all)
+		w.Header().Set("Content-Type", metrics.ContentType)
+		io.WriteString(w, page(all))
 	})
 	return serveAt(ctx, d.MetricsAddress, mux)
 }

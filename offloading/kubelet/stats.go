@@ -25,6 +25,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/metrics"
 )
 
 // metricsTime bounds one question to the provider's metrics API.
@@ -236,33 +237,8 @@ func (n *node) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	writePage(w, r, exposition(n.measure(r.Context()), time.Now()))
 }
 
-// page is a page of metrics in the text format of Prometheus.
-type page struct{ strings.Builder }
-
-func (p *page) family(name, kind, help string) {
-	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-}
-
-func (p *page) line(name, labels string, value float64, at time.Time) {
-	fmt.Fprintf(p, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
-}
-
-// labelEscapes escapes a printable label value. The text format knows the escapes \\, \" and \n
-// only, so that a value written with %q may break the page.
-var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// labelPairs formats label names and values, which alternate. The provider writes some of the
-// values.
-func labelPairs(pairs ...string) string {
-	var labels []string
-	for pair := range slices.Chunk(pairs, 2) {
-		labels = append(labels, pair[0]+`="`+labelEscapes.Replace(api.Printable(pair[1]))+`"`)
-	}
-	return strings.Join(labels, ",")
-}
-
 func writePage(w http.ResponseWriter, r *http.Request, text string) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Header().Set("Content-Type", metrics.ContentType)
 	if _, err := io.WriteString(w, text); err != nil {
 		log.FromContext(r.Context()).V(1).Info("write metrics", "error", err.Error())
 	}
@@ -270,38 +246,39 @@ func writePage(w http.ResponseWriter, r *http.Request, text string) {
 
 // exposition writes the metrics kubelets offer (KEP-727) in the text format of Prometheus.
 func exposition(m measurement, now time.Time) string {
-	var b page
-	b.containers(m.samples, "", func(s sample) string {
-		return labelPairs("container", s.container, "namespace", s.namespace, "pod", s.pod)
+	var b metrics.Page
+	containers(&b, m.samples, "", func(s sample) string {
+		return metrics.Labels("container", s.container, "namespace", s.namespace, "pod", s.pod)
 	})
 	total := m.total(now)
-	b.family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
-	b.line("node_cpu_usage_seconds_total", "", total.coreSeconds, total.at)
-	b.family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
-	b.line("node_memory_working_set_bytes", "", float64(total.memory), total.at)
-	b.family("scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
-	b.WriteString("scrape_error 0\n")
+	b.Family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
+	b.SampleAt("node_cpu_usage_seconds_total", "", total.coreSeconds, total.at)
+	b.Family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
+	b.SampleAt("node_memory_working_set_bytes", "", float64(total.memory), total.at)
+	b.Family("scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	b.Sample("scrape_error", "", 0)
 	return b.String()
 }
 
 // containers writes what is measured of each container. cpu is one more label of its CPU time.
-func (p *page) containers(samples []sample, cpu string, labels func(sample) string) {
-	p.family("container_cpu_usage_seconds_total", "counter",
+func containers(p *metrics.Page, samples []sample, cpu string, labels func(sample) string) {
+	p.Family("container_cpu_usage_seconds_total", "counter",
 		"Cumulative cpu time consumed by the container in core-seconds")
 	for _, s := range samples {
-		p.line("container_cpu_usage_seconds_total", "{"+cpu+labels(s)+"}", s.coreSeconds, s.at)
+		p.SampleAt("container_cpu_usage_seconds_total", cpu+labels(s), s.coreSeconds, s.at)
 	}
-	p.gauge(samples, labels, "container_memory_working_set_bytes", "Current working set of the container in bytes",
+	gauge(p, samples, labels, "container_memory_working_set_bytes", "Current working set of the container in bytes",
 		func(s sample) float64 { return float64(s.memory) })
-	p.gauge(samples, labels, "container_start_time_seconds", "Start time of the container since unix epoch in seconds",
+	gauge(p, samples, labels, "container_start_time_seconds", "Start time of the container since unix epoch in seconds",
 		func(s sample) float64 { return float64(s.start.Unix()) })
 }
 
 // gauge writes one value of each container.
-func (p *page) gauge(samples []sample, labels func(sample) string, name, help string, value func(sample) float64) {
-	p.family(name, "gauge", help)
+func gauge(p *metrics.Page, samples []sample, labels func(sample) string, name, help string,
+	value func(sample) float64) {
+	p.Family(name, "gauge", help)
 	for _, s := range samples {
-		p.line(name, "{"+labels(s)+"}", value(s), s.at)
+		p.SampleAt(name, labels(s), value(s), s.at)
 	}
 }
 
@@ -331,15 +308,15 @@ func cadvisor(m measurement, pods []corev1.Pod) string {
 	}
 	labels := func(s sample) string {
 		c := known[sampleKey{s.namespace, s.pod, s.container}]
-		return labelPairs("container", s.container, "id", c.path, "image", c.image, "name", c.name,
+		return metrics.Labels("container", s.container, "id", c.path, "image", c.image, "name", c.name,
 			"namespace", s.namespace, "pod", s.pod)
 	}
-	var b page
-	b.containers(m.samples, `cpu="total",`, labels)
-	b.gauge(m.samples, labels, "container_memory_usage_bytes", "Current memory usage in bytes",
+	var b metrics.Page
+	containers(&b, m.samples, `cpu="total",`, labels)
+	gauge(&b, m.samples, labels, "container_memory_usage_bytes", "Current memory usage in bytes",
 		func(s sample) float64 { return float64(s.memory) })
-	b.family("container_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
-	b.WriteString("container_scrape_error 0\n")
+	b.Family("container_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	b.Sample("container_scrape_error", "", 0)
 	return b.String()
 }
 
@@ -348,10 +325,10 @@ func probeMetrics(w http.ResponseWriter, r *http.Request) { writePage(w, r, "") 
 
 // checkMetrics answers /metrics/slis: this kubelet is well when it answers.
 func checkMetrics(w http.ResponseWriter, r *http.Request) {
-	var b page
-	b.family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")
+	var b metrics.Page
+	b.Family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")
 	for _, check := range healthChecks {
-		fmt.Fprintf(&b, "kubernetes_healthcheck{name=%q,type=\"healthz\"} 1\n", check)
+		b.Sample("kubernetes_healthcheck", metrics.Labels("name", check, "type", "healthz"), 1)
 	}
 	writePage(w, r, b.String())
 }
