@@ -49,15 +49,13 @@ func (o Options) configuration() ctl.Registrar {
 			}
 			var fields metav1.PartialObjectMetadata // the cache holds no owners of fields
 			fields.SetGroupVersionKind(netv1beta1.GroupVersion.WithKind("Configuration"))
-			if _, err := get(ctx, r.Live, root.Namespace, root.Name, &fields); err != nil {
+			_, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(root), &fields)
+			if err != nil {
 				return in, err
 			}
 			in.UsersLocal = plan.UserOwns(&fields, "local")
-			var unknown ipamv1alpha1.IP
-			found, err := get(ctx, r, root.Namespace, api.UnknownSourceIPName(root.Name), &unknown)
-			if found {
-				in.UnknownSource = &unknown
-			}
+			unknown := client.ObjectKey{Namespace: root.Namespace, Name: api.UnknownSourceIPName(root.Name)}
+			in.UnknownSource, err = ctl.Optional(ctx, r, unknown, &ipamv1alpha1.IP{})
 			return in, err
 		},
 		Plan: plan.Configuration,

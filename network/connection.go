@@ -21,7 +21,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=patch
 
-// connection speaks for gateways that do not run.
+// connection reports the Connections of gateways that do not run as down.
 func (o Options) connection() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.Connection, plan.ConnectionInput]{
 		Name: "connection", Quiet: true, Only: plan.Opened,
@@ -38,7 +38,7 @@ func (o Options) connection() ctl.Registrar {
 	}
 }
 
-// connectionOf leads from a gateway pod to its Connection.
+// connectionOf maps a gateway pod to its Connection.
 func connectionOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	name := obj.GetLabels()[api.LabelGatewayName]
 	if name == "" {

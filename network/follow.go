@@ -23,15 +23,16 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// follower keeps the parameters of a peering equal on both sides, where this cluster has a
-// control-plane identity at the other: endpoints, keys and CIDRs. For each kubeconfig Secret it watches the tenant
-// namespace at the provider, and patches what differs on either side.
+// follower keeps the parameters of a peering equal on both sides: endpoints, keys and CIDRs. It
+// acts where this cluster has a control-plane identity at the provider. For each kubeconfig Secret
+// it watches the tenant namespace at the provider, and patches what differs on either side.
 type follower struct {
 	clusterID string
 	links     *remote.Fleet
-	// followed are the versions at each provider that were followed last, by Secret. Only one worker uses it.
+	// followed holds the versions of the provider's objects that were followed last, by Secret.
+	// Only one worker uses it.
 	followed map[types.NamespacedName]map[string]string
-	// changes wakes the Secrets whose link, or the copy of whose provider, has changed.
+	// changes enqueues Secrets when their link or the copy of the provider's objects has changed.
 	changes ctl.Source
 }
 
@@ -70,7 +71,7 @@ func (f *follower) Register(mgr manager.Manager) error {
 	return row.Register(mgr)
 }
 
-// peer writes at the provider of a Secret.
+// peer returns the client for the provider of a Secret.
 func (f *follower) peer(secret *corev1.Secret) (client.Client, error) {
 	link := f.links.Get(client.ObjectKeyFromObject(secret))
 	if link == nil {
@@ -79,9 +80,10 @@ func (f *follower) peer(secret *corev1.Secret) (client.Client, error) {
 	return link.Client, nil
 }
 
-// gather reads both sides. Changes at the provider are followed at once: the current connection may be about to go
-// away. Without one the local side was changed. The copy may be older than the connection to the provider, and somebody
-// may have repaired the provider's side, so the provider itself is asked.
+// gather reads both sides. It applies provider changes immediately, because the current connection
+// may be about to go away. If the provider's side has not changed, the local side has. Then the
+// copy may be stale, and somebody may have repaired the provider's side, so gather asks the provider
+// itself.
 func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret) (in plan.FollowInput, err error) {
 	key := client.ObjectKeyFromObject(root)
 	link := f.links.Get(key)
@@ -89,18 +91,18 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 		delete(f.followed, key)
 		return in, nil
 	}
-	there, err := link.Copy("parameters", remote.CopySpec{
+	provider, err := link.Copy("parameters", remote.CopySpec{
 		Kinds: parameters(), Probe: &netv1beta1.GatewayServerList{},
 		Selector: labels.SelectorFromSet(labels.Set{api.LabelRemoteClusterID: f.clusterID}),
 		Changed:  func() { f.changes.Wake(key) },
 	})
-	if err != nil || !there.Synced() {
+	if err != nil || !provider.Synced() {
 		return in, err
 	}
 	if in.Own, err = side(ctx, r.Live, client.MatchingLabels{api.LabelRemoteClusterID: link.ID}); err != nil {
 		return in, err
 	}
-	if in.Peer, err = side(ctx, there); err != nil { // it holds nothing else
+	if in.Peer, err = side(ctx, provider); err != nil { // the copy holds this peering only
 		return in, err
 	}
 	versions := in.Peer.Versions()
@@ -110,7 +112,8 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 	case unchanged:
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		in.Peer, err = side(ctx, link, client.InNamespace(link.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
+		in.Peer, err = side(ctx, link, client.InNamespace(link.Namespace),
+			client.MatchingLabels{api.LabelRemoteClusterID: f.clusterID})
 		if err != nil {
 			return in, fmt.Errorf("ask %s: %w", link.ID, err)
 		}
@@ -134,5 +137,8 @@ func side(ctx context.Context, r client.Reader, opts ...client.ListOption) (plan
 			return plan.Side{}, err
 		}
 	}
-	return plan.Side{Servers: servers.Items, Clients: clients.Items, Configurations: configurations.Items, PublicKeys: keys.Items}, nil
+	return plan.Side{
+		Servers: servers.Items, Clients: clients.Items,
+		Configurations: configurations.Items, PublicKeys: keys.Items,
+	}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,7 +60,7 @@ func (o Options) gatewayClient() ctl.Registrar {
 	}
 }
 
-// gatewayWatches are what servers and clients alike depend on.
+// gatewayWatches returns the watches that servers and clients have in common.
 func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 	samePeer := ctl.SameLabel(all, api.LabelRemoteClusterID)
 	return []ctl.Watch{
@@ -73,7 +74,8 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 	}
 }
 
-// gatewayInput reads what both sides need; before is what the gateway says it was rendered to last.
+// gatewayInput reads the common input of servers and clients. before refers to the object that the
+// gateway rendered last.
 func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference,
 	before *corev1.ObjectReference) (plan.GatewayInput, error) {
 	var (
@@ -128,7 +130,8 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	return in, err
 }
 
-// readRendered reads the object of a template's kind, and that of the kind before if the template has another now.
+// readRendered reads the rendered object. If the template's kind has changed, it also reads the
+// object of the former kind.
 func readRendered(ctx context.Context, r ctl.Reader, before *corev1.ObjectReference, ref corev1.ObjectReference,
 	in *plan.GatewayInput) error {
 	var err error
@@ -145,7 +148,8 @@ func readRendered(ctx context.Context, r ctl.Reader, before *corev1.ObjectRefere
 	return err
 }
 
-// rivals are the gateways for the same peer, and those with the same name, which may be for another one.
+// rivals returns the gateways for the same peer, and those with the same name, which may be for
+// another peer.
 func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1beta1.GatewayServer,
 	[]netv1beta1.GatewayClient, error) {
 	var servers netv1beta1.GatewayServerList
@@ -155,23 +159,23 @@ func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1be
 			return nil, nil, err
 		}
 	}
-	var server netv1beta1.GatewayServer
-	found, err := get(ctx, r, root.GetNamespace(), root.GetName(), &server)
-	if found {
-		servers.Items = append(servers.Items, server)
-	}
+	key := client.ObjectKeyFromObject(root)
+	server, err := ctl.Optional(ctx, r, key, &netv1beta1.GatewayServer{})
 	if err != nil {
 		return nil, nil, err
 	}
-	var dialer netv1beta1.GatewayClient
-	found, err = get(ctx, r, root.GetNamespace(), root.GetName(), &dialer)
-	if found {
-		clients.Items = append(clients.Items, dialer)
+	if server != nil {
+		servers.Items = append(servers.Items, *server)
+	}
+	dialer, err := ctl.Optional(ctx, r, key, &netv1beta1.GatewayClient{})
+	if err == nil && dialer != nil {
+		clients.Items = append(clients.Items, *dialer)
 	}
 	return servers.Items, clients.Items, err
 }
 
-// renderedLast is the object a gateway says it was rendered to last; nil when there is none, or it may not be read.
+// renderedLast returns the object that a gateway rendered last; nil if there is none, or the
+// controller may not read it.
 func renderedLast(ctx context.Context, r ctl.Reader, ref *corev1.ObjectReference) (*unstructured.Unstructured, error) {
 	if ref == nil || !plan.OfGateways(ref.APIVersion, ref.Kind) {
 		return nil, nil
@@ -183,14 +187,17 @@ func renderedLast(ctx context.Context, r ctl.Reader, ref *corev1.ObjectReference
 	return last, err
 }
 
-// untyped reads an object of any kind; nil when there is none.
+// untyped reads an object of any kind; nil if it does not exist, or its kind is not installed.
 func untyped(ctx context.Context, r client.Reader, ref corev1.ObjectReference) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(ref.APIVersion)
 	u.SetKind(ref.Kind)
-	found, err := get(ctx, r, ref.Namespace, ref.Name, u)
-	if !found {
-		return nil, err
+	u, err := ctl.Optional(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err // not the empty object
 	}
 	return u, nil
 }

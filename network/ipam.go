@@ -69,8 +69,9 @@ func (o Options) network() ctl.Registrar {
 	}
 }
 
-// grants are the grants of one kind that this process made and the cache may not show yet. With them and the cache the
-// only worker knows all grants. Else it would have to list thousands of objects from the API server for each grant.
+// grants holds the grants of one kind that this process made and the cache may not show yet. With
+// them and the cache the only worker knows all grants. Otherwise it would have to list thousands of
+// objects from the API server for each grant.
 type grants struct {
 	// late holds the grant of each object by its UID. It has no patience: an address must not be granted twice.
 	late ledger.Ledger[types.UID, string]
@@ -89,15 +90,15 @@ func (g *grants) record(root client.Object, p desired.Plan) desired.Plan {
 	return p
 }
 
-// list reads all objects of the kind and adds the grants that the cache does not show yet, also to root. of returns the
-// UID and grant of an object. Objects are shallow copies of the cache's.
+// list reads all objects of the kind and adds the grants that the cache does not show yet, also to
+// root. of returns the UID and grant of an object. Objects are shallow copies of the cache's.
 func (g *grants) list(
 	ctx context.Context, r ctl.Reader, root client.Object, granted *string,
 	into client.ObjectList, of func(i int) (types.UID, *string),
 ) error {
 	uid := root.GetUID()
 	if _, again := g.late.Late(uid); again { // the write may have failed
-		if _, err := get(ctx, r.Live, root.GetNamespace(), root.GetName(), root); err != nil {
+		if _, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(root), root); err != nil {
 			return err
 		}
 		if root.GetUID() != uid {
@@ -137,12 +138,12 @@ func (g *grants) list(
 	return nil
 }
 
-// otherLocalAddresses tells whether a node depends on other addresses than before.
+// otherLocalAddresses reports whether a node depends on other addresses than before.
 func otherLocalAddresses(before, after *netv1beta1.InternalNode) bool {
 	return !slices.Equal(before.Status.LocalAddresses, after.Status.LocalAddresses)
 }
 
-// apiServerSlices are the EndpointSlices of the cluster's API server.
+// apiServerSlices returns the EndpointSlices of the cluster's API server.
 func apiServerSlices(ctx context.Context, r client.Reader) ([]discoveryv1.EndpointSlice, error) {
 	var found discoveryv1.EndpointSliceList
 	of := client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}
@@ -150,7 +151,8 @@ func apiServerSlices(ctx context.Context, r client.Reader) ([]discoveryv1.Endpoi
 	return found.Items, err
 }
 
-// apiServerAddresses are those of the cluster's API server, which need not be of nodes.
+// apiServerAddresses returns the addresses of the cluster's API server. They need not belong to
+// nodes.
 func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefix, err error) {
 	found, err := apiServerSlices(ctx, r)
 	if err != nil {
@@ -164,8 +166,8 @@ func apiServerAddresses(ctx context.Context, r client.Reader) (addrs []netip.Pre
 	return addrs, nil
 }
 
-// serviceAddresses are those of the Services by which pods and nodes find the API server and resolve names. They need
-// not lie in the service CIDR that the chart was given.
+// serviceAddresses returns the addresses of the Services of the API server and of the DNS. They need
+// not lie in the service CIDR of the chart's values.
 func serviceAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefix, err error) {
 	var dns corev1.ServiceList
 	err = list(ctx, r, &dns, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"k8s-app": "kube-dns"})
@@ -173,7 +175,8 @@ func serviceAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefi
 		return nil, err
 	}
 	var server corev1.Service
-	if _, err := get(ctx, r, metav1.NamespaceDefault, "kubernetes", &server); err != nil {
+	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+	if _, err := ctl.Optional(ctx, r, key, &server); err != nil {
 		return nil, err
 	}
 	for _, s := range append(dns.Items, server) {
@@ -182,7 +185,7 @@ func serviceAddresses(ctx context.Context, r client.Reader) (addrs []netip.Prefi
 	return addrs, nil
 }
 
-// fieldGrant is an index of what waits for a grant; withoutGrant finds that.
+// fieldGrant is the index of objects that wait for a grant; withoutGrant selects them.
 const fieldGrant = "status.grant"
 
 var withoutGrant = client.MatchingFields{fieldGrant: "missing"}
@@ -206,7 +209,8 @@ func ipsByGrant() ctl.Registrar {
 	return byGrant(&ipamv1alpha1.IP{}, func(obj client.Object) bool { return obj.(*ipamv1alpha1.IP).Status.IP != "" })
 }
 
-// nodeAddresses are all addresses of the cluster's own nodes, and what these say they depend on.
+// nodeAddresses returns all addresses of the cluster's own nodes, and those that nodes publish as
+// needed.
 func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Prefix, error) {
 	var nodes corev1.NodeList
 	var internal netv1beta1.InternalNodeList
@@ -244,13 +248,14 @@ func nodeAddresses(ctx context.Context, r client.Reader) ([]netip.Prefix, error)
 func (o Options) ip() ctl.Registrar {
 	var made grants
 	waiting := ctl.All(&ipamv1alpha1.IPList{}, withoutGrant)
+	owns := []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}
 	return ctl.Controller[*ipamv1alpha1.IP, plan.IPInput]{
 		Name:    "ip",
-		Owns:    []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}},
-		Creates: []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}, // users' have the names they like
+		Owns:    owns,
+		Creates: owns, // users may have objects of the same name
 		Watches: []ctl.Watch{
 			{Kind: &ipamv1alpha1.Network{}, Map: waiting},
-			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Relevant: ctl.Comings}, // one that goes makes room
+			{Kind: &ipamv1alpha1.IP{}, Map: waiting, Relevant: ctl.Comings}, // a deletion frees an address
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *ipamv1alpha1.IP) (plan.IPInput, error) {
 			in := plan.IPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
@@ -327,7 +332,7 @@ func (o Options) apiServerIP() ctl.Registrar {
 	}
 }
 
-// apiServices are the Services of the API server and its proxy.
+// apiServices returns the Services of the API server and its proxy.
 func (o Options) apiServices(context.Context, client.Reader, client.Object) []reconcile.Request {
 	return []reconcile.Request{
 		{NamespacedName: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}},
@@ -335,7 +340,7 @@ func (o Options) apiServices(context.Context, client.Reader, client.Object) []re
 	}
 }
 
-// ofAPIServer leads from an EndpointSlice of the API server to its Service.
+// ofAPIServer maps an EndpointSlice of the API server to its Service.
 func ofAPIServer(_ context.Context, _ client.Reader, slice client.Object) []reconcile.Request {
 	service := client.ObjectKey{Namespace: slice.GetNamespace(), Name: slice.GetLabels()[discoveryv1.LabelServiceName]}
 	if service.Namespace != metav1.NamespaceDefault || service.Name != "kubernetes" {
@@ -344,7 +349,7 @@ func ofAPIServer(_ context.Context, _ client.Reader, slice client.Object) []reco
 	return []reconcile.Request{{NamespacedName: service}}
 }
 
-// otherSpec tells whether more changed than an object's status.
+// otherSpec reports whether more than the status of an object changed.
 func otherSpec(before, after client.Object) bool {
 	return before.GetGeneration() != after.GetGeneration()
 }

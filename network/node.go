@@ -22,7 +22,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics,verbs=get;list;watch
 
-// internalNode gives every node its place in the overlay. One worker; see overlay.
+// internalNode gives every node an address in the overlay. It has one worker; see overlay.
 func (o Options) internalNode() ctl.Registrar {
 	nodes := ctl.All(&corev1.NodeList{})
 	return ctl.Controller[*corev1.Node, plan.NodeInput]{
@@ -55,8 +55,8 @@ func (o Options) internalNode() ctl.Registrar {
 	}
 }
 
-// podsAround are the pods of a node, and with them all others where that matters: there may be thousands, and
-// where a CNI gives addresses of its own each that comes leads here.
+// podsAround returns the pods of a node, and all others if their addresses matter for the node.
+// There may be thousands, and with some CNIs each new pod enqueues its node.
 func podsAround(ctx context.Context, r client.Reader, node *corev1.Node) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := list(ctx, r, &pods, client.MatchingFields{fieldNode: node.Name},
@@ -70,7 +70,7 @@ func podsAround(ctx context.Context, r client.Reader, node *corev1.Node) ([]core
 	return pods.Items, err
 }
 
-// fieldNode leads from a node to its pods in the cache.
+// fieldNode is the index of pods by their node.
 const fieldNode = "spec.nodeName"
 
 func podsByNode() ctl.Registrar {
@@ -82,16 +82,16 @@ func podsByNode() ctl.Registrar {
 	}}
 }
 
-// otherNode tells whether a node has become another one to its plan: kubelets say every now and then that
-// theirs is well, and each look may read all pods.
+// otherNode reports whether a node changed in what its plan depends on. Kubelets update the status
+// periodically, and a reconcile may read all pods.
 func otherNode(a, b *corev1.Node) bool {
 	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) ||
 		a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
 		a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
 }
 
-// overlay reads who has which address in the overlay: from the API server only when self is to be
-// given one, as that answer grows with the number of peers.
+// overlay reads the addresses in the overlay. It asks the API server only if self is to be assigned
+// an address, because that answer grows with the number of peers.
 func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference,
 	networks []ipamv1alpha1.Network) (plan.Overlay, error) {
 	known, err := readOverlay(ctx, r)
@@ -113,19 +113,14 @@ func readOverlay(ctx context.Context, r client.Reader) (plan.Overlay, error) {
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes/status,verbs=patch
 
-// nodeAddress tells the nodes' outer addresses.
+// nodeAddress reports the outer addresses of nodes.
 func (o Options) nodeAddress() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.InternalNode, plan.NodeAddressInput]{
 		Name:    "node-address",
 		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Map: ctl.SameName}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.InternalNode) (plan.NodeAddressInput, error) {
-			in := plan.NodeAddressInput{Root: root}
-			var node corev1.Node
-			found, err := get(ctx, r, "", root.Name, &node)
-			if found {
-				in.Node = &node
-			}
-			return in, err
+			node, err := ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &corev1.Node{})
+			return plan.NodeAddressInput{Root: root, Node: node}, err
 		},
 		Plan: plan.NodeAddress,
 	}

@@ -22,12 +22,13 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 
-// podIP keeps the IPs by which peers reach the pods that run at other peers.
+// podIP keeps the IPs by which peers reach pods that run at other peers.
 func (o Options) podIP() ctl.Registrar {
+	offloaded := ctl.All(&corev1.PodList{}, client.HasLabels{api.LabelShadowPod})
 	return ctl.Controller[*corev1.Pod, plan.PodIPInput]{
 		Name: "pod-ip", Quiet: true, Only: plan.Offloaded,
 		Owns:    []client.Object{&ipamv1alpha1.IP{}},
-		Watches: []ctl.Watch{{Kind: &netv1beta1.Configuration{}, Map: offloadedPods}},
+		Watches: []ctl.Watch{{Kind: &netv1beta1.Configuration{}, Map: offloaded}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.PodIPInput, error) {
 			in := plan.PodIPInput{Root: root, LiqoNamespace: o.LiqoNamespace}
 			var configurations netv1beta1.ConfigurationList
@@ -35,37 +36,22 @@ func (o Options) podIP() ctl.Registrar {
 				return in, err
 			}
 			in.Configurations = configurations.Items
-			var node corev1.Node
-			if found, err := get(ctx, r, "", root.Spec.NodeName, &node); err != nil {
+			node, err := ctl.Optional(ctx, r, client.ObjectKey{Name: root.Spec.NodeName}, &corev1.Node{})
+			if err != nil {
 				return in, err
-			} else if found {
+			}
+			if node != nil {
 				in.Provider = node.Labels[api.LabelRemoteClusterID]
 			}
-			var ip ipamv1alpha1.IP
-			found, err := get(ctx, r, root.Namespace, root.Name, &ip)
-			if found {
-				in.IP = &ip
-			}
+			in.IP, err = ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &ipamv1alpha1.IP{})
 			return in, err
 		},
 		Plan: plan.PodIP,
 	}
 }
 
-func offloadedPods(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-	var pods corev1.PodList
-	if err := list(ctx, r, &pods, client.HasLabels{api.LabelShadowPod}, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "find offloaded pods")
-	}
-	var requests []reconcile.Request
-	for i := range pods.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
-	}
-	return requests
-}
-
-// nodesOfPod leads from a pod to the nodes whose ranges or protected addresses it may change. Where CNIs
-// keep to the ranges of nodes, and that is nearly everywhere, most pods lead nowhere.
+// nodesOfPod maps a pod to the nodes whose ranges or protected addresses it may change. Nearly
+// everywhere CNIs keep to the ranges of nodes, and most pods are mapped to none.
 func (o Options) nodesOfPod(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName == "" {

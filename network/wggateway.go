@@ -16,7 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
@@ -33,12 +32,13 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-gateway;liqo-gateway-namespaced,verbs=bind
 
-// wgGatewayServer runs the gateways of servers. Its finalizer is there for the ClusterRoleBinding,
+// wgGatewayServer runs the gateways of servers. The finalizer is needed for the ClusterRoleBinding,
 // which no namespaced object can own.
 func (o Options) wgGatewayServer() ctl.Registrar {
+	all := &netv1beta1.WgGatewayServerList{}
 	return ctl.Controller[*netv1beta1.WgGatewayServer, plan.WgServerInput]{
 		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(),
-		Watches: append(wgWatches(&netv1beta1.WgGatewayServerList{}), ctl.Watch{Kind: &corev1.Node{}, Map: serversAt}),
+		Watches: append(wgWatches(all), ctl.Watch{Kind: &corev1.Node{}, Map: ctl.Where(all, isAt)}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayServer) (plan.WgServerInput, error) {
 			in := plan.WgServerInput{Root: root}
 			var err error
@@ -50,11 +50,8 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 				return in, err
 			}
 			in.Nodes = nodes.Items
-			var service corev1.Service
-			found, err := get(ctx, r, root.Namespace, api.GatewayServiceName(root.Name), &service)
-			if found {
-				in.Service = &service
-			}
+			service := client.ObjectKey{Namespace: root.Namespace, Name: api.GatewayServiceName(root.Name)}
+			in.Service, err = ctl.Optional(ctx, r, service, &corev1.Service{})
 			return in, err
 		},
 		Plan: plan.WgGatewayServer,
@@ -81,10 +78,11 @@ func wgOwns() []client.Object {
 	}
 }
 
-// wgCreates is what has the gateway's own name. Another's of that name would get the gateway's rights, and go with it.
+// wgCreates returns the kinds whose objects have the gateway's own name. An existing object of that
+// name would otherwise get the gateway's rights, and be deleted with it.
 func wgCreates() []client.Object { return []client.Object{&corev1.ServiceAccount{}} }
 
-// wgWatches: a gateway pod leads to its gateway, a Secret to the gateways of its namespace.
+// wgWatches maps a gateway pod to its gateway, and a Secret to the gateways of its namespace.
 func wgWatches(all client.ObjectList) []ctl.Watch {
 	return []ctl.Watch{
 		{Kind: &corev1.Secret{}, Map: ctl.SameNamespace(all)},
@@ -98,32 +96,17 @@ func wgWatches(all client.ObjectList) []ctl.Watch {
 	}
 }
 
-// serversAt leads from a node to the servers that run there or are reached by its addresses, before
-// the change or after it.
-func serversAt(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	var servers netv1beta1.WgGatewayServerList
-	if err := list(ctx, r, &servers); err != nil {
-		log.FromContext(ctx).Error(err, "find the servers of a node")
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range servers.Items {
-		if s := &servers.Items[i]; at(s.Status, obj.(*corev1.Node)) {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
-		}
-	}
-	return out
-}
-
-func at(s netv1beta1.WgGatewayServerStatus, node *corev1.Node) bool {
-	runs := s.InternalEndpoint != nil && s.InternalEndpoint.Node == node.Name
-	return runs || s.Endpoint != nil && slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool {
+// isAt reports whether a server runs on a node, or is reached by one of its addresses.
+func isAt(node client.Object, server *netv1beta1.WgGatewayServer) bool {
+	s, addresses := server.Status, node.(*corev1.Node).Status.Addresses
+	runs := s.InternalEndpoint != nil && s.InternalEndpoint.Node == node.GetName()
+	return runs || s.Endpoint != nil && slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return slices.Contains(s.Endpoint.Addresses, a.Address)
 	})
 }
 
-// wgInput reads what both sides need. The keys come from the API server: a cache that is late would
-// make new ones.
+// wgInput reads the common input of servers and clients. It reads keys from the API server: with a
+// stale cache new ones would be made.
 func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object,
 	user *corev1.LocalObjectReference) (plan.WgGatewayInput, error) {
 	in := plan.WgGatewayInput{Image: o.GatewayImage, Now: time.Now()}
@@ -134,20 +117,15 @@ func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object,
 		return in, err
 	}
 	in.Pods = pods.Items
-	var keys corev1.Secret
-	found, err := get(ctx, r.Live, root.GetNamespace(), plan.KeySecretName(root.GetName(), user), &keys)
-	switch {
-	case err != nil:
-		return in, err
-	case found:
-		in.Keys = &keys
-	default:
+	key := client.ObjectKey{Namespace: root.GetNamespace(), Name: plan.KeySecretName(root.GetName(), user)}
+	if in.Keys, err = ctl.Optional(ctx, r.Live, key, &corev1.Secret{}); err == nil && in.Keys == nil {
 		in.NewKey, err = newKey()
 	}
 	return in, err
 }
 
-// newKey makes an X25519 private key in the form WireGuard gives it back: clamped, RFC 7748 §5.
+// newKey makes an X25519 private key in the form in which WireGuard returns it: clamped (RFC 7748
+// §5).
 func newKey() ([]byte, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
@@ -161,40 +139,40 @@ func newKey() ([]byte, error) {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 
-// replica marks which of several pods of a gateway is active, by the lease over which they agree.
-// Gateways do not mark themselves: they face other clusters, and who may patch one pod of a
-// namespace may patch all.
+// replica marks the active pod of a gateway with several pods: the holder of their lease. Gateways
+// do not mark themselves, because a right to patch one pod of a namespace is a right to patch all,
+// and gateways receive packets of other clusters.
 func (o Options) replica() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.ReplicaInput]{
 		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
-		Watches: []ctl.Watch{{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(moved)},
-			{Kind: &corev1.Pod{}, Map: replicasBeside}},
+		Watches: []ctl.Watch{
+			{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(hasMoved)},
+			{Kind: &corev1.Pod{}, Map: ctl.SameLabel(&corev1.PodList{}, api.LabelGatewayName)},
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
 			in := plan.ReplicaInput{Root: root}
 			var pods corev1.PodList
-			if err := list(ctx, r, &pods, replicasOf(root)...); err != nil {
+			err := list(ctx, r, &pods, client.InNamespace(root.Namespace),
+				client.MatchingLabels{api.LabelGatewayName: root.Labels[api.LabelGatewayName]})
+			if err != nil {
 				return in, err
 			}
 			in.Pods = pods.Items
-			var lease coordinationv1.Lease
-			found, err := get(ctx, r, root.Namespace,
-				api.GatewayResourceName(root.Labels[api.LabelGatewayName]), &lease)
-			if found {
-				in.Lease = &lease
-			}
+			name := api.GatewayResourceName(root.Labels[api.LabelGatewayName])
+			lease := client.ObjectKey{Namespace: root.Namespace, Name: name}
+			in.Lease, err = ctl.Optional(ctx, r, lease, &coordinationv1.Lease{})
 			return in, err
 		},
 		Plan: plan.Replica,
 	}
 }
 
-// moved tells whether a lease has another holder: one is renewed twice a second.
-func moved(before, after *coordinationv1.Lease) bool {
+// hasMoved reports whether a lease has another holder. Leases are renewed twice a second.
+func hasMoved(before, after *coordinationv1.Lease) bool {
 	return !equality.Semantic.DeepEqual(before.Spec.HolderIdentity, after.Spec.HolderIdentity)
 }
 
-// holderOf leads from a gateway's lease to the pod that holds it; the others follow when that is
-// marked.
+// holderOf maps a gateway's lease to the pod that holds it. The mark of that pod enqueues the others.
 func holderOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity
 	if obj.GetLabels()[api.LabelGatewayName] == "" || holder == nil || *holder == "" {
@@ -203,31 +181,9 @@ func holderOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: *holder}}}
 }
 
-// replicasBeside leads from a gateway pod to all of its gateway.
-func replicasBeside(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	if pod, ok := obj.(*corev1.Pod); !ok || !plan.IsReplica(pod) {
-		return nil
-	}
-	var pods corev1.PodList
-	if err := list(ctx, r, &pods, append(replicasOf(obj), client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "find the replicas of a gateway")
-	}
-	var out []reconcile.Request
-	for i := range pods.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
-	}
-	return out
-}
-
-// replicasOf selects the pods of the gateway one belongs to.
-func replicasOf(pod client.Object) []client.ListOption {
-	return []client.ListOption{client.InNamespace(pod.GetNamespace()),
-		client.MatchingLabels{api.LabelGatewayName: pod.GetLabels()[api.LabelGatewayName]}}
-}
-
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 
-// secretLabel marks the key Secrets users bring.
+// secretLabel marks the key Secrets that users provide.
 func (o Options) secretLabel() ctl.Registrar {
 	return ctl.Controller[*corev1.Secret, plan.SecretLabelInput]{
 		Name: "gateway-secret",
@@ -246,12 +202,12 @@ func (o Options) secretLabel() ctl.Registrar {
 				return in, err
 			}
 			for i := range servers.Items {
-				if brings(servers.Items[i].Spec.SecretRef, root) {
+				if refersTo(servers.Items[i].Spec.SecretRef, root) {
 					in.Gateway = &servers.Items[i]
 				}
 			}
 			for i := range clients.Items {
-				if brings(clients.Items[i].Spec.SecretRef, root) {
+				if refersTo(clients.Items[i].Spec.SecretRef, root) {
 					in.Gateway = &clients.Items[i]
 				}
 			}
@@ -261,11 +217,11 @@ func (o Options) secretLabel() ctl.Registrar {
 	}
 }
 
-func brings(ref *corev1.LocalObjectReference, secret *corev1.Secret) bool {
+func refersTo(ref *corev1.LocalObjectReference, secret *corev1.Secret) bool {
 	return ref != nil && ref.Name != "" && ref.Name == secret.Name
 }
 
-// keySecretOf leads from a gateway to the Secret the user brings, if any.
+// keySecretOf maps a gateway to the key Secret that its user provides, if any.
 func keySecretOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	var ref *corev1.LocalObjectReference
 	switch g := obj.(type) {
