@@ -44,6 +44,5 @@ func connectionOf(_ context.Context, _ client.Reader, obj client.Object) []recon
 	if name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(),
-		Name: api.GatewayResourceName(name)}}}
+	return request(obj.GetNamespace(), api.GatewayResourceName(name))
 }

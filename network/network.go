@@ -82,6 +82,14 @@ func ofPeer(obj client.Object) client.ListOption {
 	return client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]}
 }
 
+// request returns a request for one object; none if name is empty.
+func request(namespace, name string) []reconcile.Request {
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}}
+}
+
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
 
 // uninstalling reports whether the installation is being removed. Nothing is created again then.

@@ -15,6 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -87,11 +90,7 @@ func wgWatches(all client.ObjectList) []ctl.Watch {
 	return []ctl.Watch{
 		{Kind: &corev1.Secret{}, Map: ctl.SameNamespace(all)},
 		{Kind: &corev1.Pod{}, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
-			name := obj.GetLabels()[api.LabelGatewayName]
-			if name == "" {
-				return nil
-			}
-			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+			return request(obj.GetNamespace(), obj.GetLabels()[api.LabelGatewayName])
 		}},
 	}
 }
@@ -174,11 +173,10 @@ func hasMoved(before, after *coordinationv1.Lease) bool {
 
 // holderOf maps a gateway's lease to the pod that holds it. The mark of that pod enqueues the others.
 func holderOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
-	holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity
-	if obj.GetLabels()[api.LabelGatewayName] == "" || holder == nil || *holder == "" {
+	if obj.GetLabels()[api.LabelGatewayName] == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: *holder}}}
+	return request(obj.GetNamespace(), ptr.Deref(obj.(*coordinationv1.Lease).Spec.HolderIdentity, ""))
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
@@ -194,21 +192,19 @@ func (o Options) secretLabel() ctl.Registrar {
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Secret) (plan.SecretLabelInput, error) {
 			in := plan.SecretLabelInput{Root: root}
 			var servers netv1beta1.WgGatewayServerList
-			if err := list(ctx, r, &servers, client.InNamespace(root.Namespace)); err != nil {
-				return in, err
-			}
 			var clients netv1beta1.WgGatewayClientList
-			if err := list(ctx, r, &clients, client.InNamespace(root.Namespace)); err != nil {
-				return in, err
-			}
-			for i := range servers.Items {
-				if refersTo(servers.Items[i].Spec.SecretRef, root) {
-					in.Gateway = &servers.Items[i]
+			for _, l := range []client.ObjectList{&servers, &clients} {
+				if err := list(ctx, r, l, client.InNamespace(root.Namespace)); err != nil {
+					return in, err
 				}
-			}
-			for i := range clients.Items {
-				if refersTo(clients.Items[i].Spec.SecretRef, root) {
-					in.Gateway = &clients.Items[i]
+				err := meta.EachListItem(l, func(item runtime.Object) error {
+					if gateway := item.(client.Object); userKeys(gateway) == root.Name {
+						in.Gateway = gateway
+					}
+					return nil
+				})
+				if err != nil {
+					return in, err
 				}
 			}
 			return in, nil
@@ -217,21 +213,20 @@ func (o Options) secretLabel() ctl.Registrar {
 	}
 }
 
-func refersTo(ref *corev1.LocalObjectReference, secret *corev1.Secret) bool {
-	return ref != nil && ref.Name != "" && ref.Name == secret.Name
-}
-
 // keySecretOf maps a gateway to the key Secret that its user provides, if any.
 func keySecretOf(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return request(obj.GetNamespace(), userKeys(obj))
+}
+
+// userKeys returns the name of the key Secret that the user of a gateway provides; empty if there
+// is none.
+func userKeys(gateway client.Object) string {
 	var ref *corev1.LocalObjectReference
-	switch g := obj.(type) {
+	switch g := gateway.(type) {
 	case *netv1beta1.WgGatewayServer:
 		ref = g.Spec.SecretRef
 	case *netv1beta1.WgGatewayClient:
 		ref = g.Spec.SecretRef
 	}
-	if ref == nil || ref.Name == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: ref.Name}}}
+	return ptr.Deref(ref, corev1.LocalObjectReference{}).Name
 }
