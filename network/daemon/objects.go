@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
+	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,12 +96,9 @@ type Source interface {
 type Objects[T any] struct {
 	list     cache.ListerWatcher
 	resource string
-	example  any
-	meta     func(*T) metav1.Object
-
-	mu      sync.Mutex // guards what follows
-	objects map[string]T
-	listed  bool
+	store    cache.Store // of *T
+	listed   atomic.Bool
+	// changed is called after each change; run sets it.
 	changed func()
 }
 
@@ -114,33 +111,32 @@ type Selection struct {
 
 // Watch returns a cache of the objects of a resource. A daemon that has it as a source keeps it
 // current, or Keep does.
-func Watch[T any, P interface {
-	*T
-	metav1.Object
-}](client rest.Interface, resource string, selection Selection) *Objects[T] {
+func Watch[T any](client rest.Interface, resource string, selection Selection) *Objects[T] {
 	return &Objects[T]{
 		list: cache.NewFilteredListWatchFromClient(client, resource, selection.Namespace, func(o *metav1.ListOptions) {
 			o.LabelSelector = selection.Labels
 		}),
 		resource: resource,
-		example:  P(new(T)),
-		meta:     func(x *T) metav1.Object { return P(x) },
-		objects:  map[string]T{},
+		store:    cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(withoutManagedFields)),
 	}
+}
+
+// withoutManagedFields removes the managed fields of an object, which are most of its bytes.
+func withoutManagedFields(obj any) (any, error) {
+	m, err := meta.Accessor(obj)
+	if err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, err
 }
 
 // List returns the objects, ordered by namespace and name.
 func (o *Objects[T]) List() []T {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	keys := make([]string, 0, len(o.objects))
-	for key := range o.objects {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, strings.Compare)
-	out := make([]T, 0, len(keys))
-	for _, key := range keys {
-		out = append(out, o.objects[key])
+	var out []T
+	for _, key := range slices.Sorted(slices.Values(o.store.ListKeys())) {
+		if obj, exists, err := o.store.GetByKey(key); exists && err == nil {
+			out = append(out, *obj.(*T))
+		}
 	}
 	return out
 }
@@ -162,71 +158,36 @@ func (o *Objects[T]) Keep(ctx context.Context, changed func()) { o.run(ctx, chan
 // run implements Source. The reflector lists and watches. While the API server is unreachable it
 // retries without limit, with growing pauses.
 func (o *Objects[T]) run(ctx context.Context, changed func()) {
-	o.mu.Lock()
 	o.changed = changed
-	o.mu.Unlock()
-	cache.NewReflectorWithOptions(o.list, o.example, o, cache.ReflectorOptions{Name: o.resource}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(o.list, new(T), o, cache.ReflectorOptions{Name: o.resource}).RunWithContext(ctx)
 }
 
-func (o *Objects[T]) complete() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.listed
-}
+func (o *Objects[T]) complete() bool { return o.listed.Load() }
 
 // Add implements cache.ReflectorStore.
-func (o *Objects[T]) Add(obj any) error {
-	return o.one(obj, func(key string, object T) { o.objects[key] = object })
-}
+func (o *Objects[T]) Add(obj any) error { return o.announce(o.store.Add(obj)) }
 
 // Update implements cache.ReflectorStore.
-func (o *Objects[T]) Update(obj any) error { return o.Add(obj) }
+func (o *Objects[T]) Update(obj any) error { return o.announce(o.store.Update(obj)) }
 
 // Delete implements cache.ReflectorStore.
-func (o *Objects[T]) Delete(obj any) error {
-	return o.one(obj, func(key string, _ T) { delete(o.objects, key) })
-}
+func (o *Objects[T]) Delete(obj any) error { return o.announce(o.store.Delete(obj)) }
 
 // Replace implements cache.ReflectorStore: it takes the whole list.
-func (o *Objects[T]) Replace(list []any, _ string) error {
-	next := map[string]T{}
-	for _, obj := range list {
-		key, object, err := o.take(obj)
-		if err != nil {
-			return err
-		}
-		next[key] = object
+func (o *Objects[T]) Replace(list []any, version string) error {
+	err := o.store.Replace(list, version)
+	if err == nil {
+		o.listed.Store(true)
 	}
-	o.change(func() { o.objects, o.listed = next, true })
-	return nil
+	return o.announce(err)
 }
 
-func (o *Objects[T]) one(obj any, f func(key string, object T)) error {
-	key, object, err := o.take(obj)
+// announce calls changed after a change that was made without an error.
+func (o *Objects[T]) announce(err error) error {
 	if err == nil {
-		o.change(func() { f(key, object) })
+		o.changed()
 	}
 	return err
-}
-
-// take returns an object from the reflector without its managed fields, which are most of its
-// bytes.
-func (o *Objects[T]) take(obj any) (key string, object T, err error) {
-	p, ok := obj.(*T)
-	if !ok {
-		return "", object, fmt.Errorf("keep %s: got a %T", o.resource, obj)
-	}
-	m := o.meta(p)
-	m.SetManagedFields(nil)
-	return m.GetNamespace() + "/" + m.GetName(), *p, nil
-}
-
-func (o *Objects[T]) change(f func()) {
-	o.mu.Lock()
-	f()
-	changed := o.changed
-	o.mu.Unlock()
-	changed()
 }
 
 // Resync implements cache.ReflectorStore. It does nothing, because a daemon reconciles everything
