@@ -111,7 +111,10 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 	if role.Contents != nil {
 		role.Sources = append(role.Sources, role.Contents.firewalls, role.Contents.routings)
 	}
-	d := &Daemon{Role: role, plane: plane, looks: make(chan struct{}, 1), told: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	d := &Daemon{
+		Role: role, plane: plane,
+		looks: make(chan struct{}, 1), told: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+	}
 	d.Look() // also when there is no object
 	return d
 }
@@ -301,7 +304,8 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 // next observation includes these changes.
 func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
 	for line := range strings.Lines(c.String()) { // a record each: line breaks in values are escaped
-		klog.FromContext(ctx).Info("Changing the network", "change", strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "  "))
+		text := strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "  ")
+		klog.FromContext(ctx).Info("Changing the network", "change", text)
 	}
 	d.counts.changes.Add(1)
 	if err := d.plane.Apply(ctx, c); err != nil {

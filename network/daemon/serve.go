@@ -155,7 +155,8 @@ func ask(ctx context.Context, role, what string, out io.Writer) error {
 
 // OverlaySources adds the flag for further source addresses of overlay frames.
 func OverlaySources(cmd *cobra.Command, to *[]netip.Prefix) {
-	cmd.Flags().Func("overlay-sources", "further CIDRs that frames of the overlay come from, beside nodes and gateways; comma-separated", func(text string) error {
+	const usage = "further CIDRs that frames of the overlay come from, beside nodes and gateways; comma-separated"
+	cmd.Flags().Func("overlay-sources", usage, func(text string) error {
 		for cidr := range strings.SplitSeq(text, ",") {
 			p, err := netip.ParsePrefix(cidr)
 			if err != nil {

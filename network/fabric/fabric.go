@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Package fabric is the role that joins a node to the gateways of all peers. Of objects it
-// writes only what it cannot do: what it wants of the kernel is decided in network/plan and done by
-// network/daemon.
+// Package fabric implements the role that connects a node to the gateways of all peers. The desired
+// state of the kernel is decided in network/plan and applied by network/daemon. The fabric writes
+// only statuses: what the node cannot do, and the addresses it depends on.
 package fabric
 
 import (
@@ -28,16 +28,16 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// Options of the fabric on one node; the flags of the same names say what they mean.
+// Options are the options of the fabric on one node, described at the flags of the same names.
 type Options struct {
 	NodeName string
-	// OverlayPort is UDP.
+	// OverlayPort is a UDP port.
 	OverlayPort int
-	// OverlaySources are further addresses that frames of the overlay come from.
+	// OverlaySources are further ranges that frames of the overlay come from.
 	OverlaySources []netip.Prefix
-	// RulePriority of the routing rule; 0 = the default.
+	// RulePriority is the priority of the routing rule; 0 = the default.
 	RulePriority int
-	// FullMasquerade hides pods from peers.
+	// FullMasquerade translates the source of pods, which hides them from peers.
 	FullMasquerade                bool
 	MetricsAddress, HealthAddress string
 }
@@ -49,7 +49,7 @@ type fabric struct {
 	fabrics *daemon.Objects[netv1beta1.InternalFabric]
 	nodes   *daemon.Objects[netv1beta1.InternalNode]
 	ips     *daemon.Objects[ipamv1alpha1.IP]
-	// bridged tells whether a gateway is a pod behind a bridge of this node.
+	// bridged reports whether a gateway is a pod behind a bridge of this node.
 	bridged atomic.Bool
 }
 
@@ -59,7 +59,7 @@ type fabric struct {
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status;routeconfigurations/status;internalfabrics/status;internalnodes/status,verbs=patch
 
 // Run runs the fabric until the context ends. What it programmed stays until the last gateway is
-// gone: a restart does not touch traffic.
+// gone, so a restart does not affect traffic.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	client, err := daemon.Connect(cfg)
 	if err != nil {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Name:    "fabric",
 		Sources: []daemon.Source{f.fabrics, f.nodes, f.ips},
 		Want:    f.want,
-		Tasks:   []daemon.Task{f.report(client.Networking), f.publish(client.Networking)},
+		Tasks:   []daemon.Task{f.keepReporting(client.Networking)},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
 			Name: o.NodeName, Writer: writer, Gone: f.gone,
@@ -89,10 +89,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return f.Daemon.Run(ctx)
 }
 
-// want plans from the objects.
+// want plans the desired state from the objects.
 func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: f.fabrics.List(), Nodes: f.nodes.List(), IPs: f.ips.List()}
-	in, ready := objects.Input(plan.NodeStateInput{Port: f.OverlayPort, Sources: f.OverlaySources, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade})
+	in, ready := objects.Input(plan.NodeStateInput{
+		Port: f.OverlayPort, Sources: f.OverlaySources, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade,
+	})
 	if !ready {
 		klog.FromContext(ctx).Info("Waiting for the InternalNode of this node to get its addresses", "node", f.NodeName)
 		return plan.State{}, false, nil
@@ -110,7 +112,7 @@ func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 	return plan.NodeState(in), true, nil
 }
 
-// underlay reads what carries the overlay's frames.
+// underlay reads the devices that carry the overlay's frames.
 func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
 	if in.Under, _, err = d.Underlay(in.Self.Outer); err != nil {
 		return err
@@ -137,7 +139,7 @@ func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
 	return err
 }
 
-// Command is the role "fabric" with the documented flags.
+// Command returns the command of the role "fabric" with the documented flags.
 func Command() *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{
@@ -163,8 +165,9 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	daemon.OverlaySources(cmd, &o.OverlaySources)
-	daemon.Ignore(cmd, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor", "enable-route-monitor",
-		"disable-kernel-version-check", "minimum-kernel-version", "reconcile-timeout", "global-labels", "global-annotations")
+	daemon.Ignore(cmd, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor",
+		"enable-route-monitor", "disable-kernel-version-check", "minimum-kernel-version", "reconcile-timeout",
+		"global-labels", "global-annotations")
 	cmd.AddCommand(daemon.ShowCommand("fabric"))
 	return cmd
 }

@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/daemon"
@@ -22,15 +20,14 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// reportEvery is between two looks whether there is something to say.
+// reportEvery is the interval between two reports.
 const reportEvery = 3 * time.Second
 
-// writer owns what a node says.
+// writer returns the field manager of a node's reports.
 func writer(node string) string { return "liqo/fabric-" + node }
 
-// report says in every InternalFabric what this node cannot do for the gateway, and takes it back, until
-// the context ends. Of a node where all is well nothing is said: there can be very many.
-func (f *fabric) report(client rest.Interface) daemon.Task {
+// keepReporting reports on this node until the context ends.
+func (f *fabric) keepReporting(client rest.Interface) daemon.Task {
 	return func(ctx context.Context) error {
 		for {
 			select {
@@ -38,33 +35,36 @@ func (f *fabric) report(client rest.Interface) daemon.Task {
 				return nil
 			case <-time.After(reportEvery):
 			}
-			wrong := f.wrong(time.Now())
-			for _, x := range f.fabrics.List() {
-				if x.DeletionTimestamp != nil {
-					continue
-				}
-				say := func(host string, want []netv1beta1.HostCondition) {
-					err := daemon.FabricTold(x).Say(ctx, client, writer(host), host, want)
-					if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-						klog.FromContext(ctx).Error(err, "What the node cannot do could not be written") // the next look tries again
-					}
-				}
-				say(f.NodeName, wrong)
-				for _, host := range f.gone(x.Status.Conditions) {
-					say(host, nil)
-				}
-			}
+			f.report(ctx, client)
+			daemon.LogFailedWrite(ctx, f.publish(ctx, client), "The node's addresses could not be published")
 		}
 	}
 }
 
-// gone are those who said something and are no nodes any more. The first node speaks for them.
-func (f *fabric) gone(said []netv1beta1.HostCondition) (out []string) {
+// report writes into every InternalFabric what this node cannot do for the gateway, and removes it
+// later. A node without problems writes nothing, because there may be very many nodes.
+func (f *fabric) report(ctx context.Context, client rest.Interface) {
+	problems := f.problems(time.Now())
+	for _, x := range f.fabrics.List() {
+		if x.DeletionTimestamp != nil {
+			continue
+		}
+		want := map[string][]netv1beta1.HostCondition{f.NodeName: problems}
+		for _, host := range f.gone(x.Status.Conditions) {
+			want[host] = nil
+		}
+		daemon.FabricStatus(x).Report(ctx, client, writer, want, "What the node cannot do could not be written")
+	}
+}
+
+// gone returns the hosts among the conditions that are no nodes any more. It returns none except on
+// the first node by name, which removes their conditions.
+func (f *fabric) gone(conditions []netv1beta1.HostCondition) (out []string) {
 	first, nodes := f.NodeName, map[string]bool{}
 	for _, n := range f.nodes.List() {
 		nodes[n.Name], first = true, min(first, n.Name)
 	}
-	for _, c := range said {
+	for _, c := range conditions {
 		if nodes[f.NodeName] && first == f.NodeName && !nodes[c.Host] {
 			out = append(out, c.Host)
 		}
@@ -72,17 +72,22 @@ func (f *fabric) gone(said []netv1beta1.HostCondition) (out []string) {
 	return out
 }
 
-// wrong is what this node cannot do.
-func (f *fabric) wrong(now time.Time) []netv1beta1.HostCondition {
+// problems returns a condition that names what this node cannot do; nil if there is nothing.
+func (f *fabric) problems(now time.Time) []netv1beta1.HostCondition {
 	var all []string
 	if failing := f.Failing(); failing != nil && now.Sub(failing.Since) > plan.RefusedFor {
-		all = append(all, fmt.Sprintf("the node's network cannot be made as wanted: %v; allow it on the node, it is tried again", failing.Err))
+		all = append(all, fmt.Sprintf("the node's network cannot be made as wanted: %v; allow it on the node, it is "+
+			"tried again", failing.Err))
 	}
 	if f.bridged.Load() && !dataplane.BridgesFiltered() {
-		all = append(all, "a pod behind the same bridge as the gateway can forge traffic of the peer: filtering on bridges is off; on the node run 'modprobe br_netfilter' and 'sysctl -w net.bridge.bridge-nf-call-iptables=1'")
+		all = append(all, "a pod behind the same bridge as the gateway can forge traffic of the peer: filtering on "+
+			"bridges is off; on the node run 'modprobe br_netfilter' and "+
+			"'sysctl -w net.bridge.bridge-nf-call-iptables=1'")
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	return []netv1beta1.HostCondition{{Host: f.NodeName, Type: netv1beta1.HostError, Status: metav1.ConditionTrue, Message: strings.Join(all, "; ")}}
+	return []netv1beta1.HostCondition{{
+		Host: f.NodeName, Type: netv1beta1.HostError, Status: metav1.ConditionTrue, Message: strings.Join(all, "; "),
+	}}
 }
