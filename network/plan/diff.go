@@ -140,15 +140,11 @@ func kept(changes []Change[Setting]) []Change[Setting] {
 // settledTunnels sets the observed port in tunnels that accept any port, if the transport is the
 // same.
 func settledTunnels(have, want []Tunnel) []Tunnel {
-	found := keyed(have)
-	out := make([]Tunnel, len(want))
-	for i, t := range want {
-		if old, ok := found[t.key()]; ok && t.ListenPort == 0 && t.TCP == old.TCP {
+	return settled(have, want, func(t *Tunnel, old *Tunnel) {
+		if old != nil && t.ListenPort == 0 && t.TCP == old.TCP {
 			t.ListenPort = old.ListenPort
 		}
-		out[i] = t
-	}
-	return out
+	})
 }
 
 // settledRoutes sets the device that the kernel chose in routes that leave it open. Throw routes
@@ -157,15 +153,11 @@ func settledRoutes(have, want []Route) []Route {
 	if !slices.ContainsFunc(want, func(r Route) bool { return r.Device == "" }) {
 		return want
 	}
-	found := keyed(have)
-	out := make([]Route, len(want))
-	for i, r := range want {
-		if old, ok := found[r.key()]; ok && r.Device == "" && !r.Throw {
+	return settled(have, want, func(r *Route, old *Route) {
+		if old != nil && r.Device == "" && !r.Throw {
 			r.Device = old.Device
 		}
-		out[i] = r
-	}
-	return out
+	})
 }
 
 // settledPeers sets the learnt endpoint in peers without an endpoint. A peer with a replaced key is
@@ -176,17 +168,23 @@ func settledPeers(have, want []Peer) []Peer {
 	for _, p := range have {
 		learnt[p.Device] = p
 	}
-	found := keyed(have)
-	out := make([]Peer, len(want))
-	for i, p := range want {
-		if !p.Endpoint.IsValid() {
-			if old, ok := found[p.key()]; ok {
-				p.Endpoint = old.Endpoint
-			} else {
-				p.Endpoint = learnt[p.Device].Endpoint
-			}
+	return settled(have, want, func(p *Peer, old *Peer) {
+		switch {
+		case p.Endpoint.IsValid():
+		case old != nil:
+			p.Endpoint = old.Endpoint
+		default:
+			p.Endpoint = learnt[p.Device].Endpoint
 		}
-		out[i] = p
+	})
+}
+
+// settled returns a copy of want after fill has completed each item from the observed one; old is nil
+// if there is none.
+func settled[T item](have, want []T, fill func(item, old *T)) []T {
+	found, out := keyed(have), slices.Clone(want)
+	for i := range out {
+		fill(&out[i], found[out[i].key()])
 	}
 	return out
 }

@@ -166,7 +166,7 @@ func (in GatewayStateInput) targets() []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, e := range in.Exposed {
-		inside := slices.ContainsFunc(known, func(p netip.Prefix) bool { return p.Contains(e.Target) })
+		inside := netv1beta1.Ranges(known).Contains(e.Target)
 		masqueraded := slices.ContainsFunc(in.Exposed,
 			func(x Exposed) bool { return x.Target == e.Target && x.Masquerade })
 		if !inside && !masqueraded {
@@ -215,20 +215,13 @@ func (in GatewayStateInput) fromPeer() chain {
 		if !some || !any {
 			continue
 		}
-		targets := in.protected()
+		tracked := slices.Clone(in.Protected)
 		for _, e := range in.exposedOf(f) {
-			if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(e.Target) }) {
-				targets = append(targets, e.Target)
-			}
+			tracked = append(tracked, e.Target)
 		}
-		if but, ok := f.match("saddr !=", hosts(targets)); ok {
-			from += " " + but
-		}
+		from = words(from, f.except("saddr", in.amongPods(tracked)))
 		c.add(fmt.Sprintf("iifname %q %s %s notrack accept", api.OverlayInterface, from, peer))
-		if but, ok := f.match("daddr !=", hosts(in.protected())); ok {
-			to += " " + but
-		}
-		arriving = append(arriving, to+" notrack")
+		arriving = append(arriving, words(to, f.except("daddr", in.protected()), "notrack"))
 	}
 	c.add(fmt.Sprintf("iifname != %q accept", in.device()))
 	c.add(arriving...)
@@ -420,9 +413,7 @@ func (in GatewayStateInput) forward(longest int) chain {
 		if !ok {
 			continue
 		}
-		if but, some := f.match("daddr !=", hosts(append(in.nodesAmongPods(), in.protected()...))); some {
-			pods += " " + but
-		}
+		pods = words(pods, f.except("daddr", append(in.nodesAmongPods(), in.protected()...)))
 		c.add(fmt.Sprintf("iifname %q oifname %q %s accept", tunnel, ovl, pods))
 		if protected, some := f.match("daddr", hosts(in.protected())); some {
 			c.add(fmt.Sprintf("iifname %q oifname %q %s meta l4proto tcp accept", tunnel, ovl, protected))
@@ -438,23 +429,21 @@ func (in GatewayStateInput) forward(longest int) chain {
 
 // protected returns the protected addresses in the pods' CIDRs; other addresses are not reachable
 // anyway.
-func (in GatewayStateInput) protected() (out []netip.Addr) {
-	for _, a := range in.Protected {
-		if slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
+func (in GatewayStateInput) protected() []netip.Addr { return in.amongPods(in.Protected) }
 
 // nodesAmongPods returns the addresses of nodes that lie in the pods' CIDRs.
-func (in GatewayStateInput) nodesAmongPods() (out []netip.Addr) {
+func (in GatewayStateInput) nodesAmongPods() []netip.Addr {
+	var outer []netip.Addr
 	for _, n := range in.Nodes {
-		if n.Outer.IsValid() && slices.ContainsFunc(in.Pods, func(p netip.Prefix) bool { return p.Contains(n.Outer) }) {
-			out = append(out, n.Outer)
-		}
+		outer = append(outer, n.Outer)
 	}
-	return out
+	return in.amongPods(outer)
+}
+
+// amongPods returns the addresses that lie in the pods' CIDRs.
+func (in GatewayStateInput) amongPods(list []netip.Addr) []netip.Addr {
+	outside := func(a netip.Addr) bool { return !netv1beta1.Ranges(in.Pods).Contains(a) }
+	return slices.DeleteFunc(slices.Clone(list), outside)
 }
 
 // input limits packets from peer and nodes to the gateway itself to pings. All other packets, such

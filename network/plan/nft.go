@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -84,6 +85,19 @@ func (f family) of(list []netip.Prefix) []netip.Prefix {
 func (f family) match(field string, list []netip.Prefix) (text string, ok bool) {
 	own := f.of(list)
 	return fmt.Sprintf("%s %s %s", f.name, field, set(own)), len(own) > 0
+}
+
+// except returns an expression that excludes addresses, or "" if none is of the family.
+func (f family) except(field string, list []netip.Addr) string {
+	if text, ok := f.match(field+" !=", hosts(list)); ok {
+		return text
+	}
+	return ""
+}
+
+// words joins the strings that are not empty.
+func words(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(w string) bool { return w == "" }), " ")
 }
 
 // rewrite returns a statement that replaces the prefix of an address and keeps its host bits. Both
@@ -185,14 +199,9 @@ func (s span) String() string {
 
 // mapping prints a map of addresses.
 func mapping(m map[netip.Addr]netip.Addr) string {
-	keys := make([]netip.Addr, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, netip.Addr.Compare)
-	words := make([]string, len(keys))
-	for i, k := range keys {
-		words[i] = fmt.Sprintf("%s : %s", k, m[k])
+	var words []string
+	for _, k := range slices.SortedFunc(maps.Keys(m), netip.Addr.Compare) {
+		words = append(words, fmt.Sprintf("%s : %s", k, m[k]))
 	}
 	return "{ " + strings.Join(words, ", ") + " }"
 }

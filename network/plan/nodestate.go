@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // NodeStateInput holds the input of NodeState.
@@ -75,8 +76,8 @@ func NodeState(in NodeStateInput) State {
 func (in NodeStateInput) excepted() []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range in.Local {
-		seen := func(p netip.Prefix) bool { return p.Contains(a) }
-		if slices.ContainsFunc(in.Gateways, func(g Member) bool { return slices.ContainsFunc(g.CIDRs, seen) }) {
+		isRemote := func(g Member) bool { return netv1beta1.Ranges(g.CIDRs).Contains(a) }
+		if slices.ContainsFunc(in.Gateways, isRemote) {
 			out = append(out, host(a))
 		}
 	}
@@ -106,21 +107,21 @@ func (in NodeStateInput) arriving() chain {
 // overlay's socket is bound to all addresses, but members send to outer addresses only.
 func (in NodeStateInput) frames() chain {
 	c := chain{name: "frames"}
-	var gateways, members, unheard []netip.Addr
-	var heard []station
+	var gateways, unknown []netip.Addr // unknown are those whose Ethernet address is not known
+	var known []station
 	for _, g := range slices.Concat(in.Gateways, in.Standbys) {
 		if !g.placed() {
 			continue
 		}
 		gateways = append(gateways, g.Outer)
 		if g.Here && len(g.MACs) == 0 {
-			unheard = append(unheard, g.Outer)
+			unknown = append(unknown, g.Outer)
 		}
 		for _, mac := range g.MACs {
-			heard = append(heard, station{g.Outer, mac})
+			known = append(known, station{g.Outer, mac})
 		}
 	}
-	members = slices.Concat(gateways, in.Nodes)
+	members := slices.Concat(gateways, in.Nodes)
 	devices := quotedSet(append([]string{api.OverlayInterface}, in.PodDevices...))
 	for _, f := range families() {
 		to, some := f.match("daddr", hosts(members))
@@ -130,12 +131,12 @@ func (in NodeStateInput) frames() chain {
 		others, _ := f.match("daddr !=", hosts(members))
 		c.add(others + " fib daddr type != unicast drop")
 		if pods, ok := f.match("saddr", in.Self.CIDRs); ok {
-			c.add(words(pods, f.but(gateways), to, "drop"))
+			c.add(words(pods, f.except("saddr", gateways), to, "drop"))
 		}
 		if strangers, ok := f.match("saddr !=", in.Sources); ok {
 			c.add(words(strangers, to, "drop"))
 		}
-		c.add(words("iifname "+devices, to, f.but(unheard), f.butStations(heard), "drop"))
+		c.add(words("iifname "+devices, to, f.except("saddr", unknown), f.exceptStations(known), "drop"))
 	}
 	return c
 }
@@ -174,17 +175,9 @@ type station struct {
 	mac  string
 }
 
-// but matches all sources except some, butStations all pairs of source and Ethernet address except
-// some; "" = the family has none.
-func (f family) but(sources []netip.Addr) string {
-	text, ok := f.match("saddr !=", hosts(sources))
-	if !ok {
-		return ""
-	}
-	return text
-}
-
-func (f family) butStations(list []station) string {
+// exceptStations returns an expression that excludes pairs of source and Ethernet address, or "" if
+// none is of the family.
+func (f family) exceptStations(list []station) string {
 	list = slices.DeleteFunc(slices.Clone(list), func(s station) bool { return s.addr.Is6() != f.six })
 	if len(list) == 0 {
 		return ""
@@ -201,11 +194,6 @@ func (f family) butStations(list []station) string {
 		elements[i] = fmt.Sprintf("%s . %s", s.addr, s.mac)
 	}
 	return fmt.Sprintf("%s saddr . ether saddr != { %s }", f.name, strings.Join(elements, ", "))
-}
-
-// words joins the strings that are not empty.
-func words(list ...string) string {
-	return strings.Join(slices.DeleteFunc(list, func(w string) bool { return w == "" }), " ")
 }
 
 // unmarked removes the mark of packets that enter the overlay. The outer frame inherits the

@@ -57,11 +57,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 			Name: n.Name, Outer: parseAddr(outer), Overlay: parseAddr(n.Spec.Interface.Node.IP),
 			CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs...),
 		})
-		for _, text := range n.Spec.ProtectedIPs {
-			if a := parseAddr(text); a.IsValid() {
-				in.Protected = append(in.Protected, a)
-			}
-		}
+		in.Protected = append(in.Protected, parseAddrs(n.Spec.ProtectedIPs...)...)
 	}
 	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool {
 		peers, limited := ip.Annotations[api.AnnotationPeers]
@@ -108,29 +104,22 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 // means any source. Such a fabric has a former version, or its node has just joined.
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
 	further []netip.Prefix) []netip.Prefix {
-	out := slices.Clone(further)
-	add := func(addresses ...string) {
-		for _, text := range addresses {
-			if a := parseAddr(text); a.IsValid() && !a.IsUnspecified() {
-				out = append(out, host(a))
-			}
-		}
-	}
+	var texts []string
 	for _, f := range alive(fabrics) {
-		add(f.Spec.GatewayIP)
-		add(f.Spec.StandbyIPs...)
+		texts = append(append(texts, f.Spec.GatewayIP), f.Spec.StandbyIPs...)
 	}
 	for _, n := range alive(nodes) {
-		add(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
+		texts = append(texts, n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		if len(n.Status.LocalAddresses) == 0 {
 			return nil
 		}
 		for _, text := range n.Status.LocalAddresses {
 			address, _, _ := strings.Cut(text, "/")
-			add(address)
+			texts = append(texts, address)
 		}
 	}
-	return out
+	sources := slices.DeleteFunc(parseAddrs(texts...), netip.Addr.IsUnspecified)
+	return append(slices.Clone(further), hosts(sources)...)
 }
 
 func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
@@ -165,13 +154,8 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
 	for _, n := range alive(o.Nodes) {
-		local, remote := parseAddr(n.Status.NodeIP.Local), parseAddr(n.Status.NodeIP.Remote)
-		for _, a := range []netip.Addr{local, remote} {
-			if a.IsValid() && !slices.Contains(in.Nodes, a) {
-				in.Nodes = append(in.Nodes, a)
-			}
-		}
-		in.Local = append(in.Local, local, remote)
+		outer := parseAddrs(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
+		in.Nodes, in.Local = append(in.Nodes, outer...), append(in.Local, outer...)
 		for _, text := range n.Status.LocalAddresses {
 			if p, err := netip.ParsePrefix(text); err == nil {
 				in.Local = append(in.Local, p.Addr())
@@ -180,12 +164,12 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		if n.Name != o.Node {
 			continue
 		}
-		if !local.IsValid() {
-			local = remote
-		}
 		in.Self = Member{
-			Name: n.Name, Outer: local, Overlay: parseAddr(n.Spec.Interface.Node.IP),
+			Name: n.Name, Overlay: parseAddr(n.Spec.Interface.Node.IP),
 			CIDRs: netv1beta1.ParseRanges(n.Spec.PodCIDRs...),
+		}
+		if len(outer) > 0 {
+			in.Self.Outer = outer[0]
 		}
 	}
 	for _, e := range exposedBy(o.IPs) {
@@ -207,6 +191,17 @@ func alive[T any, P interface {
 func parseAddr(text string) netip.Addr {
 	a, _ := netip.ParseAddr(text)
 	return a.Unmap()
+}
+
+// parseAddrs parses addresses and leaves out text that is none.
+func parseAddrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		if a := parseAddr(text); a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // TunnelAddresses returns the local and the peer's address in the first tunnel.

@@ -1,12 +1,12 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what the kernel of a node or of a gateway's pod is to look like: objects
-// become a State, and two States become the Changes between them. It reads and writes nothing.
+// Package plan decides the state of the kernel of a node or of a gateway's pod: objects become a
+// State, and two States become the Changes between them. It reads and writes nothing.
 //
-// It is linked into the processes that carry traffic, and knows no controllers for that reason:
-// what those make of objects is decided in network/objects/plan. Start at NodeState and
-// GatewayState; members.go holds what both have in common.
+// It is linked into the processes that carry traffic, so it contains no plans of controllers: those
+// are in network/objects/plan. Start at NodeState and GatewayState; members.go holds what both have
+// in common.
 package plan
 
 import "net/netip"

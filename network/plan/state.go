@@ -73,7 +73,7 @@ type Overlay struct {
 	Local netip.Addr
 	MAC   string
 	MTU   int
-	// Down is only found, never wanted.
+	// Down is observed only, and never desired.
 	Down bool
 }
 
@@ -88,7 +88,7 @@ type Tunnel struct {
 	TCP bool
 	// PublicKey is the public key of this gateway, in base64.
 	PublicKey string
-	// Down is only found, never wanted.
+	// Down is observed only, and never desired.
 	Down bool
 }
 
@@ -236,7 +236,8 @@ func (q Quote) key() any    { return q }
 func (t Table) key() any    { return pair{t.Family, t.Name} }
 
 func (o Overlay) String() string {
-	return fmt.Sprintf("link %s vxlan id %d dstport %d local %s address %s mtu %d%s", o.Name, o.VNI, o.Port, o.Local, o.MAC, o.MTU, down(o.Down))
+	return fmt.Sprintf("link %s vxlan id %d dstport %d local %s address %s mtu %d%s",
+		o.Name, o.VNI, o.Port, o.Local, o.MAC, o.MTU, down(o.Down))
 }
 
 func (t Tunnel) String() string {
@@ -244,7 +245,8 @@ func (t Tunnel) String() string {
 	if t.TCP {
 		transport = " over tcp"
 	}
-	return fmt.Sprintf("link %s wireguard%s public key %s listening port %d mtu %d%s", t.Name, transport, t.PublicKey, t.ListenPort, t.MTU, down(t.Down))
+	return fmt.Sprintf("link %s wireguard%s public key %s listening port %d mtu %d%s",
+		t.Name, transport, t.PublicKey, t.ListenPort, t.MTU, down(t.Down))
 }
 
 func down(down bool) string {
