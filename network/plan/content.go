@@ -49,29 +49,29 @@ const (
 func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
 	routings []netv1beta1.RouteConfiguration) []Content {
 	var out []Content
-	for _, f := range chosen(firewalls, func(f *netv1beta1.FirewallConfiguration) bool {
-		return h.is(f.Labels[api.LabelFirewallCategory], f.Labels[api.LabelFirewallSubcategory],
+	for _, f := range selected(firewalls, func(f *netv1beta1.FirewallConfiguration) bool {
+		return h.matches(f.Labels[api.LabelFirewallCategory], f.Labels[api.LabelFirewallSubcategory],
 			f.Labels[api.LabelFirewallUnique])
 	}) {
 		out = append(out, firewall(f))
 	}
-	return append(out, routed(chosen(routings, func(r *netv1beta1.RouteConfiguration) bool {
-		return h.is(r.Labels[api.LabelRouteCategory], r.Labels[api.LabelRouteSubcategory],
+	return append(out, routingTables(selected(routings, func(r *netv1beta1.RouteConfiguration) bool {
+		return h.matches(r.Labels[api.LabelRouteCategory], r.Labels[api.LabelRouteSubcategory],
 			r.Labels[api.LabelRouteUnique])
 	}))...)
 }
 
-// chosen returns the selected objects that are not being deleted.
-func chosen[T any, P interface {
+// selected returns the selected objects that are not being deleted.
+func selected[T any, P interface {
 	*T
 	metav1.Object
 }](list []T, is func(*T) bool) []T {
-	return slices.DeleteFunc(alive[T, P](list), func(x T) bool { return !is(&x) })
+	return slices.DeleteFunc(undeleted[T, P](list), func(x T) bool { return !is(&x) })
 }
 
-// is reports whether labels select the host. Subcategories formerly distinguished processes of one
+// matches reports whether labels select the host. Subcategories formerly distinguished processes of one
 // host; here they only belong to a category.
-func (h Host) is(category, subcategory, unique string) bool {
+func (h Host) matches(category, subcategory, unique string) bool {
 	known := []string{"", api.SubcategoryFabric, api.SubcategoryIPMapping}
 	switch h.Category {
 	case api.CategoryGateway:

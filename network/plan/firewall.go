@@ -60,7 +60,7 @@ func firewall(f netv1beta1.FirewallConfiguration) Content {
 				return r.Action == netv1beta1.ActionCtMark || r.Action == netv1beta1.ActionMetaMarkFromCtMark
 			})
 	}
-	table.Text = written(table.Family, table.Name, chains)
+	table.Text = printTable(table.Family, table.Name, chains)
 	c.Tables, c.Problems = []Table{table}, t.problems
 	return c
 }

@@ -35,7 +35,7 @@ type GatewayStateInput struct {
 	// peer. They open connections to the peer's pods, and are reachable as targets of IP objects.
 	Protected []netip.Addr
 	Tunnel    TunnelInput
-	// Port of the overlay, UDP.
+	// Port is the UDP port of the overlay.
 	Port int
 	// Tracks is set if rules of users use connection tracking between pods.
 	Tracks bool
@@ -90,14 +90,14 @@ const tunnelOverhead = 40 + 8 + 32
 const keepalive = 25
 
 // GatewayState plans a gateway: the tunnel to the peer, the overlay to nodes and other gateways, and
-// between them the translation of the peer's addresses into this cluster's view.
+// between them the translation of the peer's addresses to the ranges they are remapped to.
 //
-//	         ┌ from-peer ┐ ┌ exposed ┐ ┌──── forward ────┐ ┌─ sources ─┐
-//	tunnel ─▶│ real→view ├─┤  DNAT   ├─┤ pods, IP objects├─┤masquerade ├─▶ overlay, pod's device
-//	         └───────────┘ └─────────┘ └─────────────────┘ └───────────┘
-//	         ┌─ to-peer ─┐ ┌ sources ┐
-//	tunnel ◀─┤ view→real ├─┤  SNAT   ├───────────────────────────────────◀ overlay, pod's device
-//	         └───────────┘ └─────────┘
+//	         ┌── from-peer ──┐ ┌ exposed ┐ ┌──── forward ────┐ ┌─ sources ─┐
+//	tunnel ─▶│ remote→local  ├─┤  DNAT   ├─┤ pods, IP objects├─┤masquerade ├─▶ overlay, pod's device
+//	         └───────────────┘ └─────────┘ └─────────────────┘ └───────────┘
+//	         ┌─── to-peer ───┐ ┌ sources ┐
+//	tunnel ◀─┤ local→remote  ├─┤  SNAT   ├───────────────────────────────────◀ overlay, pod's device
+//	         └───────────────┘ └─────────┘
 //
 // The stateless translation is at the tunnel's edge, so routing, reverse path filter and connection
 // tracking see remapped addresses only. A pod of the peer may even have the address of the gateway
@@ -121,7 +121,7 @@ func GatewayState(in GatewayStateInput) State {
 			s.Routes = append(s.Routes, Route{Device: dev, To: r.Local, Table: spreadTable(n), MTU: narrow})
 		}
 	}
-	if node, ok := in.way(); ok {
+	if node, ok := in.targetNode(); ok {
 		for _, a := range in.targets() {
 			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a),
 				Via: inFamily(node.Overlay, a.Is6())})
@@ -140,13 +140,13 @@ func GatewayState(in GatewayStateInput) State {
 
 // members returns the nodes and gateways at the other ends of the overlay.
 func (in GatewayStateInput) members() []Member {
-	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.views())
+	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.localRanges())
 }
 
-// way returns the node that routes to targets outside the pods: the gateway's own node, else the
+// targetNode returns the node that routes to targets outside the pods: the gateway's own node, else the
 // first by name. A CNI would drop foreign sources from a pod, so packets cannot leave by the pod's
 // own device.
-func (in GatewayStateInput) way() (Member, bool) {
+func (in GatewayStateInput) targetNode() (Member, bool) {
 	var best Member
 	for _, n := range in.Nodes {
 		if n.ready() && (!best.Overlay.IsValid() || n.Name == in.Node || best.Name != in.Node && n.Name < best.Name) {
@@ -159,7 +159,7 @@ func (in GatewayStateInput) way() (Member, bool) {
 // targets returns the targets of IP objects that need a route of their own; members of the overlay
 // have one.
 func (in GatewayStateInput) targets() []netip.Addr {
-	known := slices.Concat(in.Pods, in.views())
+	known := slices.Concat(in.Pods, in.localRanges())
 	for _, m := range in.members() {
 		known = append(known, m.CIDRs...)
 		known = append(known, hosts(inFamilies(m.Overlay, true))...)
@@ -177,7 +177,8 @@ func (in GatewayStateInput) targets() []netip.Addr {
 	return slices.Compact(out)
 }
 
-func (in GatewayStateInput) views() []netip.Prefix {
+// localRanges returns the ranges that the peer is remapped to.
+func (in GatewayStateInput) localRanges() []netip.Prefix {
 	out := make([]netip.Prefix, len(in.Remote))
 	for i, r := range in.Remote {
 		out[i] = r.Local
@@ -185,10 +186,10 @@ func (in GatewayStateInput) views() []netip.Prefix {
 	return out
 }
 
-// fromPeer turns the peer's addresses into this cluster's view and drops all others. It comes
-// before connection tracking, but after fragments were put together: tracking, which the NAT
-// chains bring into the namespace, does that first (priority −400, this is −300).
-// Each rule ends the chain, so that a view that is also a real CIDR is not translated twice.
+// fromPeer translates the peer's addresses to those they are remapped to, and drops packets with
+// other sources. It runs before connection tracking, but after fragments are reassembled: tracking,
+// which the NAT chains enable in the namespace, does that at priority −400, and this is −300. Each
+// rule ends the chain, so that a range that is both remote and local is not translated twice.
 //
 // Traffic between pods bypasses connection tracking unless a user needs it. Another gateway can
 // then take over open connections, and no table fills up. Pods that are targets of IP objects
@@ -199,8 +200,8 @@ func (in GatewayStateInput) views() []netip.Prefix {
 func (in GatewayStateInput) fromPeer() chain {
 	c := chain{name: "from-peer", base: "filter hook prerouting priority raw"}
 	for _, f := range families() {
-		if strangers, ok := f.match("saddr !=", in.Sources); ok && f.six == in.Self.Outer.Is6() {
-			c.add(fmt.Sprintf("iifname %q udp dport %d %s drop", in.Under.Device, in.Port, strangers))
+		if others, ok := f.match("saddr !=", in.Sources); ok && f.six == in.Self.Outer.Is6() {
+			c.add(fmt.Sprintf("iifname %q udp dport %d %s drop", in.Under.Device, in.Port, others))
 		}
 	}
 	c.add(fmt.Sprintf("iifname %q udp dport %d notrack accept", in.Under.Device, in.Port))
@@ -211,7 +212,7 @@ func (in GatewayStateInput) fromPeer() chain {
 		}
 		to, some := f.match("daddr", in.Pods)
 		from, _ := f.match("saddr", in.Pods)
-		peer, any := f.match("daddr", in.views())
+		peer, any := f.match("daddr", in.localRanges())
 		if !some || !any {
 			continue
 		}

@@ -88,7 +88,7 @@ func (in GatewayStateInput) spread() chain {
 		among = " map { " + strings.Join(use, ", ") + " }"
 	}
 	for _, f := range families() {
-		if to, ok := f.match("daddr", in.views()); ok {
+		if to, ok := f.match("daddr", in.localRanges()); ok {
 			c.add(fmt.Sprintf("iifname %q %s meta l4proto { tcp, udp } meta mark set jhash %s saddr . %s daddr . th "+
 				"sport . th dport mod %d seed 0x%x%s",
 				api.OverlayInterface, to, f.name, f.name, len(use), OverlayVNI, among))
@@ -113,7 +113,7 @@ func (in GatewayStateInput) spreadRules() []Rule {
 	var out []Rule
 	for n := 1; n < in.tunnels(); n++ {
 		for _, f := range families() {
-			if len(f.of(in.views())) > 0 {
+			if len(f.of(in.localRanges())) > 0 {
 				out = append(out, Rule{IPv6: f.six, Priority: RulePriority, Table: spreadTable(n), Mark: uint32(n)})
 			}
 		}

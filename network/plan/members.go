@@ -60,9 +60,9 @@ type Member struct {
 // ready reports whether a member can be part of the overlay.
 func (m Member) ready() bool { return m.Overlay.IsValid() && m.Outer.IsValid() }
 
-// placed reports whether a member has an outer address. If a gateway's pod is gone, its former
+// hasOuter reports whether a member has an outer address. If a gateway's pod is gone, its former
 // address may belong to another pod.
-func (m Member) placed() bool { return m.Outer.IsValid() && !m.Outer.IsUnspecified() }
+func (m Member) hasOuter() bool { return m.Outer.IsValid() && !m.Outer.IsUnspecified() }
 
 // Underlay is the device that carries the frames of the overlay.
 type Underlay struct {
@@ -114,8 +114,8 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	}
 	var out []Member
 	for _, m := range slices.SortedFunc(slices.Values(members), order) {
-		astray := m.placed() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
-		if !m.ready() || astray || add(host(m.Overlay)) {
+		otherFamily := m.hasOuter() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
+		if !m.ready() || otherFamily || add(host(m.Overlay)) {
 			continue
 		}
 		m.CIDRs = slices.DeleteFunc(slices.Clone(m.CIDRs), add)
@@ -128,7 +128,7 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 // routes, so its packets are lost: another route would deliver them to a wrong receiver.
 func (s *State) lead(m Member, six bool) {
 	dev, mac := api.OverlayInterface, overlayMAC(m.Overlay)
-	if m.placed() {
+	if m.hasOuter() {
 		s.Forwards = append(s.Forwards, Forward{Device: dev, MAC: mac, Outer: m.Outer, Port: m.Port})
 	}
 	for _, a := range inFamilies(m.Overlay, six) {

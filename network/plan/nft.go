@@ -36,11 +36,11 @@ func (c *chain) add(rules ...string) { c.rules = append(c.rules, rules...) }
 
 // table prints Liqo's table; chains without rules are left out.
 func table(chains ...chain) string {
-	return written("inet", NFTable, slices.DeleteFunc(chains, func(c chain) bool { return len(c.rules) == 0 }))
+	return printTable("inet", NFTable, slices.DeleteFunc(chains, func(c chain) bool { return len(c.rules) == 0 }))
 }
 
-// written prints a table.
-func written(family, name string, chains []chain) string {
+// printTable prints a table.
+func printTable(family, name string, chains []chain) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table %s %s {\n", family, name)
 	separator := ""

@@ -35,17 +35,17 @@ type NodeStateInput struct {
 	Sources []netip.Prefix
 	// Exposed are the targets of IP objects that are reached through a node.
 	Exposed []netip.Addr
-	// Port of the overlay, UDP.
+	// Port is the UDP port of the overlay.
 	Port int
-	// RulePriority of our rule; 0 = RulePriority.
+	// RulePriority is the priority of Liqo's rule; 0 = RulePriority.
 	RulePriority int
 	// Masquerade translates the source of pods to the node's overlay address, as for all other
 	// senders.
 	Masquerade bool
 }
 
-// NodeState plans a node: traffic for a peer goes through the overlay to the peer's gateway, from pods
-// with their own source and from anything else with the node's overlay address.
+// NodeState plans a node. Traffic for a peer goes through the overlay to the peer's gateway: that of
+// pods with their own source, all other traffic with the node's overlay address.
 func NodeState(in NodeStateInput) State {
 	if len(in.Gateways) == 0 {
 		return State{}
@@ -110,7 +110,7 @@ func (in NodeStateInput) frames() chain {
 	var gateways, unknown []netip.Addr // unknown are those whose Ethernet address is not known
 	var known []station
 	for _, g := range slices.Concat(in.Gateways, in.Standbys) {
-		if !g.placed() {
+		if !g.hasOuter() {
 			continue
 		}
 		gateways = append(gateways, g.Outer)
@@ -128,13 +128,13 @@ func (in NodeStateInput) frames() chain {
 		if !some {
 			continue
 		}
-		others, _ := f.match("daddr !=", hosts(members))
-		c.add(others + " fib daddr type != unicast drop")
+		elsewhere, _ := f.match("daddr !=", hosts(members))
+		c.add(elsewhere + " fib daddr type != unicast drop")
 		if pods, ok := f.match("saddr", in.Self.CIDRs); ok {
 			c.add(words(pods, f.except("saddr", gateways), to, "drop"))
 		}
-		if strangers, ok := f.match("saddr !=", in.Sources); ok {
-			c.add(words(strangers, to, "drop"))
+		if others, ok := f.match("saddr !=", in.Sources); ok {
+			c.add(words(others, to, "drop"))
 		}
 		c.add(words("iifname "+devices, to, f.except("saddr", unknown), f.exceptStations(known), "drop"))
 	}
@@ -156,7 +156,7 @@ func (in NodeStateInput) outer() chain {
 	var gateways []netip.Addr
 	var peers []netip.Prefix
 	for _, g := range slices.Concat(in.Gateways, in.Standbys) {
-		if g.placed() {
+		if g.hasOuter() {
 			gateways, peers = append(gateways, g.Outer), append(peers, g.CIDRs...)
 		}
 	}

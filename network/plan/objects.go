@@ -40,7 +40,7 @@ type GatewayObjects struct {
 // Input adds the contents of the objects to the input that the process provides: the addresses of
 // its pod and of the tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
-	for _, f := range alive(o.Fabrics) {
+	for _, f := range undeleted(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
 			in.Self.Overlay = parseAddr(f.Spec.Interface.Gateway.IP)
 			continue
@@ -48,7 +48,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		in.Gateways = append(in.Gateways, gatewayMember(f))
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for _, n := range alive(o.Nodes) {
+	for _, n := range undeleted(o.Nodes) {
 		outer := n.Status.NodeIP.Remote
 		if n.Name == in.Node && n.Status.NodeIP.Local != "" {
 			outer = n.Status.NodeIP.Local
@@ -75,7 +75,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 // PeerKey returns the public key of the peer's gateway in base64; "" = there is none. The oldest
 // PublicKey is used, as in the controllers.
 func PeerKey(all []netv1beta1.PublicKey) string {
-	if k := api.Oldest(alive(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+	if k := api.Oldest(undeleted(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		return base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return ""
@@ -83,7 +83,7 @@ func PeerKey(all []netv1beta1.PublicKey) string {
 
 // configuration returns the Configuration that is used; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
-	all := alive(o.Configurations)
+	all := undeleted(o.Configurations)
 	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool {
 		return c.Status.Remote == nil
 	})
@@ -105,10 +105,10 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
 	further []netip.Prefix) []netip.Prefix {
 	var texts []string
-	for _, f := range alive(fabrics) {
+	for _, f := range undeleted(fabrics) {
 		texts = append(append(texts, f.Spec.GatewayIP), f.Spec.StandbyIPs...)
 	}
-	for _, n := range alive(nodes) {
+	for _, n := range undeleted(nodes) {
 		texts = append(texts, n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		if len(n.Status.LocalAddresses) == 0 {
 			return nil
@@ -124,7 +124,7 @@ func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.Intern
 
 func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
 	var out []Exposed
-	for _, ip := range alive(ips) {
+	for _, ip := range undeleted(ips) {
 		e := Exposed{External: parseAddr(ip.Status.IP), Target: parseAddr(ip.Spec.IP), Masquerade: ip.Spec.Masquerade}
 		if e.External.IsValid() && e.Target.IsValid() {
 			out = append(out, e)
@@ -145,7 +145,7 @@ type NodeObjects struct {
 // Input adds the contents of the objects to the input that the process provides. It is not ready
 // while there are gateways but the node has no address in the overlay yet.
 func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
-	for _, f := range alive(o.Fabrics) {
+	for _, f := range undeleted(o.Fabrics) {
 		g := gatewayMember(f)
 		in.Gateways = append(in.Gateways, g)
 		for _, ip := range f.Spec.StandbyIPs {
@@ -153,7 +153,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		}
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for _, n := range alive(o.Nodes) {
+	for _, n := range undeleted(o.Nodes) {
 		outer := parseAddrs(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		in.Nodes, in.Local = append(in.Nodes, outer...), append(in.Local, outer...)
 		for _, text := range n.Status.LocalAddresses {
@@ -180,8 +180,8 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	return in, len(in.Gateways) == 0 || in.Self.ready()
 }
 
-// alive returns the objects that are not being deleted.
-func alive[T any, P interface {
+// undeleted returns the objects that are not being deleted.
+func undeleted[T any, P interface {
 	*T
 	metav1.Object
 }](list []T) []T {

@@ -43,9 +43,9 @@ func FuzzRoutes(f *testing.F) {
 		if name == "x" {
 			list = list[:1]
 		}
-		contents := routed(slices.Clone(list))
+		contents := routingTables(slices.Clone(list))
 		slices.Reverse(list)
-		if again := routed(list); !reflect.DeepEqual(again, contents) {
+		if again := routingTables(list); !reflect.DeepEqual(again, contents) {
 			t.Fatalf("the order matters:\n%+v\n%+v", contents, again)
 		}
 		owner := map[int]string{}
