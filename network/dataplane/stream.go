@@ -6,6 +6,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"sync"
@@ -18,60 +19,62 @@ import (
 
 // Times and sizes of a connection.
 const (
-	// A dead path is noticed in less than 10 s. Unanswered data ends a connection after
-	// userTimeout. A silent one is probed, and unanswered probes end it after as long, unless there
-	// is data by then, for which the time begins anew: 4 + 4 s at most, and a probe's interval.
+	// A dead path is detected in less than 10 s. Unacknowledged data closes a connection after
+	// userTimeout. An idle one is probed, and unanswered probes close it after the same time. If
+	// data is sent meanwhile, the time starts again: 4 + 4 s at most, and the interval of a probe.
 	userTimeout = 4 * time.Second
 	probeAfter  = 2 * time.Second
 	probeEvery  = 1 * time.Second
-	// maxQueue is what may wait to be written, in bytes: the packets of 4 ms at 1 Gbit/s. What
-	// exceeds it is dropped, as a full queue of a network card does: connections inside the tunnel
-	// find their pace by that, while one that waits would let them fill seconds of memory.
+	// maxQueue is the size of the queue in bytes: 4 ms at 1 Gbit/s. Packets that exceed it are
+	// dropped, as by the queue of a network card. Connections inside the tunnel adapt their rate to
+	// losses; a longer queue would delay their packets by seconds.
 	maxQueue = 512 << 10
-	// notSentLow is how many bytes the kernel takes beyond those on their way, for the same reason:
-	// its own buffer grows to megabytes.
+	// notSentLow is how many unsent bytes the kernel accepts, for the same reason: its own buffer
+	// grows to megabytes.
 	notSentLow = 128 << 10
 )
 
-// place is an address as WireGuard wants it.
-type place netip.AddrPort
+// tcpEndpoint is an address with the methods of WireGuard's conn.Endpoint.
+type tcpEndpoint netip.AddrPort
 
-func (place) ClearSrc()             {}
-func (place) SrcToString() string   { return "" }
-func (place) SrcIP() netip.Addr     { return netip.Addr{} }
-func (p place) DstToString() string { return netip.AddrPort(p).String() }
-func (p place) DstIP() netip.Addr   { return netip.AddrPort(p).Addr() }
-func (p place) DstToBytes() []byte {
+func (tcpEndpoint) ClearSrc()             {}
+func (tcpEndpoint) SrcToString() string   { return "" }
+func (tcpEndpoint) SrcIP() netip.Addr     { return netip.Addr{} }
+func (p tcpEndpoint) DstToString() string { return netip.AddrPort(p).String() }
+func (p tcpEndpoint) DstIP() netip.Addr   { return netip.AddrPort(p).Addr() }
+func (p tcpEndpoint) DstToBytes() []byte {
 	b, _ := netip.AddrPort(p).MarshalBinary() // has no error
 	return b
 }
 
-// stream is one connection. On a server it is the endpoint of the peer that speaks through it.
+// stream is one connection. On a server it is also the endpoint of the peer that uses it.
 type stream struct {
-	place
+	tcpEndpoint
 	conn net.Conn
-	// source is the endpoint WireGuard knows the other side by: the stream itself on a server.
+	// source is the endpoint that WireGuard is given for packets received on the connection: the
+	// stream itself on a server.
 	source conn.Endpoint
-	// proven is when WireGuard last answered the other side, in Unix nanoseconds; 0 = it did not
-	// yet, so this may be a stranger.
-	proven atomic.Int64
-	// lastReceived is when data was last received or the connection was made, in Unix nanoseconds.
+	// authenticated is when WireGuard last answered the other side, in Unix nanoseconds; 0 = it has
+	// not, so the other side may be anybody.
+	authenticated atomic.Int64
+	// lastReceived is when data was last received, or else the connection was established, in Unix
+	// nanoseconds.
 	lastReceived atomic.Int64
 
-	// wake has a message when something waits; done is closed when the connection is.
+	// wake has a message while frames wait; done is closed with the connection.
 	wake, done chan struct{}
 	mu         sync.Mutex
-	// waiting are frames to be written.
+	// waiting holds frames to be written.
 	waiting []byte
 	closed  bool
 }
 
-// newStream makes a connection ready. Its source is the stream itself when none is given.
+// newStream returns the stream of a connection. If source is nil, it is the stream itself.
 func newStream(c net.Conn, source conn.Endpoint) *stream {
 	s := &stream{conn: c, source: source, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		p := a.AddrPort()
-		s.place = place(netip.AddrPortFrom(p.Addr().Unmap(), p.Port()))
+		s.tcpEndpoint = tcpEndpoint(netip.AddrPortFrom(p.Addr().Unmap(), p.Port()))
 	}
 	if source == nil {
 		s.source = s
@@ -80,13 +83,14 @@ func newStream(c net.Conn, source conn.Endpoint) *stream {
 	return s
 }
 
-// tune sets what the connection needs; Go switches Nagle's algorithm off by itself.
+// tune sets the options of a connection. Go disables Nagle's algorithm by default.
 func tune(c net.Conn) error {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return nil
 	}
-	if err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: 4}); err != nil {
+	probes := net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: 4}
+	if err := t.SetKeepAliveConfig(probes); err != nil {
 		return err
 	}
 	raw, err := t.SyscallConn()
@@ -95,17 +99,16 @@ func tune(c net.Conn) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		if failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())); failed == nil {
-			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSentLow)
+		set := func(option, value int) error {
+			return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value)
 		}
+		failed = cmp.Or(set(unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())),
+			set(unix.TCP_NOTSENT_LOWAT, notSentLow))
 	})
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }
 
-// send queues packets and never waits; those that find no room are dropped.
+// send queues packets without waiting, and drops those that the queue has no room for.
 func (s *stream) send(packets [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +127,7 @@ func (s *stream) send(packets [][]byte) error {
 	return nil
 }
 
-// write writes what waits, all of it at once, until the connection ends.
+// write writes all waiting frames at once, until the connection ends.
 func (s *stream) write() {
 	defer s.close()
 	var frames []byte
@@ -143,7 +146,7 @@ func (s *stream) write() {
 	}
 }
 
-// close ends the connection; reader and writer end by it.
+// close closes the connection, which ends its reader and writer.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

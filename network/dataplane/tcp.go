@@ -24,70 +24,70 @@ import (
 const (
 	dialTimeout            = 4 * time.Second
 	redialFirst, redialMax = 100 * time.Millisecond, 5 * time.Second
-	// lasting is how long a connection must have been of use to be made again without a wait.
+	// lasting is how long a useful connection must last to be redialled without a wait.
 	lasting = time.Second
-	// unusedAfter ends a connection we dialled and send nothing on. WireGuard's keepalive of a
-	// client comes every 25 s.
+	// unusedAfter is how long a dialled connection stays open without a packet to send. The
+	// keepalive of a client is sent every 25 s.
 	unusedAfter = time.Minute
-	// staleAfter is how long a connection may be silent that is asked for anew: whoever asks has
-	// waited for answers.
+	// staleAfter is how long a connection may receive nothing before a further request for its
+	// endpoint redials it: the caller has waited for answers.
 	staleAfter = time.Second
-	// A connection somebody made to us must send a frame in time for firstFrame and be answered by
-	// WireGuard in time for proof: the second attempt of a handshake comes after 5 s.
+	// An accepted connection must send a frame within firstFrame, and WireGuard must answer it
+	// within proof. The second attempt of a handshake is sent after 5 s.
 	firstFrame, proof = 5 * time.Second, 15 * time.Second
-	// maxStreams bounds the connections made to us: a tunnel has one peer, the rest are
-	// connections it left behind, and strangers. Each costs 2 × readSize of memory, so 8 MiB.
+	// maxStreams bounds the accepted connections. A tunnel has one peer; the others are its former
+	// connections, or not the peer's. Each takes 2 × readSize of memory, so 8 MiB in all.
 	maxStreams = 32
 )
 
 var errNotConnected = errors.New("there is no connection")
 
-// tcpBind carries WireGuard's packets over TCP in place of UDP. With a port it is a server: it
-// accepts connections, each an endpoint, and WireGuard itself finds out which of them is the peer's,
-// for it moves an endpoint only after a packet it could authenticate. Without one it is a client: it
-// dials, and dials again, the endpoints it is told to send to.
+// tcpBind carries WireGuard's packets over TCP instead of UDP. With a port it is a server: it
+// accepts connections, and each is an endpoint. WireGuard finds out which one is the peer's, because
+// it changes an endpoint only after a packet that it could authenticate. Without a port it is a
+// client: it dials the endpoints that packets are sent to, and redials them.
 //
 //	WireGuard ─▶ Send ─▶ queue ─▶ stream.write ═══TCP═══▶ read ─▶ receive ─▶ WireGuard
 //
-// A stranger can connect but not be heard: connections WireGuard did not answer end soon, give way
-// to new ones, and wait until those it did answer have been read.
+// A connection is authenticated once WireGuard answered it. Others are closed soon, make room for
+// new ones, and are read only when no authenticated one has frames.
 type tcpBind struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// connected is called after each dialled connection was made.
+	// connected is called after each dialled connection is established.
 	connected func(to netip.AddrPort)
-	// running are all goroutines.
+	// running counts all goroutines.
 	running sync.WaitGroup
 
 	mu sync.Mutex
 	// session is nil while the bind is closed.
 	session *session
-	lines   map[netip.AddrPort]*line
+	dialled map[netip.AddrPort]*clientEndpoint
 }
 
-// session is what lives from Open to Close.
+// session holds the state between Open and Close.
 type session struct {
 	ctx      context.Context
 	end      context.CancelFunc
 	listener net.Listener // nil on a client
-	// streams are the connections made to us; guarded by the bind.
+	// streams are the accepted connections; guarded by the bind.
 	streams []*stream
-	// Frames received from who was answered, and from who was not.
-	known, strange chan received
+	// authenticated carries frames of authenticated connections, others those of all others.
+	authenticated, others chan received
 }
 
-// received are whole frames of a connection.
+// received holds whole frames of a connection.
 type received struct {
 	frames []byte
 	from   conn.Endpoint
 }
 
-// line is an endpoint of a client. It outlives its connections.
-type line struct {
-	place
-	// hurry ends the wait for the next attempt to connect.
-	hurry chan struct{}
-	// Guarded by the bind: the session in which it is kept connected, its connection, and when it
-	// was last used.
+// clientEndpoint is an address that a client dials. It outlives its connections.
+type clientEndpoint struct {
+	tcpEndpoint
+	// retryNow ends the wait for the next attempt to connect.
+	retryNow chan struct{}
+	// These fields are guarded by the bind: the session in which it is kept connected, its
+	// connection, and when it was last used.
 	session *session
 	stream  *stream
 	used    time.Time
@@ -97,21 +97,21 @@ func newTCPBind(dial func(ctx context.Context, network, addr string) (net.Conn, 
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return &tcpBind{dial: dial, connected: func(netip.AddrPort) {}, lines: map[netip.AddrPort]*line{}}
+	return &tcpBind{dial: dial, connected: func(netip.AddrPort) {}, dialled: map[netip.AddrPort]*clientEndpoint{}}
 }
 
-// Open listens on a port; 0 = only dials.
+// Open listens on a port; with 0 it only dials.
 func (b *tcpBind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session != nil {
 		return nil, 0, conn.ErrBindAlreadyOpen
 	}
-	s := &session{known: make(chan received), strange: make(chan received)}
+	s := &session{authenticated: make(chan received), others: make(chan received)}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	if port != 0 {
 		var config net.ListenConfig
-		config.SetMultipathTCP(false) // which knows no TCP_USER_TIMEOUT
+		config.SetMultipathTCP(false) // it does not support TCP_USER_TIMEOUT
 		var err error
 		if s.listener, err = config.Listen(s.ctx, "tcp", ":"+strconv.Itoa(int(port))); err != nil {
 			s.end()
@@ -123,8 +123,8 @@ func (b *tcpBind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 	return []conn.ReceiveFunc{s.receiver()}, port, nil
 }
 
-// Close ends all connections. Goroutines end soon after it; WireGuard holds locks meanwhile that
-// they may wait for, so only wait waits for them.
+// Close ends all connections. It does not wait for goroutines, because WireGuard holds locks
+// meanwhile that they may need; wait does.
 func (b *tcpBind) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *tcpBind) Close() error {
 	return nil
 }
 
-// hangUp ends the connections made to us.
+// hangUp closes the accepted connections.
 func (b *tcpBind) hangUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,17 +151,18 @@ func (b *tcpBind) hangUp() {
 	}
 }
 
-// wait waits for the end of all goroutines after Close.
+// wait waits until all goroutines have ended after Close.
 func (b *tcpBind) wait() { b.running.Wait() }
 
-// SetMark is not used.
+// SetMark does nothing: no mark is used.
 func (b *tcpBind) SetMark(uint32) error { return nil }
 
-// BatchSize is how many packets are received at once.
+// BatchSize returns how many packets are received at once.
 func (b *tcpBind) BatchSize() int { return conn.IdealBatchSize }
 
-// ParseEndpoint finds or makes an endpoint. A server has only those that came to it. Who asks for
-// one we are connected to wants to begin anew, so a connection that is silent is made again.
+// ParseEndpoint returns the endpoint for an address. A server has only those of accepted
+// connections. A request for an endpoint that is connected means that answers are missing, so a
+// connection that receives nothing is redialled.
 func (b *tcpBind) ParseEndpoint(text string) (conn.Endpoint, error) {
 	to, err := netip.ParseAddrPort(text)
 	if err != nil {
@@ -171,15 +172,15 @@ func (b *tcpBind) ParseEndpoint(text string) (conn.Endpoint, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.session; s != nil && s.listener != nil {
-		if i := slices.IndexFunc(s.streams, func(x *stream) bool { return x.place == place(to) }); i >= 0 {
+		if i := slices.IndexFunc(s.streams, func(x *stream) bool { return x.tcpEndpoint == tcpEndpoint(to) }); i >= 0 {
 			return s.streams[i], nil
 		}
-		return place(to), nil
+		return tcpEndpoint(to), nil
 	}
-	l, ok := b.lines[to]
+	l, ok := b.dialled[to]
 	if !ok {
-		l = &line{place: place(to), hurry: make(chan struct{}, 1)}
-		b.lines[to] = l
+		l = &clientEndpoint{tcpEndpoint: tcpEndpoint(to), retryNow: make(chan struct{}, 1)}
+		b.dialled[to] = l
 	}
 	if l.stream != nil && time.Since(time.Unix(0, l.stream.lastReceived.Load())) < staleAfter {
 		return l, nil
@@ -188,22 +189,22 @@ func (b *tcpBind) ParseEndpoint(text string) (conn.Endpoint, error) {
 		l.stream.close()
 	}
 	select {
-	case l.hurry <- struct{}{}:
+	case l.retryNow <- struct{}{}:
 	default:
 	}
 	return l, nil
 }
 
-// Send queues packets to an endpoint; without a connection they are lost, as with UDP.
+// Send queues packets for an endpoint. Without a connection they are lost, as with UDP.
 func (b *tcpBind) Send(packets [][]byte, to conn.Endpoint) error {
 	var s *stream
 	switch to := to.(type) {
 	case *stream:
 		s = to
-		if len(packets) > 0 && isProof(packets[0]) {
-			s.prove()
+		if len(packets) > 0 && isAuthenticated(packets[0]) {
+			s.authenticate()
 		}
-	case *line:
+	case *clientEndpoint:
 		s = b.streamOf(to)
 	}
 	if s == nil {
@@ -212,42 +213,46 @@ func (b *tcpBind) Send(packets [][]byte, to conn.Endpoint) error {
 	return s.send(packets)
 }
 
-// isProof tells whether a packet goes only to a peer that was authenticated. Cookies go to anybody.
-func isProof(packet []byte) bool {
+// isAuthenticated reports whether WireGuard sends a packet of this type to authenticated peers only.
+// It sends cookies to anybody.
+func isAuthenticated(packet []byte) bool {
 	return len(packet) > 0 && packet[0] != device.MessageCookieReplyType
 }
 
-func (s *stream) prove() {
-	if s.proven.Swap(time.Now().UnixNano()) == 0 {
+// authenticate records that WireGuard answered the connection.
+func (s *stream) authenticate() {
+	if s.authenticated.Swap(time.Now().UnixNano()) == 0 {
 		s.conn.SetReadDeadline(time.Time{})
 	}
 }
 
-// streamOf is the connection of a line, nil while there is none. It begins to keep one.
-func (b *tcpBind) streamOf(l *line) *stream {
+// streamOf returns the connection of an endpoint, or nil while there is none, and keeps the endpoint
+// connected from now on.
+func (b *tcpBind) streamOf(l *clientEndpoint) *stream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.used = time.Now()
 	if s := b.session; s != nil && l.session != s {
 		l.session = s
-		b.lines[netip.AddrPort(l.place)] = l
+		b.dialled[netip.AddrPort(l.tcpEndpoint)] = l
 		b.running.Go(func() { b.keep(l, s) })
 	}
 	return l.stream
 }
 
-// keep keeps a line connected until the session ends or nobody sends on it.
-func (b *tcpBind) keep(l *line, s *session) {
-	for wait := time.Duration(0); b.wanted(l, s); {
-		pause(s.ctx, wait, l.hurry)
+// keep keeps an endpoint connected until the session ends or the endpoint is not used any more.
+func (b *tcpBind) keep(l *clientEndpoint, s *session) {
+	for wait := time.Duration(0); b.isUsed(l, s); {
+		pause(s.ctx, wait, l.retryNow)
 		began := time.Now()
 		good := b.connect(l, s)
 		wait = redialAfter(wait, good, time.Since(began))
 	}
 }
 
-// redialAfter is how long to wait after a connection that was good or not and lasted for a time, before which it was
-// waited. One that lasted is made again at once: a server that hands over has ended it, and another takes it.
+// redialAfter returns how long to wait before the next attempt, given the wait before the last one,
+// whether its connection received anything, and how long that lasted. A connection that lasted is
+// redialled immediately: during a handover a server closes it, and the next server accepts it.
 func redialAfter(waited time.Duration, good bool, lasted time.Duration) time.Duration {
 	switch {
 	case good && lasted >= lasting:
@@ -258,19 +263,20 @@ func redialAfter(waited time.Duration, good bool, lasted time.Duration) time.Dur
 	return min(max(2*waited, redialFirst), redialMax)
 }
 
-// pause waits for a while, the end of the context, or hurry.
-func pause(ctx context.Context, d time.Duration, hurry <-chan struct{}) {
+// pause waits until the time has passed, the context ends, or retryNow has a message.
+func pause(ctx context.Context, d time.Duration, retryNow <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-hurry:
+	case <-retryNow:
 	}
 }
 
-// wanted tells whether a line is to be kept. One that is not can begin again.
-func (b *tcpBind) wanted(l *line, s *session) bool {
+// isUsed reports whether an endpoint is still used; otherwise it removes the endpoint, which streamOf
+// adds again.
+func (b *tcpBind) isUsed(l *clientEndpoint, s *session) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.ctx.Err() == nil && time.Since(l.used) < unusedAfter {
@@ -278,13 +284,14 @@ func (b *tcpBind) wanted(l *line, s *session) bool {
 	}
 	if l.session == s {
 		l.session = nil
-		delete(b.lines, netip.AddrPort(l.place))
+		delete(b.dialled, netip.AddrPort(l.tcpEndpoint))
 	}
 	return false
 }
 
-// connect makes a connection, serves it until it ends, and tells whether it was any good.
-func (b *tcpBind) connect(l *line, s *session) bool {
+// connect dials an endpoint, serves the connection until it ends, and reports whether it received
+// anything.
+func (b *tcpBind) connect(l *clientEndpoint, s *session) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, dialTimeout)
 	c, err := b.dial(ctx, "tcp", l.DstToString())
 	cancel()
@@ -296,7 +303,7 @@ func (b *tcpBind) connect(l *line, s *session) bool {
 		return false
 	}
 	x := newStream(c, l)
-	x.proven.Store(x.lastReceived.Load()) // we chose it
+	x.authenticated.Store(x.lastReceived.Load()) // a dialled address is trusted
 	if !b.install(l, s, x) {
 		x.close()
 		return false
@@ -304,7 +311,7 @@ func (b *tcpBind) connect(l *line, s *session) bool {
 	made := x.lastReceived.Load()
 	b.running.Go(x.write)
 	b.running.Go(func() { b.watchUse(l, x) })
-	b.connected(netip.AddrPort(l.place))
+	b.connected(netip.AddrPort(l.tcpEndpoint))
 	s.read(x)
 	b.mu.Lock()
 	if l.stream == x {
@@ -314,8 +321,8 @@ func (b *tcpBind) connect(l *line, s *session) bool {
 	return x.lastReceived.Load() != made
 }
 
-// install puts the connection into its line, unless the session ended meanwhile.
-func (b *tcpBind) install(l *line, s *session, x *stream) bool {
+// install sets the connection of an endpoint. It returns false if the session ended meanwhile.
+func (b *tcpBind) install(l *clientEndpoint, s *session, x *stream) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session != s {
@@ -325,15 +332,15 @@ func (b *tcpBind) install(l *line, s *session, x *stream) bool {
 	return true
 }
 
-// watchUse ends a connection nobody sends on.
-func (b *tcpBind) watchUse(l *line, x *stream) {
-	look := time.NewTicker(unusedAfter / 4)
-	defer look.Stop()
+// watchUse closes a connection that nothing is sent on any more.
+func (b *tcpBind) watchUse(l *clientEndpoint, x *stream) {
+	ticker := time.NewTicker(unusedAfter / 4)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-x.done:
 			return
-		case <-look.C:
+		case <-ticker.C:
 		}
 		b.mu.Lock()
 		unused := time.Since(l.used) >= unusedAfter
@@ -345,12 +352,12 @@ func (b *tcpBind) watchUse(l *line, x *stream) {
 	}
 }
 
-// accept takes connections until the listener ends.
+// accept accepts connections until the session ends.
 func (b *tcpBind) accept(s *session) {
 	for s.ctx.Err() == nil {
 		c, err := s.listener.Accept()
 		if err != nil {
-			pause(s.ctx, redialFirst, nil) // too many open files, say
+			pause(s.ctx, redialFirst, nil) // for example too many open files
 			continue
 		}
 		if err := tune(c); err != nil {
@@ -361,8 +368,8 @@ func (b *tcpBind) accept(s *session) {
 	}
 }
 
-// admit serves a connection. When there are too many, the one whose proof is the oldest goes: of
-// those without, the first that came.
+// admit serves an accepted connection. If there are too many, it closes the one that was
+// authenticated longest ago, or the first one that never was.
 func (b *tcpBind) admit(s *session, x *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -371,7 +378,9 @@ func (b *tcpBind) admit(s *session, x *stream) {
 		return
 	}
 	if len(s.streams) == maxStreams {
-		oldest := slices.MinFunc(s.streams, func(a, b *stream) int { return cmp.Compare(a.proven.Load(), b.proven.Load()) })
+		oldest := slices.MinFunc(s.streams, func(a, b *stream) int {
+			return cmp.Compare(a.authenticated.Load(), b.authenticated.Load())
+		})
 		s.streams = slices.DeleteFunc(s.streams, func(y *stream) bool { return y == oldest })
 		oldest.close()
 	}
@@ -386,7 +395,7 @@ func (b *tcpBind) admit(s *session, x *stream) {
 	})
 }
 
-// read hands on what a connection brings until it or the session ends.
+// read passes on the frames of a connection until it or the session ends.
 func (s *session) read(x *stream) {
 	defer x.close()
 	defer context.AfterFunc(s.ctx, x.close)()
@@ -396,16 +405,16 @@ func (s *session) read(x *stream) {
 		if err != nil {
 			return
 		}
-		if first && x.proven.Load() == 0 {
+		if first && x.authenticated.Load() == 0 {
 			x.conn.SetReadDeadline(time.Now().Add(proof))
 		}
 		x.lastReceived.Store(time.Now().UnixNano())
-		to := s.strange
-		if x.proven.Load() != 0 {
-			to = s.known
+		to := s.others
+		if x.authenticated.Load() != 0 {
+			to = s.authenticated
 		}
 		select {
-		case to <- received{whole, x.source}: // taken when what was handed on before has been copied
+		case to <- received{whole, x.source}: // accepted after the frames before are copied
 		case <-s.ctx.Done():
 			return
 		case <-x.done:
@@ -414,7 +423,7 @@ func (s *session) read(x *stream) {
 	}
 }
 
-// receiver gives WireGuard what was received, as many packets as it takes.
+// receiver returns the function by which WireGuard receives packets.
 func (s *session) receiver() conn.ReceiveFunc {
 	var r received
 	return func(packets [][]byte, sizes []int, from []conn.Endpoint) (n int, err error) {
@@ -433,16 +442,16 @@ func (s *session) receiver() conn.ReceiveFunc {
 	}
 }
 
-// take waits for frames. Strangers come last.
+// take waits for frames. Those of authenticated connections come first.
 func (s *session) take() (r received) {
 	select {
-	case r = <-s.known:
+	case r = <-s.authenticated:
 		return r
 	default:
 	}
 	select {
-	case r = <-s.known:
-	case r = <-s.strange:
+	case r = <-s.authenticated:
+	case r = <-s.others:
 	case <-s.ctx.Done():
 	}
 	return r
