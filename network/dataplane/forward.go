@@ -20,17 +20,6 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// These are attributes of a forwarding entry, from linux/neighbour.h.
-const (
-	ndaDst     = 1
-	ndaLladdr  = 2
-	ndaIfindex = 8
-)
-
-// ndmsgSize is the size of struct ndmsg: family, three bytes of padding, interface, state, flags
-// and type.
-const ndmsgSize = 12
-
 // forwards reads the static entries of the overlay device. It parses the messages itself: the
 // library does not expose the output device of an entry.
 func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
@@ -47,21 +36,21 @@ func (d *Dataplane) forwards(index int, name string) ([]plan.Forward, error) {
 	known := permanent(neighbors)
 	var out []plan.Forward
 	for _, reply := range replies {
-		if len(reply) < ndmsgSize || int(binary.NativeEndian.Uint32(reply[4:])) != index {
+		if len(reply) < unix.SizeofNdMsg || int(binary.NativeEndian.Uint32(reply[4:])) != index {
 			continue
 		}
-		attrs, err := nl.ParseRouteAttr(reply[ndmsgSize:])
+		attrs, err := nl.ParseRouteAttr(reply[unix.SizeofNdMsg:])
 		if err != nil {
 			return nil, err
 		}
 		f, port := plan.Forward{Device: name}, 0
 		for _, a := range attrs {
 			switch a.Attr.Type {
-			case ndaDst:
+			case unix.NDA_DST:
 				f.Outer = address(a.Value)
-			case ndaLladdr:
+			case unix.NDA_LLADDR:
 				f.MAC = net.HardwareAddr(a.Value).String()
-			case ndaIfindex:
+			case unix.NDA_IFINDEX:
 				port = int(binary.NativeEndian.Uint32(a.Value))
 			}
 		}
@@ -114,7 +103,7 @@ func (d *Dataplane) writeForward(old, new *plan.Forward) error {
 		return err
 	}
 	req := forwardRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, l, mac)
-	req.AddData(nl.NewRtAttr(ndaDst, new.Outer.AsSlice()))
+	req.AddData(nl.NewRtAttr(unix.NDA_DST, new.Outer.AsSlice()))
 	if new.Port != (plan.Port{}) {
 		port, err := d.netlink.LinkByName(new.Port.Device)
 		if err != nil {
@@ -123,7 +112,7 @@ func (d *Dataplane) writeForward(old, new *plan.Forward) error {
 		if err := d.writeNeighbor(nil, behind(new)); err != nil {
 			return err
 		}
-		req.AddData(nl.NewRtAttr(ndaIfindex, nl.Uint32Attr(uint32(port.Attrs().Index))))
+		req.AddData(nl.NewRtAttr(unix.NDA_IFINDEX, nl.Uint32Attr(uint32(port.Attrs().Index))))
 	}
 	if err := d.execute(req); err != nil {
 		return err
@@ -153,9 +142,10 @@ func (d *Dataplane) deleteForward(old, _ *plan.Forward) error {
 func forwardRequest(command, flags int, l netlink.Link, mac net.HardwareAddr) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(command, flags|unix.NLM_F_ACK)
 	req.AddData(&netlink.Ndmsg{
-		Family: unix.AF_BRIDGE, Index: uint32(l.Attrs().Index), State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
+		Family: unix.AF_BRIDGE, Index: uint32(l.Attrs().Index),
+		State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
 	})
-	req.AddData(nl.NewRtAttr(ndaLladdr, mac))
+	req.AddData(nl.NewRtAttr(unix.NDA_LLADDR, mac))
 	return req
 }
 

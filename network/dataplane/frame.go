@@ -44,8 +44,8 @@ func newFrameReader(from io.Reader) *frameReader {
 	return &frameReader{from: from, buffers: [2][]byte{make([]byte, readSize), make([]byte, readSize)}}
 }
 
-// next waits for at least one whole frame. The frames are valid until the second call of next from
-// then. An error is final: a stream whose frame boundaries are lost cannot be resynchronized.
+// next waits for at least one whole frame. The frames are valid until next is called a second time.
+// An error is final: a stream whose frame boundaries are lost cannot be resynchronized.
 func (r *frameReader) next() ([]byte, error) {
 	r.buffers[0], r.buffers[1] = r.buffers[1], r.buffers[0]
 	buffer := r.buffers[0]
@@ -59,7 +59,7 @@ func (r *frameReader) next() ([]byte, error) {
 		}
 		if whole > 0 {
 			r.rest = buffer[whole:filled]
-			return buffer[:whole], nil // an error comes again
+			return buffer[:whole], nil // the next read returns the error again
 		}
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
-// wholeFrames tells how many bytes at the begin of b are whole frames, or that no frame of
+// wholeFrames returns how many bytes at the start of b are whole frames. It fails if no frame of
 // WireGuard begins where one should.
 func wholeFrames(b []byte) (int, error) {
 	whole := 0

@@ -169,9 +169,6 @@ func devconf(setting string) uint16 {
 	return 0
 }
 
-// iflaInetConf is IFLA_INET_CONF of linux/if_link.h.
-const iflaInetConf = 1
-
 // writeSetting sets a sysctl through netlink: /proc/sys is read-only in containers, while this
 // needs NET_ADMIN only.
 func (d *Dataplane) writeSetting(_, new *plan.Setting) error {
@@ -184,7 +181,7 @@ func (d *Dataplane) writeSetting(_, new *plan.Setting) error {
 	msg.Index = int32(l.Attrs().Index)
 	req.AddData(msg)
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
-	conf := spec.AddRtAttr(unix.AF_INET, nil).AddRtAttr(iflaInetConf, nil)
+	conf := spec.AddRtAttr(unix.AF_INET, nil).AddRtAttr(unix.IFLA_INET_CONF, nil)
 	conf.AddRtAttr(int(devconf(new.Name)), nl.Uint32Attr(uint32(new.Value)))
 	req.AddData(spec)
 	if err := d.execute(req); err != nil {
@@ -234,7 +231,8 @@ func (d *Dataplane) settings(device string) ([]plan.Setting, error) {
 		}
 		for _, name := range []string{plan.SettingForwarding, plan.SettingReversePath} {
 			if at := 4 * (int(devconf(name)) - 1); at+4 <= len(values) {
-				out = append(out, plan.Setting{Device: device, Name: name, Value: int(binary.NativeEndian.Uint32(values[at:]))})
+				value := int(binary.NativeEndian.Uint32(values[at:]))
+				out = append(out, plan.Setting{Device: device, Name: name, Value: value})
 			}
 		}
 	}
@@ -243,7 +241,7 @@ func (d *Dataplane) settings(device string) ([]plan.Setting, error) {
 
 // inetConf returns the value of IFLA_INET_CONF: an array of 32-bit values, numbered from 1.
 func inetConf(attrs []byte) ([]byte, error) {
-	for _, want := range []uint16{unix.IFLA_AF_SPEC, unix.AF_INET, iflaInetConf} {
+	for _, want := range []uint16{unix.IFLA_AF_SPEC, unix.AF_INET, unix.IFLA_INET_CONF} {
 		list, err := nl.ParseRouteAttr(attrs)
 		if err != nil {
 			return nil, err
@@ -295,7 +293,9 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, except string) ([]string, er
 	var out []string
 	for _, r := range routes {
 		to := prefix(r.Dst)
-		own := slices.ContainsFunc(pods, func(p netip.Prefix) bool { return to.IsValid() && p.Bits() <= to.Bits() && p.Contains(to.Addr()) })
+		own := to.IsValid() && slices.ContainsFunc(pods, func(p netip.Prefix) bool {
+			return p.Bits() <= to.Bits() && p.Contains(to.Addr())
+		})
 		alone := toPod(r) && !onward[r.LinkIndex]
 		if r.LinkIndex == 0 || r.Gw != nil || !own && !alone {
 			continue
@@ -308,10 +308,12 @@ func (d *Dataplane) PodDevices(pods []netip.Prefix, except string) ([]string, er
 			return nil, fmt.Errorf("read link %d: %w", r.LinkIndex, err)
 		}
 		name := l.Attrs().Name
-		if !own && l.Type() != "veth" || name == except || strings.HasPrefix(name, api.InterfacePrefix) || slices.Contains(out, name) {
+		if !own && l.Type() != "veth" || name == except || strings.HasPrefix(name, api.InterfacePrefix) {
 			continue
 		}
-		out = append(out, name)
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
 	}
 	return out, nil
 }

@@ -119,14 +119,15 @@ func (b *nftBatch) add(kind, flags int, attrs ...*nl.RtAttr) {
 
 func (b *nftBatch) chain(name string, hook, priority int) {
 	at := nest(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, hook), number(unix.NFTA_HOOK_PRIORITY, priority))
-	b.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE,
-		text(unix.NFTA_CHAIN_TABLE, quotedTable), text(unix.NFTA_CHAIN_NAME, name), at, text(unix.NFTA_CHAIN_TYPE, "filter"))
+	b.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, text(unix.NFTA_CHAIN_TABLE, quotedTable),
+		text(unix.NFTA_CHAIN_NAME, name), at, text(unix.NFTA_CHAIN_TYPE, "filter"))
 }
 
 // passOthers adds a first rule that accepts all packets but ICMP, so that most traffic leaves the
 // chain there.
 func (b *nftBatch) passOthers(chain string) {
-	b.rule(chain, []*nl.RtAttr{meta(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP}), accept()})
+	notICMP := compare(unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_ICMP})
+	b.rule(chain, []*nl.RtAttr{meta(unix.NFT_META_L4PROTO), notICMP, accept()})
 }
 
 // quote adds the rule for one type of ICMP error. The rule ends the chain, so that no other rule
@@ -154,7 +155,8 @@ func (b *nftBatch) quote(q plan.Quote, kind byte) {
 		load, bitwise(mask, make([]byte, 4)), equals(from[:]),
 		load, bitwise(keep, to[:]),
 		payload(number(unix.NFTA_PAYLOAD_SREG, unix.NFT_REG_1), at, 4,
-			number(unix.NFTA_PAYLOAD_CSUM_TYPE, unix.NFT_PAYLOAD_CSUM_INET), number(unix.NFTA_PAYLOAD_CSUM_OFFSET, quotedChecksum)),
+			number(unix.NFTA_PAYLOAD_CSUM_TYPE, unix.NFT_PAYLOAD_CSUM_INET),
+			number(unix.NFTA_PAYLOAD_CSUM_OFFSET, quotedChecksum)),
 		accept(),
 	}
 	comment := append([]byte(q.String()), 0)
@@ -165,8 +167,9 @@ func (b *nftBatch) quote(q plan.Quote, kind byte) {
 
 // rule appends a rule to a chain.
 func (b *nftBatch) rule(chain string, exprs []*nl.RtAttr, more ...*nl.RtAttr) {
-	b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, append([]*nl.RtAttr{
-		text(unix.NFTA_RULE_TABLE, quotedTable), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, exprs...)}, more...)...)
+	attrs := []*nl.RtAttr{text(unix.NFTA_RULE_TABLE, quotedTable), text(unix.NFTA_RULE_CHAIN, chain),
+		nest(unix.NFTA_RULE_EXPRESSIONS, exprs...)}
+	b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, append(attrs, more...)...)
 }
 
 // send commits the batch and reads the acknowledgements.
@@ -242,12 +245,14 @@ func meta(key int) *nl.RtAttr {
 func equals(value []byte) *nl.RtAttr { return compare(unix.NFT_CMP_EQ, value) }
 
 func compare(op int, value []byte) *nl.RtAttr {
-	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, op), data(unix.NFTA_CMP_DATA, value))
+	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, op),
+		data(unix.NFTA_CMP_DATA, value))
 }
 
 func accept() *nl.RtAttr {
 	verdict := nest(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, nfAccept))
-	return expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, verdict))
+	return expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
+		nest(unix.NFTA_IMMEDIATE_DATA, verdict))
 }
 
 // payload loads or stores bytes of the transport header.
@@ -259,6 +264,7 @@ func payload(register *nl.RtAttr, offset, size int, more ...*nl.RtAttr) *nl.RtAt
 
 // bitwise keeps the bits of mask, then flips those of xor.
 func bitwise(mask, xor []byte) *nl.RtAttr {
-	return expression("bitwise", number(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1), number(unix.NFTA_BITWISE_DREG, unix.NFT_REG_1),
-		number(unix.NFTA_BITWISE_LEN, len(mask)), data(unix.NFTA_BITWISE_MASK, mask), data(unix.NFTA_BITWISE_XOR, xor))
+	return expression("bitwise", number(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1),
+		number(unix.NFTA_BITWISE_DREG, unix.NFT_REG_1), number(unix.NFTA_BITWISE_LEN, len(mask)),
+		data(unix.NFTA_BITWISE_MASK, mask), data(unix.NFTA_BITWISE_XOR, xor))
 }

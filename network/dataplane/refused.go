@@ -7,6 +7,7 @@ package dataplane
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/liqo-go/liqo/network/plan"
@@ -43,13 +44,7 @@ func (r refused[T]) hide(found []T, same func(a, b T) bool) []T {
 			delete(r, text)
 			continue
 		}
-		kept := found[:0]
-		for _, f := range found {
-			if !same(f, x.thing) {
-				kept = append(kept, f)
-			}
-		}
-		found = append(kept, x.thing)
+		found = append(slices.DeleteFunc(found, func(f T) bool { return same(f, x.thing) }), x.thing)
 	}
 	return found
 }
@@ -77,7 +72,9 @@ func (d *Dataplane) Refused(c plan.Content) []string {
 
 // hideRefused makes refused content count as observed.
 func (d *Dataplane) hideRefused(s *plan.State) {
-	s.Tables = d.refusedTables.hide(s.Tables, func(a, b plan.Table) bool { return a.Family == b.Family && a.Name == b.Name })
-	s.Routes = d.refusedRoutes.hide(s.Routes, func(a, b plan.Route) bool { return a.Table == b.Table && a.To == b.To })
+	sameName := func(a, b plan.Table) bool { return a.Family == b.Family && a.Name == b.Name }
+	sameTarget := func(a, b plan.Route) bool { return a.Table == b.Table && a.To == b.To }
+	s.Tables = d.refusedTables.hide(s.Tables, sameName)
+	s.Routes = d.refusedRoutes.hide(s.Routes, sameTarget)
 	s.Rules = d.refusedRules.hide(s.Rules, func(a, b plan.Rule) bool { return a == b })
 }

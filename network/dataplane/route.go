@@ -31,7 +31,8 @@ func (d *Dataplane) observeEntries(s *plan.State, l netlink.Link) error {
 		}
 		for _, n := range neighbors {
 			if n.State == netlink.NUD_PERMANENT {
-				s.Neighbors = append(s.Neighbors, plan.Neighbor{Device: name, Addr: address(n.IP), MAC: n.HardwareAddr.String()})
+				entry := plan.Neighbor{Device: name, Addr: address(n.IP), MAC: n.HardwareAddr.String()}
+				s.Neighbors = append(s.Neighbors, entry)
 			}
 		}
 	}
@@ -72,8 +73,7 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 	var out []plan.Route
 	var links []int // the device of each route, by index
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		// The kernel lists the routes of all tables even if one is named; the library filters.
-		err := d.netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		take := func(r netlink.Route) (goOn bool) {
 			if isOurs(r.Table) {
 				if r.Type == unix.RTN_THROW {
 					r.LinkIndex = 0 // IPv6 names the loopback device
@@ -81,8 +81,10 @@ func (d *Dataplane) routes() ([]plan.Route, error) {
 				out, links = append(out, routeFound(r, family)), append(links, r.LinkIndex)
 			}
 			return true
-		})
-		if err != nil {
+		}
+		// The kernel lists the routes of all tables even if one is named; the library filters.
+		all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+		if err := d.netlink.RouteListFilteredIter(family, all, netlink.RT_FILTER_TABLE, take); err != nil {
 			return nil, err
 		}
 	}
@@ -188,23 +190,17 @@ func (d *Dataplane) deleteRoute(old, _ *plan.Route) error {
 
 // scopeName returns the name of a scope as users write it; "" is global.
 func scopeName(s netlink.Scope) string {
-	switch s {
-	case netlink.SCOPE_SITE:
-		return "site"
-	case netlink.SCOPE_LINK:
-		return "link"
-	case netlink.SCOPE_HOST:
-		return "host"
-	case netlink.SCOPE_NOWHERE:
-		return "nowhere"
+	if s == netlink.SCOPE_UNIVERSE {
+		return ""
 	}
-	return ""
+	return s.String()
 }
 
 // scope returns the scope with a name; unknown names are global.
 func scope(name string) netlink.Scope {
-	for _, s := range []netlink.Scope{netlink.SCOPE_SITE, netlink.SCOPE_LINK, netlink.SCOPE_HOST, netlink.SCOPE_NOWHERE} {
-		if scopeName(s) == name {
+	scopes := []netlink.Scope{netlink.SCOPE_SITE, netlink.SCOPE_LINK, netlink.SCOPE_HOST, netlink.SCOPE_NOWHERE}
+	for _, s := range scopes {
+		if s.String() == name {
 			return s
 		}
 	}
@@ -236,12 +232,16 @@ func (d *Dataplane) rulesOf(family int) ([]plan.Rule, error) {
 		if !isOurs(r.Table) {
 			continue
 		}
-		rule := plan.Rule{IPv6: family == unix.AF_INET6, Priority: r.Priority, Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family)}
+		rule := plan.Rule{
+			IPv6: family == unix.AF_INET6, Priority: r.Priority,
+			Forwarded: r.Invert && r.IifName == "lo", ICMP: r.IPProto == icmp(family),
+		}
 		if r.Table == plan.RouteTable && r.Invert && r.Mark != 0 {
 			rule.Unmarked = r.Mark
 		}
 		if r.Table != plan.RouteTable {
-			rule.Table, rule.From, rule.To, rule.In, rule.Out, rule.Mark = r.Table, prefix(r.Src), prefix(r.Dst), r.IifName, r.OifName, r.Mark
+			rule.Table, rule.From, rule.To = r.Table, prefix(r.Src), prefix(r.Dst)
+			rule.In, rule.Out, rule.Mark = r.IifName, r.OifName, r.Mark
 		}
 		out = append(out, rule)
 	}

@@ -34,7 +34,8 @@ type userspaceTunnel struct {
 func startUserspace(name string, mtu int, stream *tcpBind) (userspaceTunnel, error) {
 	t, err := tun.CreateTUN(name, mtu)
 	if err != nil {
-		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w; where the kernel has neither, run 'modprobe wireguard' or 'modprobe tun' on the node", err)
+		return userspaceTunnel{}, fmt.Errorf("create TUN device: %w; where the kernel has neither, run "+
+			"'modprobe wireguard' or 'modprobe tun' on the node", err)
 	}
 	bind := conn.NewDefaultBind()
 	if stream != nil {
@@ -98,7 +99,7 @@ func (u userspaceTunnel) configure(c wgtypes.Config) error {
 		if p.PersistentKeepaliveInterval != nil {
 			fmt.Fprintf(&b, "persistent_keepalive_interval=%d\n", int(p.PersistentKeepaliveInterval.Seconds()))
 		}
-		fmt.Fprintf(&b, "replace_allowed_ips=%t\n", true)
+		b.WriteString("replace_allowed_ips=true\n")
 		for _, a := range p.AllowedIPs {
 			fmt.Fprintf(&b, "allowed_ip=%s\n", a.String())
 		}

@@ -34,7 +34,8 @@ func (d *Dataplane) Watch(ctx context.Context, changed, podMoved func()) error {
 func (d *Dataplane) watch(ctx context.Context, changed, podMoved func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	links, routes, neighbors := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64), make(chan netlink.NeighUpdate, 64)
+	links, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64)
+	neighbors := make(chan netlink.NeighUpdate, 64)
 	if err := netlink.LinkSubscribe(links, ctx.Done()); err != nil {
 		return fmt.Errorf("watch links: %w", err)
 	}
@@ -81,6 +82,8 @@ func (d *Dataplane) hasNewMAC(n netlink.Neigh) bool {
 	if known == nil {
 		return false
 	}
-	macs, here := (*known)[address(n.IP)]
-	return here && slices.ContainsFunc(reachable([]netlink.Neigh{n})[address(n.IP)], func(mac string) bool { return !slices.Contains(macs, mac) })
+	pod := address(n.IP)
+	macs, here := (*known)[pod]
+	isNew := func(mac string) bool { return !slices.Contains(macs, mac) }
+	return here && slices.ContainsFunc(reachable([]netlink.Neigh{n})[pod], isNew)
 }
