@@ -73,7 +73,8 @@ func (o Options) network() ctl.Registrar {
 // them and the cache the only worker knows all grants. Otherwise it would have to list thousands of
 // objects from the API server for each grant.
 type grants struct {
-	// late holds the grant of each object by its UID. It has no patience: an address must not be granted twice.
+	// late holds the grant of each object by its UID. Entries have no time limit, because an address
+	// must not be granted twice.
 	late ledger.Ledger[types.UID, string]
 	// caughtUp reports whether the cache shows all grants of earlier processes.
 	caughtUp bool

@@ -33,8 +33,8 @@ func IsUserTable(number int) bool { return number >= UserTables && number < User
 // tunnel.
 func IsOwnTable(number int) bool { return number >= RouteTable && number < RouteTable+api.MaxTunnels }
 
-// routingTables assigns each RouteConfiguration a routing table. The number derives from its name, so that
-// it stays the same; if two collide, the second one gets the next free number.
+// routingTables assigns each RouteConfiguration a routing table. The number derives from its name, so
+// that it stays the same; if two collide, the second one gets the next free number.
 func routingTables(list []netv1beta1.RouteConfiguration) []Content {
 	slices.SortFunc(list, func(a, b netv1beta1.RouteConfiguration) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

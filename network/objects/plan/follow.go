@@ -15,8 +15,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// annotationFollowed on a GatewayClient is the endpoint its server announced last, as JSON, whether or not the client
-// dials it.
+// annotationFollowed on a GatewayClient holds the endpoint that its server announced last, as JSON.
+// The client may dial another one.
 const annotationFollowed = "networking.liqo.io/followed"
 
 // Side holds the objects of a peering in one cluster: those labelled with the other cluster's ID.
@@ -28,7 +28,7 @@ type Side struct {
 	PublicKeys     []netv1beta1.PublicKey
 }
 
-// Versions tell one state of a side from another.
+// Versions returns the resource versions of all objects of a side.
 func (s Side) Versions() map[string]string {
 	all := map[string]string{}
 	for i := range s.Servers {
@@ -46,15 +46,15 @@ func (s Side) Versions() map[string]string {
 	return all
 }
 
-// FollowInput is both sides of a peering; their zero values while the peer has not been heard.
+// FollowInput holds both sides of a peering. They are zero while the peer's side is not known.
 type FollowInput struct{ Own, Peer Side }
 
-// refusedPeriod is how often a change is tried again at a provider that refuses it: one of another version, whose
-// role for us changes when it is upgraded.
+// refusedPeriod is the interval at which a change that a provider refused is retried. A provider of
+// another version refuses it until an upgrade changes this cluster's role there.
 const refusedPeriod = 10 * time.Minute
 
-// Following plans on each side the values that the other side announces. Concurrent changes by
-// others are kept, and reconciled again.
+// Following plans on each side the values that the other side announces. It does not overwrite
+// concurrent changes, but follows again after them.
 func Following(in FollowInput) desired.Plan {
 	p := desired.Plan{Actions: Follow(in.Own, in.Peer)}
 	for _, a := range Follow(in.Peer, in.Own) {
@@ -65,16 +65,16 @@ func Following(in FollowInput) desired.Plan {
 	return p
 }
 
-// Follow changes the objects of own that do not say what the other side announces:
+// Follow changes the objects of own that differ from what the other side announces:
 //
 //	own                              of
 //	GatewayClient spec.endpoint   ◀─ GatewayServer status.endpoint
 //	PublicKey     spec.publicKey  ◀─ GatewayServer or -Client status.publicKey
 //	Configuration spec.remote     ◀─ Configuration spec.local
 //
-// What a user's tool wrote stays. So does an endpoint that the server never announced, for somebody has
-// chosen it: an address in front of a NAT, for example. What was announced is noted there all the same. Of what is
-// announced twice nothing is followed.
+// Fields that a user's tool wrote are kept. So is an endpoint that the server never announced,
+// because somebody has chosen it, such as an address in front of a NAT; the announced one is then
+// only noted. If two objects announce a value, neither is followed.
 func Follow(own, of Side) []desired.Action {
 	var out []desired.Action
 	change := func(before, after desired.Object) {
@@ -118,14 +118,14 @@ func follow[T any](obj desired.Object, announced T, field *T, name string) bool 
 	return true
 }
 
-// Chosen reports whether a client dials what was never announced to it.
+// Chosen reports whether a client dials an endpoint that was never announced to it.
 func Chosen(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
 	have := encoded(c.Spec.Endpoint)
 	return c.Spec.Endpoint != nil && have != encoded(announced) && have != c.Annotations[annotationFollowed]
 }
 
-// UnfollowedEndpoint returns the endpoint that the server announced last, if the client dials another one. It returns
-// nil if both are equal, or if nothing was announced.
+// UnfollowedEndpoint returns the endpoint that the server announced last, if the client dials another
+// one. It returns nil if both are equal, or if nothing was announced.
 func UnfollowedEndpoint(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus {
 	announced := &netv1beta1.EndpointStatus{}
 	if json.Unmarshal([]byte(c.Annotations[annotationFollowed]), announced) != nil ||
@@ -135,7 +135,7 @@ func UnfollowedEndpoint(c *netv1beta1.GatewayClient) *netv1beta1.EndpointStatus 
 	return announced
 }
 
-// Note writes on a client what was announced, and reports whether that is new.
+// Note records the announced endpoint on a client, and reports whether it changed.
 func Note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) bool {
 	now := encoded(announced)
 	if c.Annotations[annotationFollowed] == now {
@@ -145,7 +145,7 @@ func Note(c *netv1beta1.GatewayClient, announced *netv1beta1.EndpointStatus) boo
 	return true
 }
 
-// encoded is a parameter as text; equal parameters have equal texts.
+// encoded returns a parameter as text; equal parameters have equal texts.
 func encoded(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -164,7 +164,7 @@ func UserOwns(obj metav1.Object, field string) bool {
 		var owned struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		// Fields that cannot be read are nobody's.
+		// Fields that do not parse count as owned by nobody.
 		if json.Unmarshal(entry.FieldsV1.Raw, &owned) == nil && owned.Spec["f:"+field] != nil {
 			return true
 		}
@@ -172,7 +172,7 @@ func UserOwns(obj metav1.Object, field string) bool {
 	return false
 }
 
-// endpoint is where the only server is reached; nil while that is unknown.
+// endpoint returns the endpoint of the only server; nil while it is not known.
 func (s Side) endpoint() *netv1beta1.EndpointStatus {
 	if len(s.Servers) != 1 || s.Servers[0].Status.Endpoint == nil || len(s.Servers[0].Status.Endpoint.Addresses) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (s Side) endpoint() *netv1beta1.EndpointStatus {
 	return s.Servers[0].Status.Endpoint
 }
 
-// publicKey is the key of the only gateway; nil while there is none.
+// publicKey returns the key of the only gateway; nil while there is none.
 func (s Side) publicKey() []byte {
 	switch {
 	case len(s.Servers) == 1 && len(s.Clients) == 0:
@@ -191,7 +191,7 @@ func (s Side) publicKey() []byte {
 	return nil
 }
 
-// cidrs are those of the cluster itself; nil while they are unknown.
+// cidrs returns the cluster's own CIDRs; nil while they are not known.
 func (s Side) cidrs() *netv1beta1.ClusterConfig {
 	if len(s.Configurations) != 1 || s.Configurations[0].Spec.Local == nil ||
 		len(s.Configurations[0].Spec.Local.CIDR.Pod) == 0 {

@@ -225,7 +225,7 @@ func checkAsked(t *testing.T, root *netv1beta1.Configuration, p desired.Plan) {
 			continue
 		}
 		cidr := netip.MustParsePrefix(n.Spec.CIDR)
-		if overlapsAny(cidr, asked) || !strings.HasPrefix(n.Name, root.Name) || n.Labels[api.LabelNetworkShared]+n.Labels[api.LabelNetworkNotRemapped] != "" {
+		if slices.ContainsFunc(asked, cidr.Overlaps) || !strings.HasPrefix(n.Name, root.Name) || n.Labels[api.LabelNetworkShared]+n.Labels[api.LabelNetworkNotRemapped] != "" {
 			t.Fatalf("%s asks for %s beside %v, with %v", n.Name, cidr, asked, n.Labels)
 		}
 		asked = append(asked, cidr)

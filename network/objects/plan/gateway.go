@@ -152,7 +152,7 @@ func (g gateway) inTunnel(addresses []string) (address, cidr string) {
 	return "", ""
 }
 
-// reasonPublicKeyMissing: the last that a gateway is given.
+// reasonPublicKeyMissing is reported while the peer's public key is missing, which users apply last.
 const reasonPublicKeyMissing = "PublicKeyMissing"
 
 // foreignPeriod is the interval at which objects of third parties' kinds, which are not watched,
@@ -197,21 +197,21 @@ type renderedStatus struct {
 
 func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteClusterID] }
 
-// plan returns the plan but its status, and what the rendered object says; nil when nothing is
-// rendered.
+// plan returns the plan without its status, and the status of the rendered object; nil when nothing
+// is rendered.
 func (g gateway) plan() (desired.Plan, *seen) {
 	if refused := g.refused(); refused.State != desired.Ready {
 		return refused, nil
 	}
 	if lacks := g.templateProblem(); lacks.State != desired.Ready {
-		return g.goesOn(lacks)
+		return g.keepLast(lacks)
 	}
 	rendered, err := g.render()
 	if err != nil {
 		plan := desired.Block("TemplateInvalid", "%s %s/%s, spec.template.%v; correct the template", g.template.Kind,
 			g.template.Namespace, g.template.Name, err)
 		plan.RequeueAfter = g.period(g.template.GroupVersionKind())
-		return g.goesOn(plan)
+		return g.keepLast(plan)
 	}
 	status := g.observe(rendered)
 	plan := desired.Plan{Objects: []desired.Object{rendered}}
@@ -227,7 +227,7 @@ func (g gateway) plan() (desired.Plan, *seen) {
 	}
 	plan.RequeueAfter = cmp.Or(g.period(g.template.GroupVersionKind()), g.period(rendered.GroupVersionKind()))
 	if plan.RequeueAfter == 0 && verdict.Reason == reasonInternalCIDRFull {
-		plan.RequeueAfter = lookForRoom
+		plan.RequeueAfter = retryFullCIDR
 	}
 	if g.Former != nil && metav1.IsControlledBy(g.Former, g.root) {
 		plan.Actions = desired.Deletes(g.Former)
@@ -237,9 +237,9 @@ func (g gateway) plan() (desired.Plan, *seen) {
 	return plan, status
 }
 
-// goesOn adds to the plan of a gateway whose template says nothing what leads to the object it made last: that
-// runs on, and its pod may be replaced.
-func (g gateway) goesOn(plan desired.Plan) (desired.Plan, *seen) {
+// keepLast adds to the plan of a gateway with an unusable template the InternalFabric for the object
+// rendered last. That object keeps running, and its pod may be replaced.
+func (g gateway) keepLast(plan desired.Plan) (desired.Plan, *seen) {
 	if g.Rendered == nil {
 		return plan, nil
 	}
@@ -260,7 +260,7 @@ func (g gateway) period(kind schema.GroupVersionKind) time.Duration {
 }
 
 // rival returns the older gateway for the same peer or with the same name, as "Kind
-// namespace/name", and whether it is for the same peer; empty when there is none.
+// namespace/name", and whether it is for the same peer. It returns "" if there is none.
 func (g gateway) rival() (name string, ofPeer bool) {
 	for i := range g.Servers {
 		if s := &g.Servers[i]; g.loses(s, "GatewayServer") {
@@ -284,13 +284,13 @@ func (g gateway) loses(other desired.Object, kind string) bool {
 	return api.Older(other, g.root) || !api.Older(g.root, other) && kind == "GatewayServer"
 }
 
-// observe reads the status of the rendered object; nothing of one that is absent.
+// observe reads the status of the rendered object; it is zero if the object does not exist.
 func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 	var live struct {
 		Status renderedStatus `json:"status"`
 	}
 	if g.Rendered != nil {
-		// A third party's status that does not fit says nothing, like one not yet written.
+		// A status of a third party's kind that does not parse counts as not written yet.
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(g.Rendered.Object, &live); err != nil {
 			live.Status = renderedStatus{}
 		}
@@ -301,23 +301,16 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 	}}
 }
 
-// fabric is the InternalFabric of the gateway, once its pod runs, and the verdict on the whole.
+// fabric returns the InternalFabric of the gateway, once its pod runs, and the verdict on the
+// gateway.
 func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, desired.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
 		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet",
 			"status.internalEndpoint has no pod that carries the traffic")
 	}
-	cidr, ok := grantedTo(g.Networks, g.LiqoNamespace, api.NetworkInternalCIDR)
-	if !ok {
-		return nil, desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions",
-			g.LiqoNamespace, api.NetworkInternalCIDR).Verdict
-	}
-	current, used := g.Overlay.inUse(FabricOf(g.root))
-	addr, ok := overlayAddress(cidr, g.part, current, used)
-	if !ok {
-		return nil, desired.Block(reasonInternalCIDRFull,
-			"the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR",
-			cidr).Verdict
+	addr, pending := g.Overlay.address(FabricOf(g.root), g.part, g.Networks, g.LiqoNamespace)
+	if pending.State != desired.Ready {
+		return nil, pending.Verdict
 	}
 	fabric := g.fabricAt(s.InternalEndpoint.IP, addr.String())
 	fabric.Spec.StandbyIPs = s.InternalEndpoint.StandbyIPs
@@ -348,9 +341,9 @@ func (g gateway) fabricAt(pod, overlay string) *netv1beta1.InternalFabric {
 // nowhere is the address in an InternalFabric whose gateway has no pod.
 const nowhere = "0.0.0.0"
 
-// vacated is the InternalFabric there is, with nobody in it: the pod is gone, and the next one with its address may be
-// anybody's, to whom nodes would send the peer's traffic. It is nil when there is none, and while the rendered object
-// does not say what became of the pod.
+// vacated returns the existing InternalFabric without the address of a pod. The pod is gone, and
+// another pod may get its address, to which nodes would send the peer's traffic. It returns nil if
+// there is no InternalFabric, or the rendered object does not report that the pod is missing.
 func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
 	current, _ := g.Overlay.inUse(FabricOf(g.root))
 	if _, failing := s.failing(); !failing || current == "" {
@@ -386,7 +379,7 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Ver
 			"the peer's public key is missing; apply its PublicKey, labelled %s=%s and %s=true",
 			api.LabelRemoteClusterID, peer, api.LabelGatewayResource).Verdict
 	}
-	wireguard := s.ref.APIVersion == netv1beta1.GroupVersion.String() // what keys of others are we do not know
+	wireguard := s.ref.APIVersion == netv1beta1.GroupVersion.String() // the form of other keys is not known
 	if n := len(keys[0].Spec.PublicKey); wireguard && n != keyLength {
 		return desired.Block("PublicKeyInvalid",
 			"PublicKey %s holds %d bytes, and a key of WireGuard has %d; apply what 'liqoctl generate publickey' "+
@@ -402,8 +395,9 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Ver
 	return desired.Verdict{}
 }
 
-// notUp passes on why the rendered object is not ready, or says what is missing. For another technology than
-// WireGuard it names the rendered object, which may have no Deployment and no Service.
+// notUp returns the reason of the rendered object for not being ready, or else a verdict that says
+// what is missing. For another technology than WireGuard it names the rendered object, which may have
+// no Deployment and no Service.
 func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdict {
 	if why, failing := s.failing(); failing {
 		return why
@@ -424,7 +418,7 @@ func (s *seen) failing() (desired.Verdict, bool) {
 	return desired.Verdict{State: desired.Waiting, Reason: c.Reason, Message: c.Message}, true
 }
 
-// remoteCIDRs are the peer's CIDRs as seen here, pods first.
+// remoteCIDRs returns the ranges that the peer is remapped to, pods first.
 func (g gateway) remoteCIDRs() []string {
 	configurations, _ := split(g, g.Configurations)
 	for _, c := range configurations {
@@ -435,8 +429,8 @@ func (g gateway) remoteCIDRs() []string {
 	return nil
 }
 
-// split returns the objects of the peer the gateway reads, those in its namespace, the oldest first, for
-// that one counts; and one that it does not read, if any.
+// split returns the peer's objects in the namespace of the gateway, which reads no others. They are
+// sorted by age, because the oldest is used. It also returns one of the peer's objects elsewhere.
 func split[T any, P interface {
 	*T
 	desired.Object

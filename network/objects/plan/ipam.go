@@ -19,12 +19,12 @@ import (
 // a remapped CIDR stays close to the wished one; then the other pools in their order.
 func freeBlock(wish netip.Prefix, pools, taken []netip.Prefix) (netip.Prefix, bool) {
 	wish = wish.Masked()
-	home := slices.IndexFunc(pools, func(pool netip.Prefix) bool { return covers(pool, wish) })
-	if home >= 0 {
-		if block, ok := firstFree(wish, pools[home], taken); ok {
+	i := slices.IndexFunc(pools, func(pool netip.Prefix) bool { return covers(pool, wish) })
+	if i >= 0 {
+		if block, ok := firstFree(wish, pools[i], taken); ok {
 			return block, true
 		}
-		pools = slices.Concat(pools[home:home+1], pools[:home], pools[home+1:])
+		pools = slices.Concat(pools[i:i+1], pools[:i], pools[i+1:])
 	}
 	for _, pool := range pools {
 		if pool.Addr().Is4() != wish.Addr().Is4() || pool.Bits() > wish.Bits() {
@@ -57,8 +57,8 @@ func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bo
 	return netip.Prefix{}, false
 }
 
-// freeAddress returns an address of cidr that is not used, of those after the first skip ones: the first at or after
-// the from-th, counted around. From may be any number.
+// freeAddress returns an unused address of cidr. The first skip addresses are left out. The search
+// starts at the from-th of the others and wraps around; from may be any number.
 func freeAddress(cidr netip.Prefix, skip, from uint64, used []netip.Addr) (netip.Addr, bool) {
 	taken := make(map[netip.Addr]bool, len(used))
 	for _, a := range used {

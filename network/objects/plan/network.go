@@ -1,15 +1,16 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what the network's controllers make of objects: CIDRs and addresses are
-// granted, gateways rendered from templates, nodes and gateways given their place in the overlay.
-// It reads and writes nothing; package network gathers its inputs. What the kernels make of these
-// objects is decided in network/plan.
+// Package plan decides for the network's controllers: it grants CIDRs and addresses, renders gateways
+// from templates, and assigns addresses in the overlay to nodes and gateways. It reads and writes
+// nothing; package network gathers its inputs. The states of kernels that follow from these objects
+// are decided in network/plan.
 package plan
 
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -65,11 +66,14 @@ func Network(in NetworkInput) desired.Plan {
 	if exact(root) {
 		return in.grantExact(wish)
 	}
-	taken := append(prefixes(in.obstacles()), in.local()...)
+	taken := in.local()
+	for _, o := range in.obstacles() {
+		taken = append(taken, o.prefix)
+	}
 	if root.Labels[api.LabelNetworkRemapped] == "true" {
 		taken, wish = append(taken, wish), in.elsewhere(wish)
 	}
-	if pooled(wish, in.Pools) && !overlapsAny(wish, taken) {
+	if pooled(wish, in.Pools) && !slices.ContainsFunc(taken, wish.Overlaps) {
 		return in.grantCIDR(wish)
 	}
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
@@ -202,29 +206,7 @@ func exact(n *ipamv1alpha1.Network) bool  { return n.Labels[api.LabelNetworkNotR
 func shared(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelNetworkShared] == "true" }
 
 func pooled(p netip.Prefix, pools []netip.Prefix) bool {
-	for _, pool := range pools {
-		if covers(pool, p) {
-			return true
-		}
-	}
-	return false
-}
-
-func prefixes(list []obstacle) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, o := range list {
-		out[i] = o.prefix
-	}
-	return out
-}
-
-func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
-	for _, q := range list {
-		if p.Overlaps(q) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pools, func(pool netip.Prefix) bool { return covers(pool, p) })
 }
 
 // same reports whether two objects of one kind have the same namespace and name.

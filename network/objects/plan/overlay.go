@@ -31,11 +31,11 @@ const (
 	overlayClients
 )
 
-// reasonInternalCIDRFull: there is no address left. lookForRoom is between two looks whether one is: who leaves
-// tells nobody.
+// reasonInternalCIDRFull is reported when the internal CIDR has no free address. retryFullCIDR is the
+// interval of retries: a freed address causes no event.
 const (
 	reasonInternalCIDRFull = "InternalCIDRFull"
-	lookForRoom            = time.Minute
+	retryFullCIDR          = time.Minute
 )
 
 // overlayAddress keeps the current address if it lies in the internal CIDR and no other object has
@@ -81,6 +81,25 @@ func (o Overlay) inUse(self corev1.ObjectReference) (string, []netip.Addr) {
 		note("InternalNode", "", o.Nodes[i].Name, o.Nodes[i].Spec.Interface.Node.IP)
 	}
 	return current, used
+}
+
+// address returns the overlay address of an object: its current one, else a free one of the part. If
+// there is none it returns a plan with the reason, which is Ready otherwise.
+func (o Overlay) address(
+	self corev1.ObjectReference, part overlayPart, networks []ipamv1alpha1.Network, liqoNamespace string,
+) (netip.Addr, desired.Plan) {
+	cidr, ok := grantedTo(networks, liqoNamespace, api.NetworkInternalCIDR)
+	if !ok {
+		return netip.Addr{}, desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions",
+			liqoNamespace, api.NetworkInternalCIDR)
+	}
+	current, used := o.inUse(self)
+	addr, ok := overlayAddress(cidr, part, current, used)
+	if !ok {
+		return netip.Addr{}, desired.Block(reasonInternalCIDRFull,
+			"the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
+	}
+	return addr, desired.Plan{}
 }
 
 // Keeps reports whether an object keeps its address. Otherwise it is assigned one, and the caller
@@ -129,7 +148,8 @@ type NodeInput struct {
 	Overlay
 	// LiqoNamespace holds the internal CIDR's Network.
 	LiqoNamespace string
-	// Pods are all of the cluster; those of the node are enough when its ranges do not hold for them.
+	// Pods are all pods of the cluster, or only those of the node if its ranges do not contain all
+	// of them.
 	Pods []corev1.Pod
 	// ProtectedNamespaces are the namespaces, in addition to LiqoNamespace, whose pods no peer
 	// reaches.
@@ -145,18 +165,12 @@ func InternalNode(in NodeInput) desired.Plan {
 	if node.DeletionTimestamp != nil || in.Uninstalling || node.Labels[api.LabelType] == api.TypeVirtualNode {
 		return desired.Plan{}
 	}
-	cidr, ok := grantedTo(in.Networks, in.LiqoNamespace, api.NetworkInternalCIDR)
-	if !ok {
-		return desired.Wait("InternalCIDRPending", "Network %s/%s has no CIDR yet; see its conditions",
-			in.LiqoNamespace, api.NetworkInternalCIDR)
+	addr, pending := in.Overlay.address(NodeOf(node), overlayNodes, in.Networks, in.LiqoNamespace)
+	if pending.Reason == reasonInternalCIDRFull {
+		pending.RequeueAfter = retryFullCIDR
 	}
-	current, used := in.Overlay.inUse(NodeOf(node))
-	addr, ok := overlayAddress(cidr, overlayNodes, current, used)
-	if !ok {
-		full := desired.Block(reasonInternalCIDRFull,
-			"the internal CIDR %s has no free address left; install with a larger value ipam.internalCIDR", cidr)
-		full.RequeueAfter = lookForRoom
-		return full
+	if pending.State != desired.Ready {
+		return pending
 	}
 	return desired.Plan{Objects: []desired.Object{&netv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name},

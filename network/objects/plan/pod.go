@@ -55,11 +55,11 @@ func PodIP(in PodIPInput) desired.Plan {
 	case err != nil || !netv1beta1.ParseRanges(ranges...).Contains(addr):
 		return desired.Plan{}
 	case in.IP != nil && in.IP.Spec.IP != pod.Status.PodIP:
-		return desired.Plan{} // it never changes: the old one goes first
+		return desired.Plan{} // spec.ip never changes, so the old IP is deleted first
 	}
 	labels := map[string]string{
 		api.LabelPodName: pod.Name, api.LabelPodNamespace: pod.Namespace,
-		// set as the grant sets them
+		// the same labels as the grant sets
 		api.LabelNetworkName: api.NetworkExternalCIDR, api.LabelNetworkNamespace: in.LiqoNamespace,
 	}
 	if len(pod.Name) > validation.LabelValueMaxLength {
@@ -167,8 +167,9 @@ func (in NodeInput) protectedIPs() []string {
 	return out
 }
 
-// NodesOfPod are the nodes whose podRanges or protectedIPs a change of the pod may change: its own if the pod is
-// protected or lies outside the node's ranges, or those do not hold already; and others in whose ranges it lies.
+// NodesOfPod returns the nodes whose podRanges or protectedIPs a change of the pod may change. These
+// are its own node, if the pod is protected, or if some pod of the node lies outside the node's
+// ranges, and other nodes whose ranges contain the pod.
 func NodesOfPod(pod *corev1.Pod, protected bool, nodes []corev1.Node, known []netv1beta1.InternalNode) []string {
 	addrs := podAddresses(pod)
 	var names []string

@@ -21,7 +21,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ServerTemplate is the template a server references; what it leaves out is the default template's.
+// ServerTemplate returns the reference of a server to its template. Fields that are not set are those
+// of the default template.
 func ServerTemplate(s *netv1beta1.GatewayServer, liqoNamespace string) corev1.ObjectReference {
 	return templateOf(s.Spec.ServerTemplateRef, corev1.ObjectReference{
 		APIVersion: netv1beta1.GroupVersion.String(), Kind: "WgGatewayServerTemplate",
@@ -29,7 +30,8 @@ func ServerTemplate(s *netv1beta1.GatewayServer, liqoNamespace string) corev1.Ob
 	})
 }
 
-// ClientTemplate is the template a client references; what it leaves out is the default template's.
+// ClientTemplate returns the reference of a client to its template. Fields that are not set are those
+// of the default template.
 func ClientTemplate(c *netv1beta1.GatewayClient, liqoNamespace string) corev1.ObjectReference {
 	return templateOf(c.Spec.ClientTemplateRef, corev1.ObjectReference{
 		APIVersion: netv1beta1.GroupVersion.String(), Kind: "WgGatewayClientTemplate",
@@ -47,8 +49,8 @@ func templateOf(ref *corev1.ObjectReference, byDefault corev1.ObjectReference) c
 	}
 }
 
-// RenderedKind is the kind a template renders: what it says, else the template's kind without the
-// word Template.
+// RenderedKind returns the kind that a template renders: its objectKind, or else the template's kind
+// without the word Template.
 func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string) {
 	apiVersion, _, _ = unstructured.NestedString(template.Object, "spec", "objectKind", "apiVersion")
 	kind, _, _ = unstructured.NestedString(template.Object, "spec", "objectKind", "kind")
@@ -59,9 +61,9 @@ func RenderedKind(template *unstructured.Unstructured) (apiVersion, kind string)
 	return cmp.Or(apiVersion, template.GetAPIVersion()), cmp.Or(kind, byDefault)
 }
 
-// OfGateways reports whether a kind may be that of a template, or of what a template renders: ours for
-// WireGuard, and those of other parties, whom the controller's rights bound. Kinds of Kubernetes and others of
-// ours it may write, too, but not in the name of everybody who may make gateways.
+// OfGateways reports whether a kind is allowed for templates and rendered objects: Liqo's kinds for
+// WireGuard, and those of third parties, as far as the controller has rights. The controller may also
+// write kinds of Kubernetes and other kinds of Liqo, but not for everybody who may create gateways.
 func OfGateways(apiVersion, kind string) bool {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -75,8 +77,8 @@ func OfGateways(apiVersion, kind string) bool {
 		!strings.HasSuffix(gv.Group, ".liqo.io")
 }
 
-// Former is the object of a kind the template no longer renders, as a gateway's status remembers it; false
-// when there was none, or one of a kind that is pruned anyhow.
+// Former returns the object of a kind that the template no longer renders, from a gateway's status.
+// It returns false if there was none, or if its kind is pruned anyway.
 func Former(status *corev1.ObjectReference, template *unstructured.Unstructured) (corev1.ObjectReference, bool) {
 	apiVersion, kind := RenderedKind(template)
 	if status == nil || status.Kind == kind && status.APIVersion == apiVersion {
@@ -86,7 +88,7 @@ func Former(status *corev1.ObjectReference, template *unstructured.Unstructured)
 		OfGateways(status.APIVersion, status.Kind)
 }
 
-// refused is why there can be no such gateway; the zero value if there can.
+// refused returns a blocking plan if the gateway is not allowed, else the zero value.
 func (g gateway) refused() desired.Plan {
 	if g.peer() == "" {
 		return desired.Block("PeerMissing", "the peer is not named; add the label %s", api.LabelRemoteClusterID)
@@ -107,7 +109,7 @@ func (g gateway) refused() desired.Plan {
 	return desired.Plan{}
 }
 
-// templateProblem returns what is wrong with the template; the zero value is nothing.
+// templateProblem returns a plan that names the problem of the template, else the zero value.
 func (g gateway) templateProblem() desired.Plan {
 	kinds := [][2]string{{g.template.APIVersion, g.template.Kind}}
 	if g.Template != nil {
@@ -118,10 +120,9 @@ func (g gateway) templateProblem() desired.Plan {
 		if !OfGateways(k[0], k[1]) {
 			plan := desired.Block("TemplateKindInvalid",
 				"kind %s (%s) is not a gateway kind: kinds of Kubernetes (of groups without a dot, or of *.k8s.io) "+
-					"and other kinds of *.liqo.io are refused, "+
-					"because the controller would write them for whoever creates gateways; reference a Wg%sTemplate, "+
-					"or "+
-					"a template of another technology", k[1], k[0], g.kind)
+					"and other kinds of *.liqo.io are refused, because the controller would write them for whoever "+
+					"creates gateways; reference a Wg%sTemplate, or a template of another technology",
+				k[1], k[0], g.kind)
 			plan.RequeueAfter = g.period(g.template.GroupVersionKind())
 			return plan
 		}
@@ -142,8 +143,7 @@ func (g gateway) templateProblem() desired.Plan {
 	return desired.Plan{}
 }
 
-// render makes the object the template describes. It is named as the gateway, whatever the
-// template says.
+// render makes the object that the template describes, with the name of the gateway.
 func (g gateway) render() (*unstructured.Unstructured, error) {
 	source, _, err := unstructured.NestedMap(g.Template.Object, "spec", "template")
 	if err != nil {
@@ -222,12 +222,12 @@ func (g gateway) adaptProtocol(out *unstructured.Unstructured) error {
 		return err
 	}
 	if g.protocol == netv1beta1.ProtocolUDP {
-		return nil // gateways need not be told
+		return nil // the default of gateways
 	}
 	return edit(out, func(c map[string]any) {
 		args, _ := c["args"].([]any)
-		told := slices.ContainsFunc(args, func(arg any) bool { return flagName(fmt.Sprint(arg)) == protocolFlag })
-		if c["name"] == gatewayContainer && !told {
+		given := slices.ContainsFunc(args, func(arg any) bool { return flagName(fmt.Sprint(arg)) == protocolFlag })
+		if c["name"] == gatewayContainer && !given {
 			c["args"] = append(args, protocolFlag+"="+string(g.protocol))
 		}
 	}, "spec", "deployment", "spec", "template", "spec", "containers")

@@ -165,8 +165,7 @@ func Replica(in ReplicaInput) desired.Plan {
 	case holder == in.Root.Name:
 		metav1.SetMetaDataLabel(&out.ObjectMeta, api.LabelGatewayActive, api.True)
 	case slices.ContainsFunc(in.Pods, func(p corev1.Pod) bool {
-		return p.Name == holder &&
-			p.Labels[api.LabelGatewayActive] == api.True
+		return p.Name == holder && p.Labels[api.LabelGatewayActive] == api.True
 	}):
 		delete(out.Labels, api.LabelGatewayActive)
 	}

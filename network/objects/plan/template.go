@@ -198,10 +198,8 @@ func (r rendering) absent(path string, v any) (bool, error) {
 	if err != nil || len(fields) == 0 {
 		return false, err
 	}
-	return !slices.ContainsFunc(fields, func(field []string) bool {
-		return !empty(reflect.ValueOf(r.data),
-			field)
-	}), nil
+	isSet := func(field []string) bool { return !empty(reflect.ValueOf(r.data), field) }
+	return !slices.ContainsFunc(fields, isSet), nil
 }
 
 // variables returns the fields of the data, like [Spec MTU], that the actions of a value use.

@@ -15,13 +15,13 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// furtherEntries is how many nodes beside its own a server is reached by.
+// furtherEntries is the number of nodes whose addresses a server announces besides its own node's.
 const furtherEntries = 2
 
-// entries are where clients enter when the Service has node ports: at the node of the active pod and,
-// where every node leads to it, at two more, should that fail. What they were told before stays while
-// those nodes exist and one of them is ready, or none at all, as after the API server was away: a client that
-// is to dial another address is made again.
+// entries returns the addresses for node ports: those of the active pod's node and, if every node
+// forwards to the pod, of two more nodes in case the first fails. Announced addresses are kept while
+// their nodes exist and one of them is ready, because a client restarts for another address. They are
+// also kept while no node at all is ready, as after an outage of the API server.
 func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []string {
 	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 	var known, alive, own, others []string
@@ -57,14 +57,14 @@ func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []st
 	return append(own, others...)
 }
 
-// nodeReady reports whether a node does not say that it is not.
+// nodeReady reports whether a node has no condition that says it is not ready.
 func nodeReady(n *corev1.Node) bool {
 	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
 }
 
-// entryAddresses are the addresses a node is reached by from outside the cluster.
+// entryAddresses returns the addresses by which a node is reached from outside the cluster.
 func entryAddresses(n *corev1.Node) []string {
 	if external := nodeAddresses(n, corev1.NodeExternalIP); len(external) > 0 {
 		return external
@@ -105,7 +105,7 @@ func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointSta
 	return e
 }
 
-// endpointPending says what the Service of a server waits for.
+// endpointPending returns the verdict on a server whose Service has no endpoint yet.
 func endpointPending(root desired.Object, s *corev1.Service) desired.Verdict {
 	name := api.GatewayServiceName(root.GetName())
 	switch {

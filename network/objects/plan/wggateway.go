@@ -239,7 +239,7 @@ func (w wgGateway) publicKey() []byte {
 		return nil
 	}
 	_, public, _ := w.keys()
-	told := public
+	announced := public
 	for i := range w.Pods {
 		p := &w.Pods[i]
 		key, err := base64.StdEncoding.DecodeString(p.Annotations[annotationPublicKey])
@@ -248,10 +248,10 @@ func (w wgGateway) publicKey() []byte {
 		case p.Spec.NodeName != "" && bytes.Equal(key, public):
 			return public
 		case p.Status.Phase == corev1.PodRunning:
-			told = key
+			announced = key
 		}
 	}
-	return told
+	return announced
 }
 
 // rights lets the gateway read its objects in the whole cluster, and write in its own namespace
