@@ -57,6 +57,8 @@ type stream struct {
 	// authenticated is when WireGuard last answered the other side, in Unix nanoseconds; 0 = it has
 	// not, so the other side may be anybody.
 	authenticated atomic.Int64
+	// unused closes a dialled connection when nothing is sent for unusedAfter.
+	unused *time.Timer
 	// lastReceived is when data was last received, or else the connection was established, in Unix
 	// nanoseconds.
 	lastReceived atomic.Int64

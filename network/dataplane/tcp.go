@@ -232,6 +232,9 @@ func (b *tcpBind) streamOf(l *clientEndpoint) *stream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.used = time.Now()
+	if l.stream != nil {
+		l.stream.unused.Reset(unusedAfter)
+	}
 	if s := b.session; s != nil && l.session != s {
 		l.session = s
 		b.dialled[netip.AddrPort(l.tcpEndpoint)] = l
@@ -304,13 +307,14 @@ func (b *tcpBind) connect(l *clientEndpoint, s *session) bool {
 	}
 	x := newStream(c, l)
 	x.authenticated.Store(x.lastReceived.Load()) // a dialled address is trusted
+	x.unused = time.AfterFunc(unusedAfter, x.close)
+	defer x.unused.Stop()
 	if !b.install(l, s, x) {
 		x.close()
 		return false
 	}
 	made := x.lastReceived.Load()
 	b.running.Go(x.write)
-	b.running.Go(func() { b.watchUse(l, x) })
 	b.connected(netip.AddrPort(l.tcpEndpoint))
 	s.read(x)
 	b.mu.Lock()
@@ -330,26 +334,6 @@ func (b *tcpBind) install(l *clientEndpoint, s *session, x *stream) bool {
 	}
 	l.stream = x
 	return true
-}
-
-// watchUse closes a connection that nothing is sent on any more.
-func (b *tcpBind) watchUse(l *clientEndpoint, x *stream) {
-	ticker := time.NewTicker(unusedAfter / 4)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-x.done:
-			return
-		case <-ticker.C:
-		}
-		b.mu.Lock()
-		unused := time.Since(l.used) >= unusedAfter
-		b.mu.Unlock()
-		if unused {
-			x.close()
-			return
-		}
-	}
 }
 
 // accept accepts connections until the session ends.
