@@ -138,10 +138,10 @@ const rounds = 4
 
 var seed = flag.Uint64("seed", 0, "seed of the orders; 0 = another one each time")
 
-// The declarative flow, on either side, in a tenant namespace of any name or in default: whatever the
-// order in which the objects of a peering arrive and go, they come to the same end, also beside what is
-// left of a former one; the user's Secret outlives the gateway, and nothing else does. The tenant namespace
-// and the cluster's own ranges, which come once, may come after the peering, too.
+// TestPeeringInAnyOrder creates and deletes the objects of a peering in random orders, on either
+// side, in a tenant namespace of any name. Each order leads to the same result, also with leftovers
+// of a former peering. Only the user's Secret outlives the gateway. The tenant namespace and the
+// cluster's own ranges, which are created once, may come after the peering.
 func TestPeeringInAnyOrder(t *testing.T) {
 	t.Parallel()
 	from := *seed
@@ -190,8 +190,9 @@ func TestPeeringInAnyOrder(t *testing.T) {
 	}
 }
 
-// receive creates objects in their order, like tools for manifests: what has no namespace yet comes after
-// the rest. Now and then the next one is late: the controllers have done by then what they can.
+// receive creates objects in their order. As with tools for manifests, objects without a namespace
+// are retried after the others. Now and then it waits before the next one, until the controllers
+// have done what they can.
 func (c cluster) receive(t *testing.T, r *rand.Rand, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for i := 0; i < len(objects); i++ {
@@ -206,7 +207,8 @@ func (c cluster) receive(t *testing.T, r *rand.Rand, objects []*unstructured.Uns
 	}
 }
 
-// settle waits until the controllers have told how everything stands, and say nothing new between two looks.
+// settle waits until the controllers have reported on all objects, and nothing changes between two
+// polls.
 func (c cluster) settle(t *testing.T) {
 	t.Helper()
 	before := ""
@@ -233,7 +235,7 @@ func (c cluster) settle(t *testing.T) {
 	})
 }
 
-// balances gives the server's Service the address it asks for, as a load balancer does.
+// balances assigns the address that the server's Service requests, as a load balancer does.
 func (c cluster) balances(t *testing.T, namespace string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -246,8 +248,8 @@ func (c cluster) balances(t *testing.T, namespace string) {
 	})
 }
 
-// checkPeering waits until the peering is complete, and returns the CIDRs under which the peer is seen. Both
-// clusters wish for one external CIDR: who comes first has it, and the other the next one.
+// checkPeering waits until the peering is complete, and returns the CIDRs that the peer is remapped
+// to. Both clusters request the same external CIDR: the first gets it, the other the next one.
 func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 	t.Helper()
 	own, peer := "10.70.0.0/16", "10.71.0.0/16"
@@ -276,7 +278,8 @@ func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 	return []string{"10.20.0.0/16", peer}
 }
 
-// checkGateway waits until the gateway is complete and leads to the peer's CIDRs; endpoint is nil for a client.
+// checkGateway waits until the gateway is complete and routes to the peer's CIDRs; endpoint is nil
+// for a client.
 func checkGateway(t *testing.T, c client.Client, namespace string, endpoint *netv1beta1.EndpointStatus, peer []string) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: namespace, Name: "gw"}
@@ -315,7 +318,8 @@ func checkGateway(t *testing.T, c client.Client, namespace string, endpoint *net
 	})
 }
 
-// checkTeardown deletes what the garbage collector, absent here, would delete with the gateway.
+// checkTeardown deletes the objects that the garbage collector, which does not run here, would
+// delete with the gateway.
 func checkTeardown(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
@@ -344,8 +348,8 @@ type cluster struct {
 	*apitest.Server
 }
 
-// startControllers runs the network's controllers on a new API server, with the rights the chart gives
-// them.
+// startControllers runs the network's controllers on a new API server, with the rights of the
+// chart.
 func startControllers(t *testing.T, clusterID string) cluster {
 	t.Helper()
 	return startWith(t, network.Options{ClusterID: clusterID, LiqoNamespace: "liqo"})
@@ -401,7 +405,7 @@ func parsed(t *testing.T, docs string) []*unstructured.Unstructured {
 	return list
 }
 
-// create creates an object and, where one is given, its status.
+// create creates an object and its status, if it has one.
 func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 	t.Helper()
 	status, given := obj.Object["status"]
@@ -422,7 +426,7 @@ func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 	}
 }
 
-// eventually waits until check finds nothing wrong.
+// eventually waits until check returns no error.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -448,7 +452,7 @@ func equal[T any](want, got T) error {
 	return nil
 }
 
-// message tells why an object is not ready; empty when it is.
+// message returns why an object is not ready; empty if it is.
 func message(conditions []metav1.Condition) string {
 	c := meta.FindStatusCondition(conditions, desired.ConditionReady)
 	switch {

@@ -15,8 +15,9 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// TestConnectionOfAGatewayWithoutPod: while no pod of the gateway runs, the Connection is down and says
-// why; when one does, it says what the gateway said last. One that is made by others is left alone.
+// TestConnectionOfAGatewayWithoutPod: while no pod of the gateway runs, the Connection is down and
+// reports why. Once a pod runs, it has the last value that the gateway wrote. Connections created
+// by others are not changed.
 func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")

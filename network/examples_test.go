@@ -26,7 +26,7 @@ import (
 	"github.com/liqo-go/liqo/internal/story"
 )
 
-// example is a template users start from: the chart's, with one thing changed.
+// example is a template that users start from: the chart's, with one change.
 type example struct {
 	name, says string
 	// values make the chart's template the example, where it has a value for it.
@@ -87,7 +87,7 @@ func setArgument(container map[string]any, name, value string) {
 	}
 }
 
-// manifests are the example's templates, complete.
+// manifests returns the complete templates of the example.
 func (e example) manifests(t *testing.T) string {
 	t.Helper()
 	templates := chartTemplates(t, []byte(e.values+"\nipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}\n"))
@@ -113,8 +113,9 @@ func (e example) manifests(t *testing.T) string {
 	return b.String()
 }
 
-// showsExamples: each example is the chart's template of today with the one change it shows (-update makes it so), is taken
-// by an API server, and gives a gateway that has the change.
+// showsExamples checks that each example is the chart's current template with its one change
+// (-update writes it), that an API server accepts it, and that a gateway made from it has the
+// change.
 func (c cluster) showsExamples(t *testing.T) {
 	documented, err := os.ReadFile("../docs/network.md")
 	must(t, err)
@@ -131,7 +132,7 @@ func (c cluster) showsExamples(t *testing.T) {
 	}
 }
 
-// eventuallyRuns makes a gateway of a template and waits until what runs for it shows the change.
+// eventuallyRuns creates a gateway from a template and waits until its workload has the change.
 func (c cluster) eventuallyRuns(t *testing.T, e example, template *unstructured.Unstructured) {
 	t.Helper()
 	mode := "Client"
@@ -201,8 +202,8 @@ metadata: {name: oslo, namespace: default, labels: {liqo.io/remote-cluster-id: o
 spec: {publicKey: 17XoHTNuV4sTuNcG6C0GHjA4yWvOZs3PUNVmuW3buhA=}
 `
 
-// Templates change while their gateways run, break, and are corrected; a gateway of another
-// technology is connected as ours are, whatever runs it.
+// TestTemplates changes, breaks and corrects templates while their gateways run. A gateway of
+// another technology is connected like Liqo's own, whatever runs it.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -258,7 +259,8 @@ func TestTemplates(t *testing.T) {
 	t.Run("examples", c.showsExamples)
 }
 
-// rendersNoNamespace: who may make gateways cannot have the controller make, or take, what they may not.
+// rendersNoNamespace checks that users who may create gateways cannot make the controller create,
+// or take over, objects that they may not create.
 func (c cluster) rendersNoNamespace(t *testing.T) {
 	t.Helper()
 	gw := &netv1beta1.GatewayServer{
@@ -280,7 +282,7 @@ func (c cluster) rendersNoNamespace(t *testing.T) {
 	must(t, c.Delete(t.Context(), gw))
 }
 
-// connectsFancy connects a gateway of a kind nobody here knows, once the chart gives the rights.
+// connectsFancy connects a gateway of a third party's kind, once the chart grants the rights.
 func (c cluster) connectsFancy(t *testing.T) {
 	t.Helper()
 	for _, obj := range parsed(t, fancy) {

@@ -35,8 +35,8 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// tenantOf is one side of a peering: the namespace, this cluster's address and the peer's parameters as
-// liqoctl copied them.
+// tenantOf holds one side of a peering: the namespace, this cluster's address and the peer's
+// parameters as liqoctl copied them.
 const tenantOf = `
 apiVersion: v1
 kind: Namespace
@@ -105,8 +105,8 @@ func startHalf(t *testing.T, id string, h half) half {
 	return h
 }
 
-// The consumer rome has an identity at milan: what changes on either side reaches the other by
-// itself, whoever serves. What a user wrote is left.
+// TestPeeringFollowsItsParameters: the consumer rome has an identity at milan. Changes on either
+// side reach the other, whichever is the server. Fields that a user wrote are kept.
 func TestPeeringFollowsItsParameters(t *testing.T) {
 	t.Parallel()
 	rome := startHalf(t, "rome", half{peer: "milan", namespace: "liqo-tenant-milan", address: "172.31.10.11"})
@@ -197,8 +197,9 @@ spec: {cidr: `+more.cidr+`}
 	milan.eventuallyDials(t, "203.0.113.1")
 }
 
-// TestRepairsStayWhileTheProviderIsAway: news of a provider are followed though it answers nothing any more. What was
-// heard before it went undoes nothing that is repaired here while it is away. When it is back, it is followed again.
+// TestRepairsStayWhileTheProviderIsAway: changes of a provider are followed although it answers no
+// request any more. Changes received before an outage do not undo a repair made here during it.
+// After the outage the provider is followed again.
 func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	t.Parallel()
 	milan := startHalf(t, "milan", half{peer: "rome", namespace: "tenant-of-rome", address: "172.31.20.11"})
@@ -253,7 +254,8 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	}
 }
 
-// way leads to an API server unless it is closed; silent, watches only go on.
+// way forwards to an API server unless it is closed; while silent, it serves only watches that are
+// open.
 type way struct {
 	*httptest.Server
 	closed, silent atomic.Bool
@@ -292,8 +294,8 @@ func (w *way) config() *rest.Config {
 	return &rest.Config{Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
 }
 
-// identityFor lets a consumer in with the rights of the chart, no others, and returns the Secret it
-// gets.
+// identityFor creates a consumer's account with the rights of the chart, and returns its kubeconfig
+// Secret.
 func (h half) identityFor(t *testing.T) string {
 	t.Helper()
 	for _, obj := range parsed(t, rendered(t, nil, "remote-roles.yaml")+h.filled(`
@@ -359,7 +361,7 @@ func (h half) eventuallyDials(t *testing.T, address string) {
 	})
 }
 
-// eventuallyNotes waits until the follower has seen that a client dials what is announced.
+// eventuallyNotes waits until the follower has recorded that a client dials the announced endpoint.
 func (h half) eventuallyNotes(t *testing.T, address string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -374,7 +376,7 @@ func (h half) dialer(t *testing.T) (netv1beta1.GatewayClient, error) {
 	return c, h.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "gw"}, &c)
 }
 
-// key is the public key the gateway offers; nil while there is none.
+// key returns the public key that the gateway announces; nil while there is none.
 func (h half) key(t *testing.T) []byte {
 	t.Helper()
 	var servers netv1beta1.GatewayServerList
@@ -389,7 +391,7 @@ func (h half) key(t *testing.T) []byte {
 	return nil
 }
 
-// haveEachOthersKey says whether each side was told the other's key.
+// haveEachOthersKey returns a check that each side has the other's key.
 func haveEachOthersKey(t *testing.T, a, b half) func() error {
 	told := func(h half) []byte {
 		var k netv1beta1.PublicKey

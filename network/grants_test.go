@@ -17,8 +17,8 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// TestGrantsWithALateCache: what is granted is known though the cache does not show it yet, also what the process
-// before granted, and a grant that was not written is none.
+// TestGrantsWithALateCache: grants are known although the cache does not show them yet, also those
+// of the process before. A grant that was not written does not count.
 func TestGrantsWithALateCache(t *testing.T) {
 	t.Parallel()
 	type held map[string]string // grants by the names of IPs

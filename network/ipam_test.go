@@ -42,7 +42,8 @@ metadata: {name: b, namespace: default}
 spec: {ip: 192.0.2.2, networkRef: {name: small}}
 `
 
-// TestFullNetwork: an IP for which its Network has no address is granted one when another goes.
+// TestFullNetwork: an IP that waits for an address of a full Network gets one when another IP is
+// deleted.
 func TestFullNetwork(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -87,9 +88,9 @@ metadata: {name: genoa, namespace: default, labels: {liqo.io/remote-cluster-id: 
 spec: {clusterID: genoa, publicKey: AAAA, csr: AAAA, signature: AAAA}
 `
 
-// TestWhoReachesTheAPIServer: the API server is there for the clusters at which this one has
-// virtual nodes, its proxy for consumers in band, and for nobody else. The proxy stays a while
-// after the Tenant.
+// TestWhoReachesTheAPIServer: the API server is reached by the clusters at which this one has
+// virtual nodes, its proxy by consumers in band. The proxy is reached for a while after the Tenant
+// is gone.
 func TestWhoReachesTheAPIServer(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -131,8 +132,9 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	peers("api-server-proxy", "")
 }
 
-// TestNamesThatAreTaken: a Service of an IP's name, and a ServiceAccount of a gateway's, stay their owners'.
-func TestNamesThatAreTaken(t *testing.T) {
+// TestExistingObjectsAreNotTakenOver: an existing Service with the name of an IP, and a ServiceAccount with that
+// of a gateway, are not taken over.
+func TestExistingObjectsAreNotTakenOver(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
 	theirs := parsed(t, `
@@ -191,7 +193,7 @@ endpoints: [{addresses: [172.31.10.11]}, {addresses: [172.31.10.12]}]
 ports: [{name: https, port: 6443}]
 `
 
-// TestAPIServerThroughEndpoints: each endpoint of the API server has an IP for as long as it is one, and its
+// TestAPIServerThroughEndpoints: each endpoint of the API server has an IP while it exists, and its
 // Service has none.
 func TestAPIServerThroughEndpoints(t *testing.T) {
 	t.Parallel()
@@ -248,9 +250,10 @@ metadata: {name: elsewhere, namespace: default, labels: {liqo.io/remote-cluster-
 spec: {cidr: 10.50.0.0/16}
 `
 
-// TestPeersWhereWeAre: a peer is not seen where this cluster's API server is; where a node comes to be later,
-// the Network says so, and one made anew lies elsewhere.
-func TestPeersWhereWeAre(t *testing.T) {
+// TestPeersAreNotRemappedToOwnAddresses: a peer is not remapped to a range with the address of this cluster's API
+// server. If a node gets an address in a granted range later, the Network reports it, and a new
+// Network gets another range.
+func TestPeersAreNotRemappedToOwnAddresses(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
 	of := func(name, reason, want string) {
@@ -275,8 +278,8 @@ func TestPeersWhereWeAre(t *testing.T) {
 	of("early", "", "10.31.0.0/16")
 }
 
-// TestPodsIPWaits: IPs of pods are many, so nothing is written of those that are fine; what one waits for is.
-func TestPodsIPWaits(t *testing.T) {
+// TestIPsOfPodsReportProblemsOnly: IPs of pods report only what they wait for, because there are many.
+func TestIPsOfPodsReportProblemsOnly(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
 	ip := func(name string) *ipamv1alpha1.IP {
@@ -307,7 +310,8 @@ func TestPodsIPWaits(t *testing.T) {
 	says("fine", "true")
 }
 
-// TestManyIPs: a hundred IPs that come at once get an address each, and what that costs does not grow with them.
+// TestManyIPs: a hundred IPs created at once get an address each, and the number of requests does
+// not grow with them.
 func TestManyIPs(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -340,8 +344,8 @@ func TestManyIPs(t *testing.T) {
 	}
 }
 
-// listsOfIPs is how often all IPs were listed at an API server, which may have served other tests before; 0 if it
-// does not tell.
+// listsOfIPs returns how often all IPs were listed at an API server, which may have served other
+// tests before; 0 if it does not report that.
 func listsOfIPs(t *testing.T, c cluster) int {
 	t.Helper()
 	http, err := rest.HTTPClientFor(c.Config)

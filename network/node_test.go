@@ -13,9 +13,9 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// TestHeartbeatsAreNotHeeded: what a kubelet says of its health does not make another node of one; what the
-// node's place in the overlay is made of does.
-func TestHeartbeatsAreNotHeeded(t *testing.T) {
+// TestHeartbeatsAreIgnored: status updates of kubelets do not reconcile a node; changes that its
+// InternalNode depends on do.
+func TestHeartbeatsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		change string

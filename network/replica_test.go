@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// TestTheHolderOfTheLeaseIsMarked: of several pods of a gateway the one that holds the lease is marked;
-// one that fell silent loses the mark, one that was told to end keeps it. Renewals lead to nothing.
+// TestTheHolderOfTheLeaseIsMarked: of several pods of a gateway the holder of the lease is marked.
+// A former holder that stopped renewing loses the mark; one that is terminating keeps it. Renewals
+// cause no reconcile.
 func TestTheHolderOfTheLeaseIsMarked(t *testing.T) {
 	t.Parallel()
 	r := replicas{startControllers(t, "rome"), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -62,7 +63,7 @@ type replicas struct {
 	lease *coordinationv1.Lease
 }
 
-// start makes a pod that runs on a node: without one, it would be gone as soon as it is deleted.
+// start creates a pod that runs on a node; otherwise it would be gone as soon as it is deleted.
 func (r replicas) start(t *testing.T, name string) {
 	t.Helper()
 	must(t, r.Create(t.Context(), &corev1.Pod{
@@ -74,7 +75,7 @@ func (r replicas) start(t *testing.T, name string) {
 	}))
 }
 
-// hold writes the lease as its holder does, the same one or another; nobody when it is let go of.
+// hold writes the lease as its holder does, or without a holder when it is released.
 func (r replicas) hold(t *testing.T, holder string) {
 	t.Helper()
 	r.lease.Spec.HolderIdentity, r.lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: time.Now()}
@@ -113,7 +114,7 @@ func (r replicas) versions(t *testing.T) (out string) {
 	return out
 }
 
-// reconciles counts how often a controller looked at something, in all tests of the process.
+// reconciles returns how often a controller reconciled, in all tests of the process.
 func reconciles(t *testing.T, controller string) (n float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

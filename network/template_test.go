@@ -23,9 +23,9 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// TestChartTemplates follows the chart's templates to the workload: values.yaml is given to the
-// chart, gateway.yaml is the user's gateway, workload.yaml what runs for it. Nothing of the
-// rendered object may be unknown to its type.
+// TestChartTemplates follows the chart's templates to the workload: values.yaml holds the chart's
+// values, gateway.yaml the user's gateway, workload.yaml the expected workload. The rendered object
+// may have no field that its type does not have.
 func TestChartTemplates(t *testing.T) {
 	t.Parallel()
 	story.Each(t, "testdata/*.txtar", func(t *testing.T, s *story.Story) {
@@ -33,7 +33,7 @@ func TestChartTemplates(t *testing.T) {
 	})
 }
 
-// workload renders the gateway and plans what runs for the rendered object.
+// workload renders the gateway and plans the workload of the rendered object.
 func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gateway []byte) string {
 	t.Helper()
 	var kind struct{ Kind string }
@@ -89,7 +89,7 @@ func strictly(t *testing.T, p desired.Plan, into any) {
 	}
 }
 
-// chartTemplates are the gateway templates of the chart, by kind.
+// chartTemplates returns the gateway templates of the chart, by kind.
 func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstructured {
 	t.Helper()
 	byKind := map[string]*unstructured.Unstructured{}
@@ -99,7 +99,7 @@ func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstru
 	return byKind
 }
 
-// rendered is one file of the chart.
+// rendered returns one rendered file of the chart.
 func rendered(t *testing.T, values []byte, file string) string {
 	t.Helper()
 	c, err := loader.LoadDir("../deploy/liqo")

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { space.Main(m) }
 
-// TestUsersRulesAct: rules of users act while they choose the host, and their status says what
-// became of them, by whichever process speaks for the host.
-func TestUsersRulesAct(t *testing.T) {
+// TestUsersRulesAreApplied: rules of users are applied while they select the host. Their status reports
+// the result, from whichever process reports for the host.
+func TestUsersRulesAreApplied(t *testing.T) {
 	t.Parallel()
 	client, err := Connect(apitest.Start(t).Config)
 	if err != nil {

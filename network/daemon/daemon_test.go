@@ -25,8 +25,8 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// TestObjectsAreFollowed: the copy waits for an API server that is away, then has what is there
-// and every change.
+// TestObjectsAreFollowed: the cache waits for an API server that is not reachable, then has all
+// objects and every change.
 func TestObjectsAreFollowed(t *testing.T) {
 	t.Parallel()
 	cfg := rest.CopyConfig(apitest.Start(t).Config)
@@ -85,7 +85,7 @@ func expect(ok bool, what string) error {
 	return nil
 }
 
-// TestOneFailureEndsAll: the first task that fails ends the others, and is the one that is told.
+// TestOneFailureEndsAll: the first task that fails ends the others, and its error is returned.
 func TestOneFailureEndsAll(t *testing.T) {
 	t.Parallel()
 	waits := func(ctx context.Context) error {
@@ -104,9 +104,9 @@ func TestOneFailureEndsAll(t *testing.T) {
 	}
 }
 
-// TestUrgentLooksDoNotWait: an urgent look is taken at once, also while looks fail and are taken ever more seldom;
-// Looked is told of each.
-func TestUrgentLooksDoNotWait(t *testing.T) {
+// TestUrgentReconcilesDoNotWait: an urgent reconcile happens at once, also while reconciles fail and
+// are retried with growing pauses. Looked is called after each.
+func TestUrgentReconcilesDoNotWait(t *testing.T) {
 	t.Parallel()
 	looked := make(chan *Failure)
 	d := New(Role{

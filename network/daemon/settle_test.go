@@ -17,9 +17,9 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// TestWhatOthersDidIsFound: what is wanted anew is changed on top of what the last look found, though
-// somebody else was at work since; the kernel is as wanted in the end.
-func TestWhatOthersDidIsFound(t *testing.T) {
+// TestChangesByOthersAreFound: changes of the plan are applied on top of the last observation,
+// although others have changed the kernel since. In the end the kernel is in the desired state.
+func TestChangesByOthersAreFound(t *testing.T) {
 	t.Parallel()
 	s := space.New(t, "host")
 	s.IP("link add eth0 type veth peer name eth1")

@@ -15,8 +15,8 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
-// FuzzFrames: however a stream is cut into pieces, what comes out of it is what stands in it as
-// frames of WireGuard one after the other, up to the first thing that is none.
+// FuzzFrames: however a stream is cut into pieces, the reader returns its frames in order, up to
+// the first bytes that are no frame of WireGuard.
 func FuzzFrames(f *testing.F) {
 	message := func(kind byte, size int) []byte { return append([]byte{kind, 0, 0, 0}, make([]byte, size-4)...) }
 	handshake := appendFrame(nil, message(device.MessageInitiationType, device.MessageInitiationSize))
@@ -57,7 +57,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// pieces reads no more than so many bytes at once.
+// pieces reads at most this many bytes at once.
 type pieces struct {
 	from io.Reader
 	most int
@@ -65,8 +65,8 @@ type pieces struct {
 
 func (p *pieces) Read(b []byte) (int, error) { return p.from.Read(b[:min(len(b), p.most)]) }
 
-// TestRedialAfter: a server that hands over ends a connection that lasted, and its successor is called at once;
-// others are called ever more seldom.
+// TestRedialAfter: during a handover the server closes a connection that lasted, and its successor
+// is dialled immediately. After other connections the pauses grow.
 func TestRedialAfter(t *testing.T) {
 	for _, c := range []struct {
 		claim        string

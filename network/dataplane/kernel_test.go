@@ -18,9 +18,9 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// TestKernelBeforeUserspace: a tunnel is the kernel's where the kernel has WireGuard, and of this
-// process where not. Either carries what pods say, is read back as it was written, and follows every
-// change; the kernel's also outlives the process. `make test-kernel` runs it where the kernel has it.
+// TestKernelBeforeUserspace: a tunnel uses the kernel's WireGuard if there is one, else that of
+// this process. Either carries packets, is read back as it was written, and follows every change.
+// The kernel's also outlives the process. `make test-kernel` runs it on a kernel with WireGuard.
 func TestKernelBeforeUserspace(t *testing.T) {
 	wanted := implementation(t)
 	t.Logf("WireGuard: %s", wanted)
@@ -73,7 +73,7 @@ func TestKernelBeforeUserspace(t *testing.T) {
 	}
 }
 
-// implementation asks the kernel whether it has WireGuard.
+// implementation returns which WireGuard a tunnel of this kernel uses.
 func implementation(t *testing.T) string {
 	t.Helper()
 	out, err := space.New(t, "trial").Try("", "ip", "link", "add", "trial", "type", "wireguard")

@@ -25,8 +25,8 @@ var (
 	seed = flag.Uint64("seed", 0, "seed of the first sequence; 0 = another one each time")
 )
 
-// TestAnySequenceLeavesNothing: whatever comes and goes, in any order, the kernel has what is wanted
-// after each step and nothing at the end.
+// TestAnySequenceLeavesNothing: after any sequence of changes the kernel is in the desired state,
+// and nothing is left at the end.
 func TestAnySequenceLeavesNothing(t *testing.T) {
 	first, count := *seed, uint64(2)
 	if first == 0 {
@@ -57,7 +57,7 @@ func TestAnySequenceLeavesNothing(t *testing.T) {
 			}}) // settings stay
 			before := everything(s)
 			for step := range 12 {
-				want := randomWish(r, key)
+				want := randomDesired(r, key)
 				if r.IntN(3) == 0 { // somebody else is at work, too
 					s.Try("", "ip", "route", "flush", "table", "6091") // if there is one
 					s.Try("", "ip", "link", "delete", "liqo.ovl")
@@ -75,8 +75,8 @@ func TestAnySequenceLeavesNothing(t *testing.T) {
 	}
 }
 
-// reach applies what differs from the last look, and then until nothing is to do, as the daemon does: some
-// changes take others with them.
+// reach applies the changes since the last observation, and repeats until there are none, as the
+// daemon does: some changes delete other items with them.
 func (e *end[In]) reach(t *testing.T, want plan.State) {
 	t.Helper()
 	changes := plan.Diff(e.last, want)
@@ -94,8 +94,8 @@ func (e *end[In]) reach(t *testing.T, want plan.State) {
 	}
 }
 
-// randomWish is what any gateway or node may want, now and then nothing.
-func randomWish(r *rand.Rand, key string) plan.State {
+// randomDesired returns a state that a gateway or node may want, now and then the empty one.
+func randomDesired(r *rand.Rand, key string) plan.State {
 	some := func(all ...netip.Prefix) []netip.Prefix {
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return all[:r.IntN(len(all)+1)]
@@ -153,7 +153,7 @@ func randomGateway(r *rand.Rand, self plan.Member, members []plan.Member, key st
 	return in
 }
 
-// randomContents are users' rules, good and bad.
+// randomContents returns rules of users, valid and invalid ones.
 func randomContents(r *rand.Rand) []plan.Content {
 	var out []plan.Content
 	for i := range 3 {
@@ -173,8 +173,8 @@ func randomContents(r *rand.Rand) []plan.Content {
 	return out
 }
 
-// TestQuotesAreReadBack: another process finds them as they are, and what somebody changed is
-// written again.
+// TestQuotesAreReadBack: another process reads them as they were written, and rules that somebody
+// changed are written again.
 func TestQuotesAreReadBack(t *testing.T) {
 	s := space.New(t, "gateway")
 	nothing := func(plan.State) plan.State { return plan.State{} }

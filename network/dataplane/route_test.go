@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAFamilyTheKernelLacks: it has no rules, which is no error. IPv6 is such a family on nodes booted with
-// ipv6.disable=1; DECnet, of which Linux 6.1 had the last, stands for it.
-func TestAFamilyTheKernelLacks(t *testing.T) {
+// TestUnsupportedFamilyHasNoRules: listing the rules of an unsupported family returns none and no error.
+// IPv6 is such a family on nodes booted with ipv6.disable=1. DECnet stands in for it, which Linux
+// supported until 6.1.
+func TestUnsupportedFamilyHasNoRules(t *testing.T) {
 	d, err := Open(Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// overTCP makes two clusters as peered does, with the tunnel over TCP and a network between them
+// overTCP creates two clusters like peered, with the tunnel over TCP and a network between them
 // that drops UDP.
 func overTCP(t testing.TB) (internet *space.Space, a, b *cluster) {
 	t.Helper()
@@ -40,8 +40,8 @@ func overTCP(t testing.TB) (internet *space.Space, a, b *cluster) {
 	return internet, a, b
 }
 
-// TestTimedTunnelOverTCP: where UDP is blocked pods talk, both ways, through one TCP connection. They go
-// on after the path was cut, and after either end was started again: connections between pods stay.
+// TestTimedTunnelOverTCP: where UDP is blocked, pods communicate in both directions through one TCP
+// connection. Connections between pods survive an interrupted path and a restart of either gateway.
 func TestTimedTunnelOverTCP(t *testing.T) {
 	internet, a, b := overTCP(t)
 	bothWays(t, a, b)
@@ -103,7 +103,7 @@ func TestTimedTunnelOverTCP(t *testing.T) {
 	}
 }
 
-// bothWays asks from pods to pods.
+// bothWays sends requests from pods of each cluster to pods of the other.
 func bothWays(t *testing.T, a, b *cluster) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
@@ -139,7 +139,7 @@ func (c *cluster) connections() int {
 	return strings.Count(c.Gateway.Run("", "ss", "-Htn", "state", "established", "( sport = :51840 or dport = :51840 )"), "\n")
 }
 
-// restart ends the process and starts it with the same key.
+// restart ends the process and starts it again with the same key.
 func (e *end[In]) restart(t *testing.T) {
 	t.Helper()
 	e.plane.Close()
@@ -152,7 +152,7 @@ func (e *end[In]) restart(t *testing.T) {
 	e.settle(t)
 }
 
-// echo opens a connection to a pod of another cluster and returns what uses it.
+// echo opens a connection to a pod of another cluster and returns a function that uses it.
 func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
 	t.Helper()
 	var l net.Listener
@@ -185,8 +185,8 @@ func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
 	}
 }
 
-// TestStrangersOverTCP: who is not the peer may connect to the server, and that is all. The peer's
-// connection stays its endpoint, and the peer gets a new one through the crowd.
+// TestStrangersOverTCP: anybody may connect to the server, but not more. The peer's connection
+// stays its endpoint, and the peer can connect again among many others.
 func TestStrangersOverTCP(t *testing.T) {
 	internet, a, b := overTCP(t)
 	peer := b.gateways[0].key.PublicKey().String()
@@ -239,7 +239,7 @@ func (c *cluster) visit(t *testing.T, from *space.Space, says string) (conn net.
 	return conn
 }
 
-// ended waits until the other side ends a connection.
+// ended waits until the other side closes a connection.
 func ended(conn net.Conn, in time.Duration) error {
 	conn.SetReadDeadline(time.Now().Add(in))
 	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
@@ -248,9 +248,9 @@ func ended(conn net.Conn, in time.Duration) error {
 	return nil
 }
 
-// TestTCPTunnelEndsWhole: nothing of a tunnel over TCP runs on after it: neither when it is closed
+// TestTCPTunnelStopsCompletely: nothing of a tunnel over TCP runs on after it: neither when it is closed
 // while it is connected, nor while it dials, nor when it becomes one over UDP.
-func TestTCPTunnelEndsWhole(t *testing.T) {
+func TestTCPTunnelStopsCompletely(t *testing.T) {
 	_, a, b := overTCP(t)
 	running := func() string {
 		var stacks bytes.Buffer

@@ -29,7 +29,7 @@ type cluster struct {
 	gateways []*end[plan.GatewayStateInput]
 }
 
-// end is one namespace with a data plane and what decides its state.
+// end is one network namespace with a data plane and the function that plans its state.
 type end[In any] struct {
 	*space.Space
 	plane *dataplane.Dataplane
@@ -54,7 +54,7 @@ func open[In any](t testing.TB, s *space.Space, decide func(In) plan.State) end[
 	return e
 }
 
-// observe reads the kernel.
+// observe reads the state of the kernel.
 func (e *end[In]) observe(t testing.TB) (have plan.State) {
 	t.Helper()
 	var err error
@@ -65,7 +65,7 @@ func (e *end[In]) observe(t testing.TB) (have plan.State) {
 	return have
 }
 
-// apply makes the kernel as wanted and returns what that changed.
+// apply brings the kernel into the desired state and returns the changes.
 func (e *end[In]) apply(t testing.TB, want plan.State) plan.Changes {
 	t.Helper()
 	changes := plan.Diff(e.observe(t), want)
@@ -106,8 +106,8 @@ func (c *cluster) addGateway(t testing.TB, pod *space.Space, addr string) *end[p
 	return &g
 }
 
-// dial joins the n-th gateway of a cluster, the client, to the first of another, the server. Each
-// sees the other's pods and external addresses under views of its own.
+// dial connects the n-th gateway of a cluster, the client, to the first of another, the server.
+// Each remaps the other's pods and external addresses to ranges of its own.
 func (c *cluster) dial(n int, server *cluster, views, serverViews [2]string) {
 	a, b := c.gateways[n], server.gateways[0]
 	a.in.Remote, b.in.Remote = remaps(views), remaps(serverViews)
@@ -147,7 +147,7 @@ func (c *cluster) settle(t testing.TB) {
 	}
 }
 
-// expose makes IP objects.
+// expose creates IP objects.
 func (c *cluster) expose(list ...plan.Exposed) {
 	for _, g := range c.gateways {
 		g.in.Exposed = list

@@ -13,7 +13,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// FuzzUsersRules: whatever users write, each rule is one line of nft's, or left out and named.
+// FuzzUsersRules: for any rules of users, each rule becomes one line of nft, or is left out and
+// reported.
 func FuzzUsersRules(f *testing.F) {
 	f.Add("eth0", "10.0.0.0/8", "80", "web", "guard", "42", "10.0.0.1-10.0.0.3")
 	f.Add("e\" accept\n}", "fd00::1", "0-0", "a\nb", "x } } flush ruleset", "0x1;", "fd00::/64")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMembersOfTheOtherFamilyAreLeftOut: the kernel refuses an entry of another family than the device's, and the
-// first refusal ends the writing of all that follows, for every peer.
+// TestMembersOfTheOtherFamilyAreLeftOut: the kernel refuses an entry of another family than the
+// device's, and the first refusal would prevent all later changes, for every peer.
 func TestMembersOfTheOtherFamilyAreLeftOut(t *testing.T) {
 	member := func(name, outer, overlay string) Member {
 		return Member{Name: name, Outer: netip.MustParseAddr(outer), Overlay: netip.MustParseAddr(overlay)}

@@ -16,8 +16,9 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// FuzzObjects: whatever users, peers and nodes write into the objects, gateways and nodes get a state,
-// the same in any order of the objects, whose addresses are those of the family they stand with.
+// FuzzObjects: for any content of the objects of users, peers and nodes, gateways and nodes get a
+// state. It is the same in any order of the objects, and addresses are of the family they are used
+// with.
 func FuzzObjects(f *testing.F) {
 	f.Add("10.10.0.0/16", "10.20.0.0/16,10.21.0.0/16", "10.71.0.0/16,10.72.0.0/16", "10.70.0.0/16", "10.10.1.5", "10.80.128.1", "10.10.1.0/24,192.168.1.1", "10.96.0.1", "10.70.0.2", byte(0))
 	f.Add("fd00:10::/64,10.10.0.0/16", "fd00:20::/64", "10.71.0.0/16", "::/0", "fd00::5", "10.80.128.1", "::ffff:10.0.0.0/120", "::1", "::ffff:1.2.3.4", byte(7))
@@ -67,7 +68,8 @@ func FuzzObjects(f *testing.F) {
 	})
 }
 
-// TestMovesChangeNoRuleOfNodes: when another pod of a gateway becomes active, a node only sends to another address.
+// TestMovesChangeNoRuleOfNodes: when another pod of a gateway becomes active, a node changes only
+// the address it sends to.
 func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 	t.Parallel()
 	state := func(active, standby string) State {
@@ -97,8 +99,8 @@ func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 	}
 }
 
-// TestFrameSources: frames come from gateway pods, from what nodes have published and from further addresses, and from
-// anywhere while a node has published nothing.
+// TestFrameSources: frames are accepted from gateway pods, published addresses of nodes and further
+// addresses. They are accepted from anywhere while a node has published nothing.
 func TestFrameSources(t *testing.T) {
 	t.Parallel()
 	fabrics := []netv1beta1.InternalFabric{{Spec: netv1beta1.InternalFabricSpec{GatewayIP: "10.10.1.7", StandbyIPs: []string{"10.10.2.7"}}}, {Spec: netv1beta1.InternalFabricSpec{GatewayIP: "0.0.0.0"}}}

@@ -21,9 +21,9 @@ type meshed struct {
 	views map[int]netv1beta1.Mappings
 }
 
-// TestEveryPodIsReached: three clusters with any CIDRs – equal, overlapping, apart, several – reach
-// each other's pods and external addresses, both ways, under addresses that mean one pod only; and
-// nothing is translated where nothing meets.
+// TestEveryPodIsReached: three clusters with any CIDRs – equal, overlapping, separate, several –
+// reach each other's pods and external addresses in both directions. Each address means one pod
+// only, and without overlaps nothing is translated.
 func TestEveryPodIsReached(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -41,8 +41,8 @@ func TestEveryPodIsReached(t *testing.T) {
 	}
 }
 
-// randomMesh gives clusters CIDRs from few places, and views as address allocation does: the real
-// CIDR where it is free, else another of the same size.
+// randomMesh assigns CIDRs to clusters from few ranges, and remaps them as address allocation does:
+// to the real CIDR if it is free, else to another of the same size.
 func randomMesh(r *rand.Rand) []meshed {
 	pool := prefixList("10.10.0.0/16", "10.10.0.0/17", "10.10.128.0/18", "10.11.0.0/16", "10.10.64.0/24", "10.12.0.0/16", "172.16.0.0/20")
 	mesh := make([]meshed, 3)
@@ -106,7 +106,7 @@ func gatewayTo(mesh []meshed, a, b int) State {
 	})
 }
 
-// carried is the source and destination of a packet after the tunnel; nil when it is lost.
+// carried returns the source and destination of a packet after the tunnel; nil if it is dropped.
 func carried(from, to State, source, destination netip.Addr) []netip.Addr {
 	route := func(r Route) bool { return r.Device == "liqo-tunnel" && r.To.Contains(destination) }
 	if !slices.ContainsFunc(from.Routes, route) {
@@ -123,7 +123,7 @@ func carried(from, to State, source, destination netip.Addr) []netip.Addr {
 	return []netip.Addr{source, destination}
 }
 
-// through takes an address through the rules of a chain that begin with a test of it.
+// through applies to an address the rules of a chain that begin with a match of it.
 func through(table, chain, begin string, addr netip.Addr) (_ netip.Addr, accepted bool) {
 	_, rules, _ := strings.Cut(table, "chain "+chain+" {")
 	rules, _, _ = strings.Cut(rules, "\t}")
@@ -149,7 +149,7 @@ func through(table, chain, begin string, addr netip.Addr) (_ netip.Addr, accepte
 	return addr, false
 }
 
-// within tells whether a set of nft has an address.
+// within reports whether a set of nft contains an address.
 func within(set string, addr netip.Addr) bool {
 	for _, x := range strings.FieldsFunc(set, func(r rune) bool { return strings.ContainsRune("{}, ", r) }) {
 		a, err := parseAddresses(x)
@@ -160,7 +160,7 @@ func within(set string, addr netip.Addr) bool {
 	return false
 }
 
-// moved is an address of a remapped CIDR as it is seen.
+// moved returns what an address of a remapped CIDR is remapped to.
 func moved(a netip.Addr, r netv1beta1.Mapping) netip.Addr {
 	out, real, view := a.As4(), r.Remote.Addr().As4(), r.Local.Addr().As4()
 	for i := range out {

@@ -19,8 +19,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// FuzzRoutes: whatever users write, each route and rule is as the kernel can have it, in a routing table that
-// only its object has, or left out and named.
+// FuzzRoutes: for anything that users write, each route and rule is valid for the kernel and in a
+// routing table of its own object, or is left out and reported.
 func FuzzRoutes(f *testing.F) {
 	f.Add("y", "10.20.0.0/16", "10.10.0.1", "10.10.0.5", "eth0", "10.11.0.0/16", "10.21.0.0/16", "eth1", 42, 80, byte(0))
 	f.Add("y96293", "fd00:20::/64", "fd00::1", "", "", "::/0", "fd00::/16", "", 0, 0, byte(1)) // hashes to the table of x

@@ -21,7 +21,7 @@ import (
 	"github.com/liqo-go/liqo/internal/story"
 )
 
-// process is what a role knows without objects.
+// process is the input of a role besides objects.
 type process struct {
 	// Role is gateway or fabric.
 	Role string
@@ -50,8 +50,8 @@ type process struct {
 	Passes int
 }
 
-// TestKernelStates tells the stories of testdata/kernel: process.yaml is what the process knows,
-// world.yaml the objects, state.txt what is wanted in the kernel.
+// TestKernelStates runs the stories of testdata/kernel: process.yaml is the input of the process,
+// world.yaml holds the objects, state.txt the desired state of the kernel.
 func TestKernelStates(t *testing.T) {
 	story.Each(t, "testdata/kernel/*.txtar", func(t *testing.T, s *story.Story) {
 		p := process{MTU: 1500}
@@ -72,7 +72,7 @@ func TestKernelStates(t *testing.T) {
 	})
 }
 
-// problems are what users are told.
+// problems returns the problems that are reported to users.
 func problems(contents []Content) string {
 	var b strings.Builder
 	for _, c := range contents {
@@ -83,7 +83,7 @@ func problems(contents []Content) string {
 	return b.String()
 }
 
-// stateOf is what is wanted, with what users wrote.
+// stateOf returns the desired state with the contents of users.
 func stateOf(p process, world []runtime.Object) (State, []Content) {
 	host := Host{Category: p.Role, Names: []string{p.Node}}
 	if p.Role == "gateway" {
@@ -153,7 +153,7 @@ func section(t *testing.T, s *story.Story, name string) []runtime.Object {
 	return list
 }
 
-// of are the objects of one type.
+// of returns the objects of one type.
 func of[T any](all []runtime.Object) []T {
 	var list []T
 	for _, obj := range all {
@@ -164,8 +164,8 @@ func of[T any](all []runtime.Object) []T {
 	return list
 }
 
-// TestChangesLeadToWhatIsWanted: from any state to any other, and then there is nothing to do.
-func TestChangesLeadToWhatIsWanted(t *testing.T) {
+// TestChangesLeadToTheDesiredState: changes lead from any state to any other, and then there are none.
+func TestChangesLeadToTheDesiredState(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		have, want := randomState(r), randomState(r)
@@ -193,7 +193,7 @@ func TestChangesLeadToWhatIsWanted(t *testing.T) {
 	}
 }
 
-// changed is a list after changes.
+// changed returns a list after changes.
 func changed[T item](list []T, changes []Change[T]) []T {
 	m := map[any]T{}
 	for _, x := range list {
@@ -214,7 +214,7 @@ func changed[T item](list []T, changes []Change[T]) []T {
 	return out
 }
 
-// randomState is that of a random gateway or node.
+// randomState returns the state of a random gateway or node.
 func randomState(r *rand.Rand) State {
 	random := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, r.IntN(4))) }
 	member := func(i int) Member {
@@ -236,8 +236,8 @@ func randomState(r *rand.Rand) State {
 	return GatewayState(in)
 }
 
-// TestExternalAddressesThatMove: connections to those of IP objects that lead where they did not or nowhere end, and no
-// others.
+// TestExternalAddressesThatMove: connections to external addresses of IP objects end if their
+// target changed or is gone; others do not.
 func TestExternalAddressesThatMove(t *testing.T) {
 	addr := netip.MustParseAddr
 	exposure := func(leads ...string) Exposure {
@@ -293,8 +293,8 @@ func TestExternalAddressesThatMove(t *testing.T) {
 	}
 }
 
-// TestTranslationIsABijection: what leaves with the peer's real address comes back as the address
-// it was sent to, host bits stay, and an address never leaves its prefix.
+// TestTranslationIsABijection: translating an address and back returns the same address. Host bits
+// are kept, and the result lies in the prefix.
 func TestTranslationIsABijection(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -321,7 +321,7 @@ func randomPrefix(r *rand.Rand, six bool) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(256))}), 8+r.IntN(25)).Masked()
 }
 
-// randomAddr is any address of a prefix.
+// randomAddr returns an address of a prefix.
 func randomAddr(r *rand.Rand, p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for bit := p.Bits(); bit < len(b)*8; bit++ {

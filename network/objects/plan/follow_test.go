@@ -13,8 +13,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// TestFollow: what a client dials after its server has moved from a to b, for each way its endpoint
-// came to be.
+// TestFollow: the endpoint that a client dials after its server moved from a to b, for each origin
+// of its current endpoint.
 func TestFollow(t *testing.T) {
 	at := func(address string) *netv1beta1.EndpointStatus {
 		return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: netv1beta1.ProtocolUDP}
@@ -63,7 +63,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestUnfollowedEndpoint: a client that dials an endpoint given by a user still shows what its server announced last.
+// TestUnfollowedEndpoint: a client that dials an endpoint of a user still shows the endpoint that
+// its server announced last.
 func TestUnfollowedEndpoint(t *testing.T) {
 	at := func(address string) *netv1beta1.EndpointStatus {
 		return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742}
@@ -87,8 +88,8 @@ func TestUnfollowedEndpoint(t *testing.T) {
 	}
 }
 
-// TestFollowKeysAndCIDRs: the key of a client is followed like that of a server, and each side's own
-// CIDRs are the other's remote ones.
+// TestFollowKeysAndCIDRs: keys of clients and servers are followed alike, and each side's own CIDRs
+// are the remote ones of the other.
 func TestFollowKeysAndCIDRs(t *testing.T) {
 	cidrs := func(pods ...string) *netv1beta1.ClusterConfig {
 		return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pods}}
@@ -118,8 +119,8 @@ func TestFollowKeysAndCIDRs(t *testing.T) {
 	}
 }
 
-// FuzzFollow: whatever the two sides say, following comes to an end, changes the parameters only, and
-// nothing of a user or twice announced.
+// FuzzFollow: for any two sides, following ends. It changes only the parameters, nothing that a
+// user wrote, and nothing that is announced twice.
 func FuzzFollow(f *testing.F) {
 	f.Add("a", "b", "a", "10.10.0.0/16", "10.20.0.0/16", "liqoctl", byte(1), byte(1))
 	f.Add("a", "", "nat", "", "10.20.0.0/16", "argocd", byte(3), byte(0))

@@ -31,8 +31,9 @@ import (
 	"github.com/liqo-go/liqo/internal/story"
 )
 
-// FuzzPlans: whatever stands at two places of what peers announce or users ask for, in the world of any story, it
-// makes objects of its own namespace only, is granted what nobody else has, and the same each time.
+// FuzzPlans puts values at two places of what peers announce or users request, in the world of any
+// story. The plan has objects of its own namespace only and no grant of another object, and is the
+// same each time.
 func FuzzPlans(f *testing.F) {
 	values := []string{"", "0.0.0.0/0", "10.0.0.0/9", "10.80.0.0/16", "::/0", "fd00::/48", "10.70.0.0", "10.80.128.0", "-1", "true", "{}", "[]", "null", "liqo", "kube-system", `{"liqo.io/remote-cluster-id": "turin"}`,
 		`{"ipam.liqo.io/network-not-remapped": "true", "ipam.liqo.io/network-shared": "true"}`, `["10.20.0.0/16", "10.20.0.0/17", ""]`, `{"cidr": "10.70.0.0/16"}`}
@@ -93,7 +94,7 @@ func FuzzPlans(f *testing.F) {
 	})
 }
 
-// put puts a value, as JSON where it is such, at a place of a tree; 0 = nowhere.
+// put sets a value at a place of a tree, as JSON if it parses; 0 = nowhere.
 func put(tree any, place int, value string) {
 	var v any
 	if json.Unmarshal([]byte(value), &v) != nil {
@@ -104,7 +105,7 @@ func put(tree any, place int, value string) {
 	}
 }
 
-// places are all of a tree, as what puts something there.
+// places returns a setter for each place of a tree.
 func places(tree any) []func(any) {
 	var out []func(any)
 	switch tree := tree.(type) {
@@ -120,7 +121,8 @@ func places(tree any) []func(any) {
 	return out
 }
 
-// announced is an object of one of the kinds that peers, or users for them, write; false when it is none.
+// announced returns an object of one of the kinds that peers, or users for them, write; false if it
+// is of another kind.
 func announced(decoder runtime.Decoder, tree any) (client.Object, bool) {
 	text, err := json.Marshal(tree)
 	if err != nil {
@@ -139,7 +141,8 @@ func announced(decoder runtime.Decoder, tree any) (client.Object, bool) {
 	return nil, false
 }
 
-// checkPlace: an object lies in the namespace of its root, and what lies in none gives rights to it alone.
+// checkPlace: objects are in the namespace of their root; those without a namespace grant rights to
+// it alone.
 func checkPlace(t *testing.T, root, obj client.Object) {
 	t.Helper()
 	own := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: root.GetNamespace(), Name: root.GetName()}}
@@ -163,7 +166,8 @@ func checkPlace(t *testing.T, root, obj client.Object) {
 	}
 }
 
-// checkNetwork: a CIDR is granted once, as long as the wished one, and where no other Network and no node is.
+// checkNetwork: a CIDR is granted once, with the requested length, and overlaps no other Network
+// and no node.
 func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p desired.Plan, world []client.Object) {
 	t.Helper()
 	if p.Status == nil {
@@ -194,7 +198,7 @@ func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p desired.Plan, worl
 	}
 }
 
-// checkIP: an address is granted once, of the Network it is taken from, and to nobody else.
+// checkIP: an address is granted once, from the Network of the IP.
 func checkIP(t *testing.T, root *ipamv1alpha1.IP, p desired.Plan, world []client.Object) {
 	t.Helper()
 	if fill, ok := p.Fill.(*ipamv1alpha1.IP); ok && !reflect.DeepEqual(fill.Spec, root.Spec) {
@@ -214,7 +218,8 @@ func checkIP(t *testing.T, root *ipamv1alpha1.IP, p desired.Plan, world []client
 	}
 }
 
-// checkAsked: a peer asks for CIDRs that do not overlap and leave others enough, and changes nothing it announces.
+// checkAsked: the requested CIDRs do not overlap and leave enough space for others, and the
+// announced ones are not changed.
 func checkAsked(t *testing.T, root *netv1beta1.Configuration, p desired.Plan) {
 	t.Helper()
 	addresses := map[string]uint64{}
@@ -240,7 +245,8 @@ func checkAsked(t *testing.T, root *netv1beta1.Configuration, p desired.Plan) {
 	}
 }
 
-// checkOverlay: a gateway has an address of the overlay that no other has, and leads to what its peer is seen by.
+// checkOverlay: a gateway has an overlay address that no other object has, and routes to the ranges
+// of its own peer only.
 func checkOverlay(t *testing.T, root client.Object, p desired.Plan, world []client.Object) {
 	t.Helper()
 	for _, obj := range p.Objects {

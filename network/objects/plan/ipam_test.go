@@ -20,8 +20,9 @@ import (
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
-// Whatever comes and goes in whatever order, granted CIDRs overlap only where both are shared,
-// have the wished length, and lie in a pool unless they are shared and not remapped.
+// TestNetworksNeverOverlap: after any sequence of creations and deletions, granted CIDRs overlap
+// only if both are shared. They have the requested length, and lie in a pool unless they are shared
+// and not remapped.
 func TestNetworksNeverOverlap(t *testing.T) {
 	pools := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/20"), netip.MustParsePrefix("192.168.0.0/22"), netip.MustParsePrefix("fd00::/44")}
 	for seed := range uint64(60) {
@@ -89,8 +90,9 @@ func checkGrants(t *testing.T, networks []ipamv1alpha1.Network, pools []netip.Pr
 	}
 }
 
-// A free block is found whenever there is one: jumping over what is taken skips nothing.
-func TestFreeBlockFindsWhatIsThere(t *testing.T) {
+// TestFreeBlockFindsAnyFreeBlock: a free block is found whenever there is one. Jumping over taken
+// ranges skips nothing.
+func TestFreeBlockFindsAnyFreeBlock(t *testing.T) {
 	pool := netip.MustParsePrefix("10.0.0.0/26")
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -112,9 +114,9 @@ func TestFreeBlockFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-// The three givers of overlay addresses decide from observations as old as the last thing they
-// themselves did, blind to what the others did meanwhile. No address is given twice.
-func TestOverlayAddressesAreGivenOnce(t *testing.T) {
+// TestOverlayAddressesAreAssignedOnce: the three controllers that assign overlay addresses decide from
+// observations that include only their own last action. No address is assigned twice.
+func TestOverlayAddressesAreAssignedOnce(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.80.0.0/26")
 	given := map[netip.Addr]string{}
 	var fabrics []netv1beta1.InternalFabric
@@ -147,8 +149,9 @@ func TestOverlayAddressesAreGivenOnce(t *testing.T) {
 	}
 }
 
-// Only who has an address that nobody else has, within the range, keeps it: all others are given one.
-func TestWhoKeepsItsOverlayAddress(t *testing.T) {
+// TestOverlayAddressIsKept: an object keeps an address in the range that no other object has.
+// All others are assigned one.
+func TestOverlayAddressIsKept(t *testing.T) {
 	network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.NetworkInternalCIDR, Labels: map[string]string{api.LabelNetworkType: api.NetworkTypeInternalCIDR}}}
 	network.Status.CIDR = "10.80.0.0/26"
 	for name, c := range map[string]struct {
@@ -177,8 +180,8 @@ func TestWhoKeepsItsOverlayAddress(t *testing.T) {
 	}
 }
 
-// TestEveryAddressIsGrantedOnce: IPs get all addresses of a network but those that are kept aside, each once, whatever
-// their UIDs. The address of one that is deleted does not go to the next.
+// TestEveryAddressIsGrantedOnce: IPs get all addresses of a network except the reserved ones, each
+// once, for any UIDs. The address of a deleted IP is not granted to the next one.
 func TestEveryAddressIsGrantedOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.NetworkExternalCIDR}}

@@ -32,8 +32,8 @@ import (
 	"github.com/liqo-go/liqo/internal/story"
 )
 
-// TestObjects tells the stories of testdata/objects: root.yaml is the object a controller looks at,
-// world.yaml everything else, plan.yaml what is planned.
+// TestObjects runs the stories of testdata/objects: root.yaml is the root of a controller,
+// world.yaml holds all other objects, plan.yaml the expected plan.
 func TestObjects(t *testing.T) {
 	story.Each(t, "testdata/objects/*.txtar", func(t *testing.T, s *story.Story) {
 		root, world := section(t, s, "root.yaml")[0], section(t, s, "world.yaml")
@@ -46,8 +46,7 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// keepsWhatItGranted drops one input after the other: no plan may be complete and lack an object it
-// had.
+// keepsWhatItGranted drops one input after the other: no complete plan may lack an object it had.
 func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object) {
 	t.Helper()
 	whole := planned(t, root, world)
@@ -64,7 +63,7 @@ func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object)
 	}
 }
 
-// planned puts a story's objects where the controller of the root's kind looks for them.
+// planned passes a story's objects to the controller of the root's kind.
 func planned(t *testing.T, root client.Object, world []client.Object) desired.Plan {
 	t.Helper()
 	all := append([]client.Object{root}, world...)
@@ -148,7 +147,7 @@ func pools() []netip.Prefix {
 	return list
 }
 
-// of are the objects of one type.
+// of returns the objects of one type.
 func of[T any](all []client.Object) []T {
 	var list []T
 	for _, obj := range all {
@@ -171,7 +170,8 @@ func find[T any, P interface {
 	return nil
 }
 
-// untyped returns a template and what was rendered from it for a gateway, without a template what was last.
+// untyped returns a template and the object rendered from it for a gateway; without a template, the
+// object rendered last.
 func untyped(t *testing.T, all []client.Object, ref corev1.ObjectReference, gateway client.Object, last *corev1.ObjectReference) (template, rendered *unstructured.Unstructured) {
 	t.Helper()
 	pick := func(kind, namespace, name string) *unstructured.Unstructured {
@@ -214,8 +214,8 @@ func asUnstructured(t *testing.T, obj client.Object) *unstructured.Unstructured 
 	return u
 }
 
-// section reads the objects of a file. Templates and kinds of others stay untyped: types would
-// lose the keys with a question mark.
+// section reads the objects of a file. Templates and kinds of third parties stay untyped, because
+// types would lose the keys with a question mark.
 func section(t *testing.T, s *story.Story, name string) []client.Object {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()
@@ -241,7 +241,7 @@ func section(t *testing.T, s *story.Story, name string) []client.Object {
 	return list
 }
 
-// printed is a plan as text: the verdict, then every object with a line that says what for.
+// printed returns a plan as text: the verdict, then every object after a line with its purpose.
 func printed(t *testing.T, p desired.Plan) string {
 	t.Helper()
 	var b strings.Builder

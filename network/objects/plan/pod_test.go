@@ -15,7 +15,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// TestMoved: of all that is written about a pod, only what changes where it is in the pod network leads to nodes.
+// TestMoved: only updates that change a pod's node or its addresses in the pod network enqueue
+// nodes.
 func TestMoved(t *testing.T) {
 	for _, c := range []struct {
 		change string
@@ -40,8 +41,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// TestOwnPodsAreEnough: where the range of a node does not hold for its own pods, others change nothing; where it
-// does, one that lies in it does.
+// TestOwnPodsAreEnough: if the range of a node does not contain its own pods, other pods change
+// nothing. Otherwise a pod of another node that lies in it does.
 func TestOwnPodsAreEnough(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.1.0/24"}}}
 	var alone, foreign int

@@ -16,8 +16,8 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// TestOptional: an optional field whose variable does not exist is left out, as in the mission's own
-// template. Any other mistake is told, and so is this one where the field is not optional.
+// TestOptional: an optional field whose variable does not exist is left out, as in the mission's
+// own template. All other mistakes are errors, and so is this one in a field that is not optional.
 func TestOptional(t *testing.T) {
 	text, err := os.ReadFile("../../../api/testdata/mission/gatewaytemplate.yaml")
 	if err != nil {
@@ -54,8 +54,8 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestOptionalNeedsAllVariablesEmpty: an optional field stays when one of its variables is set, wherever below it
-// that is, and when it has none.
+// TestOptionalNeedsAllVariablesEmpty: an optional field is kept if any variable below it is set, or
+// if it has none.
 func TestOptionalNeedsAllVariablesEmpty(t *testing.T) {
 	data := TemplateData{
 		Spec: &netv1beta1.GatewayServerSpec{SecretRef: &corev1.LocalObjectReference{}, Endpoint: &netv1beta1.Endpoint{Ports: []int32{7, 8}}},
@@ -98,8 +98,8 @@ func TestOptionalNeedsAllVariablesEmpty(t *testing.T) {
 	}
 }
 
-// FuzzRender: no template brings the controller down, and what renders is JSON without optional
-// keys. An error names the field.
+// FuzzRender: no template crashes the controller, and the result is JSON without optional keys. An
+// error names the field.
 func FuzzRender(f *testing.F) {
 	for _, s := range []string{
 		`{"?a":"{{ .Spec.MTU }}","b":["{{ .Name }}"],"labels":{"n":"{{ .Spec.MTU }}"}}`,

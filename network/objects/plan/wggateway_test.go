@@ -22,8 +22,9 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// TestAKeyIsToldWhenAPodHasIt: a peer that knows the new key refuses the pod with the old one.
-func TestAKeyIsToldWhenAPodHasIt(t *testing.T) {
+// TestKeyIsAnnouncedWhenAPodHasIt: a new key is announced once a pod has it, because a peer with the
+// new key refuses pods with the old one.
+func TestKeyIsAnnouncedWhenAPodHasIt(t *testing.T) {
 	in := serverInput()
 	keys, new, _ := wgGateway{WgGatewayInput: in.WgGatewayInput, root: in.Root}.keys()
 	in.Keys = keys
@@ -53,8 +54,9 @@ func TestAKeyIsToldWhenAPodHasIt(t *testing.T) {
 	}
 }
 
-// TestASecretThatIsNotWhereTheGatewayIsIsNamed: the chart gives gateways the name of a Secret that is where Liqo is.
-func TestASecretThatIsNotWhereTheGatewayIsIsNamed(t *testing.T) {
+// TestMissingPullSecretIsNamed: the chart names image pull Secrets that exist in
+// Liqo's namespace only, and the verdict says so.
+func TestMissingPullSecretIsNamed(t *testing.T) {
 	in := serverInput()
 	pod := gatewayPod(t, "{containerStatuses: [{name: gateway, image: 'liqo:1', state: {waiting: {reason: ErrImagePull}}}]}")
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "regcred"}}
@@ -65,9 +67,9 @@ func TestASecretThatIsNotWhereTheGatewayIsIsNamed(t *testing.T) {
 	}
 }
 
-// TestServersThatDoNotRunSayWhy: what a gateway's youngest pod and its Service say becomes the
-// reason, with a remedy.
-func TestServersThatDoNotRunSayWhy(t *testing.T) {
+// TestPendingServersReportTheReason: the state of a gateway's youngest pod and of its Service becomes
+// the reason, with a remedy.
+func TestPendingServersReportTheReason(t *testing.T) {
 	const running = "{phase: Running, podIP: 10.10.1.7}"
 	waits := func(why string) string {
 		return "{containerStatuses: [{name: gateway, image: 'liqo:1', state: {waiting: " + why + "}}]}"
@@ -110,9 +112,9 @@ func TestServersThatDoNotRunSayWhy(t *testing.T) {
 	}
 }
 
-// TestServersAreReachedWhateverIsHeardOfNodes: where nobody else can have the tunnel, the Service leads to a pod that is
-// said not to be ready, and clients dial what they did while no node is ready.
-func TestServersAreReachedWhateverIsHeardOfNodes(t *testing.T) {
+// TestServersStayReachableWhileNodesAreNotReady: if no other pod can hold the tunnel, the Service
+// also routes to a pod that is not ready. While no node is ready, clients keep their endpoint.
+func TestServersStayReachableWhileNodesAreNotReady(t *testing.T) {
 	const running, unready = "{phase: Running, podIP: 10.10.1.7}", `{phase: Running, podIP: 10.10.1.7, conditions: [{type: Ready, status: "False"}]}`
 	for _, c := range []struct {
 		claim string
@@ -169,8 +171,8 @@ func gatewayPod(t *testing.T, status string) corev1.Pod {
 	return pod
 }
 
-// TestOneReplicaIsMarked: whatever the order in which pods are looked at, those that stay marked are
-// the right ones, and a gateway that had a marked pod is never without.
+// TestOneReplicaIsMarked: in any order of reconciles, the right pods stay marked, and a gateway
+// with a marked pod is never without one.
 func TestOneReplicaIsMarked(t *testing.T) {
 	for _, c := range []struct {
 		claim, holder, marked, ends string
@@ -223,8 +225,9 @@ func marked(pods []corev1.Pod) string {
 	return strings.Join(names, " ")
 }
 
-// TestPodsTakeTurnsAsTheirFlagsSay: pods that do are marked by the lease, the others by their template.
-func TestPodsTakeTurnsAsTheirFlagsSay(t *testing.T) {
+// TestLeaderElectionFollowsTheFlags: pods with leader election are marked by the lease, others by
+// their template.
+func TestLeaderElectionFollowsTheFlags(t *testing.T) {
 	for args, want := range map[string]bool{
 		"gateway": false, "gateway --leader-election": true, "gateway --leader-election=true": true, "gateway --leader-election=1": true,
 		"gateway --leader-election=false": false, "gateway --leader-election=true --leader-election=false": false,
@@ -253,8 +256,9 @@ func read(t *testing.T, text string, into any) {
 	}
 }
 
-// TestTheOldestCounts: of what there is twice for a peer liqoctl changes the one the controllers take.
-func TestTheOldestCounts(t *testing.T) {
+// TestTheOldestIsUsed: if a peer has two objects of a kind, liqoctl changes the one that
+// controllers use.
+func TestTheOldestIsUsed(t *testing.T) {
 	made := func(name string, day int) netv1beta1.GatewayClient {
 		return netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{
 			Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)), Labels: map[string]string{api.LabelRemoteClusterID: "rome"},
