@@ -102,31 +102,27 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
 		return in, err
 	}
-	asBefore := func() (plan.GatewayInput, error) {
-		in.Rendered, err = renderedLast(ctx, r, before)
-		return in, err
+	if plan.OfGateways(template.APIVersion, template.Kind) {
+		var refused bool
+		if in.Template, refused, err = untyped(ctx, r.Live, template); err != nil {
+			return in, err
+		}
+		if refused {
+			in.Refused = template.Kind
+		}
 	}
-	if !plan.OfGateways(template.APIVersion, template.Kind) {
-		return asBefore()
+	if in.Template != nil {
+		apiVersion, kind := plan.RenderedKind(in.Template)
+		if plan.OfGateways(apiVersion, kind) {
+			err = readRendered(ctx, r, before, corev1.ObjectReference{
+				APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
+			}, &in)
+			return in, err
+		}
 	}
-	in.Template, err = untyped(ctx, r.Live, template)
-	if apierrors.IsForbidden(err) {
-		in.Refused = template.Kind
-		return asBefore()
+	if before != nil && plan.OfGateways(before.APIVersion, before.Kind) {
+		in.Rendered, _, err = untyped(ctx, r.Live, *before)
 	}
-	if err == nil && in.Template == nil {
-		return asBefore()
-	}
-	if err != nil {
-		return in, err
-	}
-	apiVersion, kind := plan.RenderedKind(in.Template)
-	if !plan.OfGateways(apiVersion, kind) {
-		return asBefore()
-	}
-	err = readRendered(ctx, r, before, corev1.ObjectReference{
-		APIVersion: apiVersion, Kind: kind, Namespace: root.GetNamespace(), Name: root.GetName(),
-	}, &in)
 	return in, err
 }
 
@@ -135,15 +131,16 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 func readRendered(ctx context.Context, r ctl.Reader, before *corev1.ObjectReference, ref corev1.ObjectReference,
 	in *plan.GatewayInput) error {
 	var err error
-	if in.Rendered, err = untyped(ctx, r.Live, ref); apierrors.IsForbidden(err) {
+	var refused bool
+	if in.Rendered, refused, err = untyped(ctx, r.Live, ref); err != nil {
+		return err
+	}
+	if refused {
 		in.Refused = ref.Kind
 		return nil
 	}
-	if former, changed := plan.Former(before, in.Template); changed && err == nil {
-		in.Former, err = untyped(ctx, r.Live, former)
-		if apierrors.IsForbidden(err) { // the rights went with the template
-			return nil
-		}
+	if former, changed := plan.Former(before, in.Template); changed {
+		in.Former, _, err = untyped(ctx, r.Live, former) // the rights may be gone with the template
 	}
 	return err
 }
@@ -174,30 +171,20 @@ func rivals(ctx context.Context, r client.Reader, root client.Object) ([]netv1be
 	return servers.Items, clients.Items, err
 }
 
-// renderedLast returns the object that a gateway rendered last; nil if there is none, or the
-// controller may not read it.
-func renderedLast(ctx context.Context, r ctl.Reader, ref *corev1.ObjectReference) (*unstructured.Unstructured, error) {
-	if ref == nil || !plan.OfGateways(ref.APIVersion, ref.Kind) {
-		return nil, nil
-	}
-	last, err := untyped(ctx, r.Live, *ref)
-	if apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	return last, err
-}
-
-// untyped reads an object of any kind; nil if it does not exist, or its kind is not installed.
-func untyped(ctx context.Context, r client.Reader, ref corev1.ObjectReference) (*unstructured.Unstructured, error) {
+// untyped reads an object of any kind. It returns nil if the object does not exist, its kind is not
+// installed, or the controller may not read it, which refused reports.
+func untyped(ctx context.Context, r client.Reader, ref corev1.ObjectReference) (
+	found *unstructured.Unstructured, refused bool, err error,
+) {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(ref.APIVersion)
 	u.SetKind(ref.Kind)
-	u, err := ctl.Optional(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)
-	if meta.IsNoMatchError(err) {
-		return nil, nil
+	found, err = ctl.Optional(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)
+	switch refused = apierrors.IsForbidden(err); {
+	case refused || meta.IsNoMatchError(err):
+		return nil, refused, nil
+	case err != nil:
+		return nil, false, err
 	}
-	if err != nil {
-		return nil, err // not the empty object
-	}
-	return u, nil
+	return found, false, nil
 }

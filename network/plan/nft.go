@@ -172,13 +172,10 @@ func spans(list []netip.Prefix) []span {
 	var out []span
 	for _, s := range all {
 		n := len(out)
-		switch {
-		case n > 0 && s.from.Compare(out[n-1].to) <= 0, n > 0 && s.from == out[n-1].to.Next():
-			if out[n-1].to.Less(s.to) {
-				out[n-1].to = s.to
-			}
-		default:
+		if n == 0 || out[n-1].to.Less(s.from) && s.from != out[n-1].to.Next() {
 			out = append(out, s)
+		} else if out[n-1].to.Less(s.to) {
+			out[n-1].to = s.to
 		}
 	}
 	return out

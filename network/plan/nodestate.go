@@ -217,11 +217,11 @@ func (in NodeStateInput) leaving(own []Address) chain {
 		fmt.Sprintf("oifname != %q accept", api.OverlayInterface),
 	)
 	for _, f := range families() {
-		self := f.of(prefixesOf(own))
-		if len(self) == 0 {
+		i := slices.IndexFunc(own, func(a Address) bool { return is6(a.Prefix) == f.six })
+		if i < 0 {
 			continue
 		}
-		node := fmt.Sprintf("snat %s to %s", f.name, self[0].Addr())
+		node := fmt.Sprintf("snat %s to %s", f.name, own[i].Prefix.Addr())
 		c.add(fmt.Sprintf("meta nfproto %s fib saddr type local %s", f.meta, node))
 		if nodes, ok := f.match("saddr", hosts(in.Nodes)); ok {
 			c.add(nodes + " " + node)
@@ -249,14 +249,6 @@ func (f family) bindings(list []netip.Prefix) []string {
 	}
 	if len(single) > 0 {
 		out = append(out, fmt.Sprintf("snat %s to %s saddr map %s", f.name, f.name, mapping(single)))
-	}
-	return out
-}
-
-func prefixesOf(list []Address) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, a := range list {
-		out[i] = a.Prefix
 	}
 	return out
 }

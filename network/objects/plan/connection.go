@@ -62,10 +62,7 @@ func Connection(in ConnectionInput) desired.Plan {
 			return desired.Plan{RequeueAfter: left}
 		}
 	}
-	why := wgGateway{WgGatewayInput: WgGatewayInput{Pods: in.Pods},
-		root: &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{
-			Namespace: root.Namespace, Name: root.Spec.GatewayRef.Name,
-		}}}.podPending()
+	why := podPending(in.Pods, root.Namespace, root.Spec.GatewayRef.Name)
 	c := stamped(root.Status.Conditions, metav1.Condition{
 		Type: netv1beta1.ConnectionGatewayRunning, Status: metav1.ConditionFalse, Reason: why.Reason,
 		Message: why.Message,

@@ -25,8 +25,8 @@ func (w wgGateway) internalEndpoint() *netv1beta1.InternalGatewayEndpoint {
 	var active *corev1.Pod
 	for i := range w.Pods {
 		p := &w.Pods[i]
-		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.Labels[api.LabelGatewayActive] == api.True
-		if !mine || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
+		isActive := p.Labels[api.LabelGatewayActive] == api.True
+		if !isActive || p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" {
 			continue
 		}
 		if active == nil || fitness(p) > fitness(active) || fitness(p) == fitness(active) && api.Older(active, p) {
@@ -47,8 +47,7 @@ const maxStandby = 32
 func (w wgGateway) standby(active string) (out []string) {
 	for i := range w.Pods {
 		p := &w.Pods[i]
-		ip, mine := p.Status.PodIP, p.Labels[api.LabelGatewayName] == w.root.GetName()
-		if mine && !api.Finished(p.Status.Phase) && ip != "" && ip != active {
+		if ip := p.Status.PodIP; !api.Finished(p.Status.Phase) && ip != "" && ip != active {
 			out = append(out, ip)
 		}
 	}
@@ -57,21 +56,20 @@ func (w wgGateway) standby(active string) (out []string) {
 	return out[:min(len(out), maxStandby)]
 }
 
-// podPending returns the reason why no pod is active, from the youngest pod. Generated times and
-// names are left out of the message.
-func (w wgGateway) podPending() desired.Verdict {
+// podPending returns the reason why none of a gateway's pods is active, from the youngest pod.
+// Generated times and names are left out of the message.
+func podPending(pods []corev1.Pod, namespace, gateway string) desired.Verdict {
 	var young *corev1.Pod
-	for i := range w.Pods {
-		p := &w.Pods[i]
-		mine := p.Labels[api.LabelGatewayName] == w.root.GetName() && p.DeletionTimestamp == nil
-		if mine && (young == nil || api.Older(young, p)) {
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp == nil && (young == nil || api.Older(young, p)) {
 			young = p
 		}
 	}
 	if young == nil {
 		return desired.Wait("GatewayPodMissing",
 			"there is no gateway pod; 'kubectl -n %s describe replicasets' tells what refuses it, such as Pod "+
-				"Security or a quota of the namespace", w.root.GetNamespace()).Verdict
+				"Security or a quota of the namespace", namespace).Verdict
 	}
 	for _, c := range young.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -90,7 +88,7 @@ func (w wgGateway) podPending() desired.Verdict {
 		case waits.Reason == "CrashLoopBackOff":
 			return desired.Wait("GatewayPodFailing",
 				"container %s ends soon after its start; 'kubectl -n %s logs deployment/%s --previous' tells why",
-				c.Name, w.root.GetNamespace(), w.name()).Verdict
+				c.Name, namespace, api.GatewayResourceName(gateway)).Verdict
 		case waits.Message != "":
 			return desired.Wait("GatewayPodFailing",
 				"container %s does not start: %s: %s Correct the gateway's template", c.Name, waits.Reason,
@@ -98,7 +96,7 @@ func (w wgGateway) podPending() desired.Verdict {
 		}
 	}
 	return desired.Wait("GatewayPodPending", "no active gateway pod is running; 'kubectl -n %s describe pods -l "+
-		"%s=%s' tells what it waits for", w.root.GetNamespace(), api.LabelGatewayName, w.root.GetName()).Verdict
+		"%s=%s' tells what it waits for", namespace, api.LabelGatewayName, gateway).Verdict
 }
 
 // pulledWith names a pod's image pull Secrets: Liqo does not copy them to its namespace.

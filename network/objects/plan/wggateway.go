@@ -51,7 +51,7 @@ type WgGatewayInput struct {
 	Keys *corev1.Secret
 	// NewKey is a fresh X25519 private key, 32 bytes, for a gateway that has none.
 	NewKey []byte
-	// Pods are the pods in the gateway's namespace.
+	// Pods are the pods of the gateway.
 	Pods []corev1.Pod
 	// Image replaces the gateway container's image if the template was written for three containers
 	// and names another image; empty keeps the template's.
@@ -159,7 +159,7 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 		plan.Objects = append(plan.Objects, keys)
 	}
 	if plan.State == desired.Ready && w.internalEndpoint() == nil {
-		plan.Verdict = w.podPending()
+		plan.Verdict = podPending(w.Pods, w.root.GetNamespace(), w.root.GetName())
 	}
 	return plan, conditions
 }
