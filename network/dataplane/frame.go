@@ -22,11 +22,9 @@ import (
 //	└───────────┴────────────────┘└───────────┴─ …
 const frameHeader = 2
 
-// maxFrame is the size of the largest frame with its header, in bytes.
-const maxFrame = frameHeader + device.MaxMessageSize
-
 // readSize is the size in bytes of the buffer a connection is read into. It holds about 90 packets
-// of a usual tunnel, which WireGuard handles as one batch (128 at most), and exceeds maxFrame.
+// of a usual tunnel, which WireGuard handles as one batch (128 at most), and more than the largest
+// frame.
 const readSize = 128 << 10
 
 var errNotFrames = errors.New("what is received is not WireGuard")

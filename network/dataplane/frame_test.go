@@ -15,6 +15,9 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
+// maxFrame is the size of the largest frame with its header, in bytes.
+const maxFrame = frameHeader + device.MaxMessageSize
+
 // FuzzFrames: however a stream is cut into pieces, the reader returns its frames in order, up to
 // the first bytes that are no frame of WireGuard.
 func FuzzFrames(f *testing.F) {

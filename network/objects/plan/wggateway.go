@@ -132,28 +132,26 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 	keys, public, verdict := w.keys()
 	deployment, dropped := w.workload(public)
 	plan := desired.Plan{Verdict: verdict, Objects: w.rights()}
-	if public != nil { // without a valid pair what runs goes on
+	if public != nil { // without a valid pair the running Deployment stays
 		plan.Objects = append(plan.Objects, deployment)
 	}
 	var conditions []metav1.Condition
-	if len(dropped) > 0 {
+	report := func(condition, reason, message string) {
 		conditions = append(conditions, stamped(before, metav1.Condition{
-			Type: ConditionTemplateReduced, Status: metav1.ConditionTrue, Reason: "OneContainer",
+			Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
 			ObservedGeneration: w.root.GetGeneration(),
-			Message: "the container gateway does the work of " + strings.Join(dropped, ", ") +
-				"; remove them from the template",
 		}, w.Now))
+	}
+	if len(dropped) > 0 {
+		report(ConditionTemplateReduced, "OneContainer", "the container gateway does the work of "+
+			strings.Join(dropped, ", ")+"; remove them from the template")
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
 		plan.Objects = append(plan.Objects, w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName())))
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.ServiceMonitor != nil {
-		conditions = append(conditions, stamped(before, metav1.Condition{
-			Type: ConditionServiceMonitorIgnored, Status: metav1.ConditionTrue, Reason: "NotMade",
-			ObservedGeneration: w.root.GetGeneration(),
-			Message: "no ServiceMonitor is made for spec.metrics; make one for Service " +
-				api.GatewayMetricsName(w.root.GetName()) + ", or one for all gateways by the Service's labels",
-		}, w.Now))
+		report(ConditionServiceMonitorIgnored, "NotMade", "no ServiceMonitor is made for spec.metrics; make one for "+
+			"Service "+api.GatewayMetricsName(w.root.GetName())+", or one for all gateways by the Service's labels")
 	}
 	if keys != nil {
 		plan.Objects = append(plan.Objects, keys)
