@@ -265,7 +265,7 @@ func (in ConfigurationInput) stale(remote []remoteCIDR) []desired.Object {
 // status reports the granted CIDRs, in the order of spec.remote. A CIDR without a grant does not
 // affect others.
 func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1beta1.Configuration {
-	seen := &netv1beta1.ClusterConfig{}
+	local := &netv1beta1.ClusterConfig{}
 	var views []netv1beta1.CIDRView
 	for _, r := range remote {
 		cidr := in.granted(r)
@@ -273,9 +273,9 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 		case cidr == "":
 			continue
 		case r.kind == api.CIDRTypePod:
-			seen.CIDR.Pod = append(seen.CIDR.Pod, cidr)
+			local.CIDR.Pod = append(local.CIDR.Pod, cidr)
 		default:
-			seen.CIDR.External = append(seen.CIDR.External, cidr)
+			local.CIDR.External = append(local.CIDR.External, cidr)
 		}
 		views = append(views, netv1beta1.CIDRView{CIDR: r.cidr.String(), SeenAs: cidr})
 	}
@@ -289,7 +289,7 @@ func (in ConfigurationInput) status(remote []remoteCIDR, complete bool) *netv1be
 			"every CIDR of the peer is granted"
 	}
 	return &netv1beta1.Configuration{Status: netv1beta1.ConfigurationStatus{
-		Remote:      seen,
+		Remote:      local,
 		Views:       views,
 		AgreedCIDRs: agreed(in.Root),
 		Conditions:  []metav1.Condition{stamped(in.Root.Status.Conditions, c, in.Now)},

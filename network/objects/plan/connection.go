@@ -33,7 +33,7 @@ type ConnectionInput struct {
 // gateway writes the status, and it cannot report its own absence.
 //
 //	pods of the gateway        Connection
-//	one is ready               is the gateway's; the value goes back to what the gateway said last
+//	one is ready               is the gateway's; the value is again the one that the gateway wrote last
 //	none is ready              GatewayRunning is False, with what the pods lack
 //	none for gatewayGrace      the value is Error, too
 //

@@ -182,18 +182,18 @@ func checkNetwork(t *testing.T, root *ipamv1alpha1.Network, p desired.Plan, worl
 	}
 	for _, n := range of[ipamv1alpha1.Network](world) {
 		other, err := netip.ParsePrefix(n.Status.CIDR)
-		if err == nil && !same(&n, root) && granted.Overlaps(other) && !(shared(&n) && shared(root)) {
+		if err == nil && !sameKey(&n, root) && granted.Overlaps(other) && !(isShared(&n) && isShared(root)) {
 			t.Fatalf("%s is granted, and %s to %s/%s", granted, other, n.Namespace, n.Name)
 		}
 	}
 	for _, n := range of[corev1.Node](world) {
 		for _, a := range n.Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil && !exact(root) && granted.Contains(addr) {
+			if addr, err := netip.ParseAddr(a.Address); err == nil && !isNotRemapped(root) && granted.Contains(addr) {
 				t.Fatalf("%s is granted, where %s is", granted, a.Address)
 			}
 		}
 	}
-	if !pooled(granted, pools()) && !(exact(root) && shared(root)) {
+	if !inPool(granted, pools()) && !(isNotRemapped(root) && isShared(root)) {
 		t.Fatalf("%s is granted outside the pools", granted)
 	}
 }

@@ -79,14 +79,14 @@ func GatewayServer(in GatewayServerInput) desired.Plan {
 		serviceLabels: spec.ServiceLabels, serviceAnnotations: spec.ServiceAnnotations,
 		ports: spec.Endpoint.Ports, nodePorts: spec.Endpoint.NodePorts, protocol: spec.Endpoint.Protocol,
 	}
-	plan, seen := g.plan()
-	if seen != nil {
+	plan, rendered := g.plan()
+	if rendered != nil {
 		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
-			ServerRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey,
-			InternalEndpoint: seen.InternalEndpoint, Endpoint: seen.Endpoint,
+			ServerRef: rendered.ref, SecretRef: rendered.SecretRef, PublicKey: rendered.PublicKey,
+			InternalEndpoint: rendered.InternalEndpoint, Endpoint: rendered.Endpoint,
 		}}
-		if plan.State == desired.Ready && seen.Endpoint == nil {
-			plan.Verdict = g.notUp(seen, "EndpointPending", "the Service has no address to reach the server by",
+		if plan.State == desired.Ready && rendered.Endpoint == nil {
+			plan.Verdict = g.notUp(rendered, "EndpointPending", "the Service has no address to reach the server by",
 				"status.endpoint has no address to reach the server by")
 		}
 	}
@@ -112,11 +112,11 @@ func GatewayClient(in GatewayClientInput) desired.Plan {
 		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
 		protocol: spec.Endpoint.Protocol,
 	}
-	plan, seen := g.plan()
-	if seen != nil {
+	plan, rendered := g.plan()
+	if rendered != nil {
 		plan.Status = &netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{
-			ClientRef: seen.ref, SecretRef: seen.SecretRef, PublicKey: seen.PublicKey,
-			InternalEndpoint: seen.InternalEndpoint,
+			ClientRef: rendered.ref, SecretRef: rendered.SecretRef, PublicKey: rendered.PublicKey,
+			InternalEndpoint: rendered.InternalEndpoint,
 		}}
 	}
 	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == desired.Ready {
@@ -136,15 +136,15 @@ func (g gateway) inTunnel(addresses []string) (address, cidr string) {
 		if c.Status.Remote == nil || c.Spec.Remote == nil {
 			continue
 		}
-		real := slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
-		for _, seen := range slices.Concat(c.Status.Remote.CIDR.Pod, c.Status.Remote.CIDR.External) {
-			p, err := netip.ParsePrefix(seen)
-			if err != nil || slices.Contains(real, seen) {
+		remote := slices.Concat(c.Spec.Remote.CIDR.Pod, c.Spec.Remote.CIDR.External)
+		for _, local := range slices.Concat(c.Status.Remote.CIDR.Pod, c.Status.Remote.CIDR.External) {
+			p, err := netip.ParsePrefix(local)
+			if err != nil || slices.Contains(remote, local) {
 				continue
 			}
 			for _, text := range addresses {
 				if a, err := netip.ParseAddr(text); err == nil && p.Contains(a) {
-					return text, seen
+					return text, local
 				}
 			}
 		}
@@ -180,8 +180,8 @@ type gateway struct {
 	protocol netv1beta1.Protocol
 }
 
-// seen identifies the rendered object and holds its status.
-type seen struct {
+// renderedObject identifies the rendered object and holds its status.
+type renderedObject struct {
 	ref *corev1.ObjectReference
 	renderedStatus
 }
@@ -199,7 +199,7 @@ func (g gateway) peer() string { return g.root.GetLabels()[api.LabelRemoteCluste
 
 // plan returns the plan without its status, and the status of the rendered object; nil when nothing
 // is rendered.
-func (g gateway) plan() (desired.Plan, *seen) {
+func (g gateway) plan() (desired.Plan, *renderedObject) {
 	if refused := g.refused(); refused.State != desired.Ready {
 		return refused, nil
 	}
@@ -239,7 +239,7 @@ func (g gateway) plan() (desired.Plan, *seen) {
 
 // keepLast adds to the plan of a gateway with an unusable template the InternalFabric for the object
 // rendered last. That object keeps running, and its pod may be replaced.
-func (g gateway) keepLast(plan desired.Plan) (desired.Plan, *seen) {
+func (g gateway) keepLast(plan desired.Plan) (desired.Plan, *renderedObject) {
 	if g.Rendered == nil {
 		return plan, nil
 	}
@@ -278,14 +278,15 @@ func (g gateway) rival() (name string, ofPeer bool) {
 // loses reports whether other serves the same peer or has the same name, and is older. If a server
 // and a client have the same name and age, the server is treated as older.
 func (g gateway) loses(other desired.Object, kind string) bool {
-	if itself := kind == g.kind && same(other, g.root); itself || !samePeer(other, g.root) && !same(other, g.root) {
+	sameName := sameKey(other, g.root)
+	if itself := kind == g.kind && sameName; itself || !samePeer(other, g.root) && !sameName {
 		return false
 	}
 	return api.Older(other, g.root) || !api.Older(g.root, other) && kind == "GatewayServer"
 }
 
 // observe reads the status of the rendered object; it is zero if the object does not exist.
-func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
+func (g gateway) observe(rendered *unstructured.Unstructured) *renderedObject {
 	var live struct {
 		Status renderedStatus `json:"status"`
 	}
@@ -295,7 +296,7 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 			live.Status = renderedStatus{}
 		}
 	}
-	return &seen{renderedStatus: live.Status, ref: &corev1.ObjectReference{
+	return &renderedObject{renderedStatus: live.Status, ref: &corev1.ObjectReference{
 		APIVersion: rendered.GetAPIVersion(), Kind: rendered.GetKind(), Namespace: rendered.GetNamespace(),
 		Name: rendered.GetName(),
 	}}
@@ -303,7 +304,7 @@ func (g gateway) observe(rendered *unstructured.Unstructured) *seen {
 
 // fabric returns the InternalFabric of the gateway, once its pod runs, and the verdict on the
 // gateway.
-func (g gateway) fabric(s *seen) (*netv1beta1.InternalFabric, desired.Verdict) {
+func (g gateway) fabric(s *renderedObject) (*netv1beta1.InternalFabric, desired.Verdict) {
 	if s.InternalEndpoint == nil || s.InternalEndpoint.IP == "" {
 		return g.vacated(s), g.notUp(s, "GatewayPending", "no gateway pod is running yet",
 			"status.internalEndpoint has no pod that carries the traffic")
@@ -344,7 +345,7 @@ const nowhere = "0.0.0.0"
 // vacated returns the existing InternalFabric without the address of a pod. The pod is gone, and
 // another pod may get its address, to which nodes would send the peer's traffic. It returns nil if
 // there is no InternalFabric, or the rendered object does not report that the pod is missing.
-func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
+func (g gateway) vacated(s *renderedObject) *netv1beta1.InternalFabric {
 	current, _ := g.Overlay.inUse(FabricOf(g.root))
 	if _, failing := s.failing(); !failing || current == "" {
 		return nil
@@ -353,7 +354,7 @@ func (g gateway) vacated(s *seen) *netv1beta1.InternalFabric {
 }
 
 // verdict reports what is missing for traffic once the gateway pod runs.
-func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Verdict {
+func (g gateway) verdict(s *renderedObject, fabric *netv1beta1.InternalFabric) desired.Verdict {
 	peer, namespace := g.peer(), g.root.GetNamespace()
 	configurations, configuration := split(g, g.Configurations)
 	keys, key := split(g, g.PublicKeys)
@@ -398,7 +399,7 @@ func (g gateway) verdict(s *seen, fabric *netv1beta1.InternalFabric) desired.Ver
 // notUp returns the reason of the rendered object for not being ready, or else a verdict that says
 // what is missing. For another technology than WireGuard it names the rendered object, which may have
 // no Deployment and no Service.
-func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdict {
+func (g gateway) notUp(s *renderedObject, reason, message, ofOthers string) desired.Verdict {
 	if why, failing := s.failing(); failing {
 		return why
 	}
@@ -410,7 +411,7 @@ func (g gateway) notUp(s *seen, reason, message, ofOthers string) desired.Verdic
 }
 
 // failing returns the reason in the rendered object's status why it is not ready, if there is one.
-func (s *seen) failing() (desired.Verdict, bool) {
+func (s *renderedObject) failing() (desired.Verdict, bool) {
 	c := meta.FindStatusCondition(s.Conditions, desired.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return desired.Verdict{}, false

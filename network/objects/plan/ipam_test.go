@@ -75,15 +75,15 @@ func checkGrants(t *testing.T, networks []ipamv1alpha1.Network, pools []netip.Pr
 			continue
 		}
 		granted, wished := netip.MustParsePrefix(a.Status.CIDR), netip.MustParsePrefix(a.Spec.CIDR)
-		if granted.Bits() != wished.Bits() || exact(a) && granted != wished {
+		if granted.Bits() != wished.Bits() || isNotRemapped(a) && granted != wished {
 			t.Fatalf("%s wished for %s and got %s", a.Name, wished, granted)
 		}
-		if !pooled(granted, pools) && !(exact(a) && shared(a)) {
+		if !inPool(granted, pools) && !(isNotRemapped(a) && isShared(a)) {
 			t.Fatalf("%s got %s outside the pools", a.Name, granted)
 		}
 		for j := range networks[:i] {
 			b := &networks[j]
-			if b.Status.CIDR != "" && granted.Overlaps(netip.MustParsePrefix(b.Status.CIDR)) && !(shared(a) && shared(b)) {
+			if b.Status.CIDR != "" && granted.Overlaps(netip.MustParsePrefix(b.Status.CIDR)) && !(isShared(a) && isShared(b)) {
 				t.Fatalf("%s %s overlaps %s %s", a.Name, granted, b.Name, b.Status.CIDR)
 			}
 		}

@@ -63,7 +63,7 @@ func Network(in NetworkInput) desired.Plan {
 			root.Spec.CIDR)
 	}
 	wish = wish.Masked()
-	if exact(root) {
+	if isNotRemapped(root) {
 		return in.grantExact(wish)
 	}
 	taken := in.local()
@@ -73,7 +73,7 @@ func Network(in NetworkInput) desired.Plan {
 	if root.Labels[api.LabelNetworkRemapped] == "true" {
 		taken, wish = append(taken, wish), in.elsewhere(wish)
 	}
-	if pooled(wish, in.Pools) && !slices.ContainsFunc(taken, wish.Overlaps) {
+	if inPool(wish, in.Pools) && !slices.ContainsFunc(taken, wish.Overlaps) {
 		return in.grantCIDR(wish)
 	}
 	if block, ok := freeBlock(wish, in.Pools, taken); ok {
@@ -133,7 +133,7 @@ func (in NetworkInput) holds() desired.Plan {
 
 // grantExact grants the requested CIDR or nothing.
 func (in NetworkInput) grantExact(wish netip.Prefix) desired.Plan {
-	if !shared(in.Root) && !pooled(wish, in.Pools) {
+	if !isShared(in.Root) && !inPool(wish, in.Pools) {
 		return desired.Block("OutsidePools", "%s must not be remapped but lies in no pool; add a pool to the value "+
 			"ipam.pools or label the Network %s=true", wish, api.LabelNetworkShared)
 	}
@@ -169,7 +169,7 @@ func (in NetworkInput) obstacles() []obstacle {
 	var list []obstacle
 	for i := range in.Networks {
 		n := &in.Networks[i]
-		if same(n, in.Root) || shared(n) && shared(in.Root) {
+		if sameKey(n, in.Root) || isShared(n) && isShared(in.Root) {
 			continue
 		}
 		cidr := n.Status.CIDR
@@ -194,7 +194,7 @@ func precedes(n, root *ipamv1alpha1.Network) bool {
 
 func rank(n *ipamv1alpha1.Network) int {
 	switch {
-	case exact(n):
+	case isNotRemapped(n):
 		return 2
 	case n.Annotations[api.AnnotationPreinstalled] == "true":
 		return 1
@@ -202,14 +202,16 @@ func rank(n *ipamv1alpha1.Network) int {
 	return 0
 }
 
-func exact(n *ipamv1alpha1.Network) bool  { return n.Labels[api.LabelNetworkNotRemapped] == "true" }
-func shared(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelNetworkShared] == "true" }
+func isNotRemapped(n *ipamv1alpha1.Network) bool {
+	return n.Labels[api.LabelNetworkNotRemapped] == "true"
+}
+func isShared(n *ipamv1alpha1.Network) bool { return n.Labels[api.LabelNetworkShared] == "true" }
 
-func pooled(p netip.Prefix, pools []netip.Prefix) bool {
+func inPool(p netip.Prefix, pools []netip.Prefix) bool {
 	return slices.ContainsFunc(pools, func(pool netip.Prefix) bool { return covers(pool, p) })
 }
 
-// same reports whether two objects of one kind have the same namespace and name.
-func same(a, b metav1.Object) bool {
+// sameKey reports whether two objects of one kind have the same namespace and name.
+func sameKey(a, b metav1.Object) bool {
 	return a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
 }

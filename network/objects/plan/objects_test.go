@@ -56,7 +56,7 @@ func keepsWhatItGranted(t *testing.T, root client.Object, world []client.Object)
 			continue
 		}
 		for _, obj := range whole.Objects {
-			if !slices.ContainsFunc(less.Objects, func(o desired.Object) bool { return same(o, obj) }) {
+			if !slices.ContainsFunc(less.Objects, func(o desired.Object) bool { return sameKey(o, obj) }) {
 				t.Errorf("without %T %s the complete plan lacks %T %s", world[i], world[i].GetName(), obj, obj.GetName())
 			}
 		}
