@@ -143,12 +143,11 @@ func (o *Objects[T]) List() []T {
 
 // Get returns an object; nil = there is none.
 func (o *Objects[T]) Get(namespace, name string) *T {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if object, ok := o.objects[namespace+"/"+name]; ok {
-		return &object
+	obj, exists, err := o.store.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+	if !exists || err != nil {
+		return nil
 	}
-	return nil
+	return obj.(*T)
 }
 
 // Keep keeps a cache that is no source of a daemon current until the context ends. It calls changed

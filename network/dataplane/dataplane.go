@@ -80,7 +80,8 @@ func Open(options Options) (*Dataplane, error) {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	return &Dataplane{
-		options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{}, tables: nftTables{known: map[string]nftTable{}},
+		options: options, netlink: handle, tunnels: map[string]tunnel{}, dialled: map[string]netip.AddrPort{},
+		tables:        nftTables{known: map[string]nftTable{}},
 		refusedTables: refused[plan.Table]{}, refusedRoutes: refused[plan.Route]{}, refusedRules: refused[plan.Rule]{},
 	}, nil
 }
@@ -187,8 +188,11 @@ func (d *Dataplane) deleteTable(ctx context.Context, c *plan.TableChange) error 
 
 // withModuleHint adds the kernel modules to load to an error of nft that means a feature is missing.
 func withModuleHint(err error) error {
-	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(), "not supported")) {
-		return fmt.Errorf("%w: the kernel has no nf_tables, or a module that nft needs (underlined); run 'modprobe -a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_redir nft_hash nft_fib_inet' on the node", err)
+	if err != nil && (strings.Contains(err.Error(), "No such file or directory") || strings.Contains(err.Error(),
+		"not supported")) {
+		return fmt.Errorf("%w: the kernel has no nf_tables, or a module that nft needs (underlined); run 'modprobe "+
+			"-a nf_tables nf_conntrack nft_ct nft_nat nft_chain_nat nft_masq nft_redir nft_hash nft_fib_inet' on "+
+			"the node", err)
 	}
 	return err
 }
@@ -203,7 +207,8 @@ func added[T any](_, new *T) bool { return new != nil }
 func either[T any](_, _ *T) bool { return true }
 
 // each calls act for the selected changes; its error names the change that failed.
-func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string, changes []C, pick func(old, new *T) bool, act func(old, new *T) error) error {
+func each[T interface{ String() string }, C ~struct{ Old, New *T }](what string, changes []C, pick func(old,
+	new *T) bool, act func(old, new *T) error) error {
 	for _, x := range changes {
 		c := struct{ Old, New *T }(x)
 		if !pick(c.Old, c.New) {

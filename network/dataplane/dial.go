@@ -31,7 +31,8 @@ func (d *Dataplane) DialAnew(device, publicKey string, at netip.AddrPort, port i
 		if p.PublicKey.String() != publicKey {
 			continue
 		}
-		again := wgtypes.PeerConfig{PublicKey: p.PublicKey, Endpoint: p.Endpoint, AllowedIPs: p.AllowedIPs, ReplaceAllowedIPs: true}
+		again := wgtypes.PeerConfig{PublicKey: p.PublicKey, Endpoint: p.Endpoint, AllowedIPs: p.AllowedIPs,
+			ReplaceAllowedIPs: true}
 		again.PersistentKeepaliveInterval = new(p.PersistentKeepaliveInterval)
 		if !at.IsValid() {
 			at = d.dialled[device+" "+publicKey]

@@ -48,7 +48,8 @@ func (d *Dataplane) Traffic(device, publicKey string) (plan.Traffic, error) {
 	}
 	for _, p := range dev.Peers {
 		if p.PublicKey.String() == publicKey {
-			return plan.Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime, Endpoint: endpoint(p.Endpoint), Port: dev.ListenPort}, nil
+			return plan.Traffic{Received: p.ReceiveBytes, Sent: p.TransmitBytes, Handshake: p.LastHandshakeTime,
+				Endpoint: endpoint(p.Endpoint), Port: dev.ListenPort}, nil
 		}
 	}
 	return plan.Traffic{}, nil
@@ -102,10 +103,12 @@ func (d *Dataplane) observeTunnel(s *plan.State, l netlink.Link) error {
 		return err
 	}
 	s.Tunnels = append(s.Tunnels, plan.Tunnel{
-		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, TCP: t.tcp(), PublicKey: dev.PrivateKey.PublicKey().String(), Down: a.Flags&net.FlagUp == 0,
+		Name: a.Name, MTU: a.MTU, ListenPort: dev.ListenPort, TCP: t.tcp(),
+		PublicKey: dev.PrivateKey.PublicKey().String(), Down: a.Flags&net.FlagUp == 0,
 	})
 	for _, p := range dev.Peers {
-		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(), Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}
+		peer := plan.Peer{Device: a.Name, PublicKey: p.PublicKey.String(),
+			Keepalive: int(p.PersistentKeepaliveInterval.Seconds()), Endpoint: endpoint(p.Endpoint)}
 		if configured, ok := d.dialled[a.Name+" "+peer.PublicKey]; ok && peer.Endpoint.IsValid() {
 			peer.Endpoint = configured
 		}
