@@ -6,13 +6,10 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -20,11 +17,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -106,62 +103,110 @@ func controller() *cobra.Command {
 
 func (f *controllerFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.addProcess(fs)
+	f.addIdentity(fs)
+	f.addNetwork(fs)
+	f.addOffloading(fs)
+	ignore(cmd, "virtual-storage-class-name",
+		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
+		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
+		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled",
+		"gateway-masquerade-bypass-enabled", "gateway-template-watch-enabled",
+		"gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
+		"enable-api-server-proxy-ip-remapping", "resync-period", "client-qps", "client-max-burst", "client-timeout",
+		"global-labels", "global-annotations", "resource-validator-refresh-interval")
+}
+
+// addProcess adds the flags of the process and of the modules as a whole.
+func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.StringVar(&f.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	fs.StringVar(&f.liqoNamespace, "liqo-namespace", "liqo", "namespace Liqo is installed in")
 	fs.BoolVar(&f.networking, "networking-enabled", true, "run the networking module")
 	fs.BoolVar(&f.authentication, "authentication-enabled", true, "run the authentication module")
 	fs.BoolVar(&f.offloading, "offloading-enabled", true, "run the offloading module")
-	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "labels peers put on the virtual nodes of this cluster")
-	fs.StringToStringVar(&f.defaultResources, "default-node-resources", map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"},
+	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second,
+		"time between two liveness checks of a peer's API server; 0 disables")
+	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
+	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
+	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease,
+		"time after which another replica follows one that fell silent; 2 s or more")
+	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
+	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
+}
+
+// addIdentity adds the flags about credentials and resources of consumers.
+func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
+	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil,
+		"labels peers put on the virtual nodes of this cluster")
+	amounts := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"}
+	fs.StringToStringVar(&f.defaultResources, "default-node-resources", amounts,
 		"amounts granted for resources a slice does not name")
-	fs.StringSliceVar(&f.ingressClasses, "ingress-classes", nil, "ingress classes offered to consumers; `name;default` marks the default")
-	fs.StringSliceVar(&f.lbClasses, "load-balancer-classes", nil, "load balancer classes offered to consumers; `name;default` marks the default")
-	fs.StringVar(&f.limitsEnforcement, "default-limits-enforcement", "None", "enforcement of new quotas: None, Soft or Hard")
-	fs.StringVar(&f.ceilings, "ceilings", "{}", "what slices are granted at most, as `JSON` of the chart value offloading.ceilings")
+	fs.StringSliceVar(&f.ingressClasses, "ingress-classes", nil,
+		"ingress classes offered to consumers; `name;default` marks the default")
+	fs.StringSliceVar(&f.lbClasses, "load-balancer-classes", nil,
+		"load balancer classes offered to consumers; `name;default` marks the default")
+	fs.StringVar(&f.limitsEnforcement, "default-limits-enforcement", "None",
+		"enforcement of new quotas: None, Soft or Hard")
+	fs.StringVar(&f.ceilings, "ceilings", "{}",
+		"what slices are granted at most, as `JSON` of the chart value offloading.ceilings")
 	fs.BoolVar(&f.defaultClass, "default-resource-slice-class-enabled", true, "grant slices of class default")
 	fs.BoolVar(&f.tlsCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")
 	fs.StringVar(&f.apiServerAddress, "api-server-address-override", "", "API server URL announced to peers")
 	fs.StringVar(&f.ca, "ca-override", "", "base64 PEM bundle announced to peers")
 	fs.BoolVar(&f.trustedCA, "trusted-ca", false, "announce no CA: the API server's certificate is publicly trusted")
-	fs.DurationVar(&f.certificateLifetime, "certificate-lifetime", identityplan.DefaultLifetime, "lifetime asked for certificates of consumers, 10m or more; the cluster's signer may give less")
-	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"}, "networks remapped CIDRs are taken from")
-	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two liveness checks of a peer's API server; 0 disables")
-	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
-	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways")
-	fs.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem}, "namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
-	fs.StringVar(&f.gatewayImage, "gateway-image", "", "image of gateways whose template is written for several containers; empty keeps the template's")
-	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
-	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease, "time after which another replica follows one that fell silent; 2 s or more")
-	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
-	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
+	fs.DurationVar(&f.certificateLifetime, "certificate-lifetime", identityplan.DefaultLifetime,
+		"lifetime asked for certificates of consumers, 10m or more; the cluster's signer may give less")
+}
+
+// addNetwork adds the flags of the networking module.
+func (f *controllerFlags) addNetwork(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"},
+		"networks remapped CIDRs are taken from")
+	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway",
+		"ClusterRole of gateways")
+	fs.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem},
+		"namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
+	fs.StringVar(&f.gatewayImage, "gateway-image", "",
+		"image of gateways whose template is written for several containers; empty keeps the template's")
+	fs.BoolVar(&f.apiServerEndpoints, "api-server-ip-use-endpointslices", false,
+		"let peers reach the API server at its endpoints, not by its Service")
+}
+
+// addOffloading adds the flags about offloaded pods, for consumers and providers, and about their storage.
+func (f *controllerFlags) addOffloading(fs *pflag.FlagSet) {
 	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
 	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
-	fs.StringVar(&f.podSecurity, "pod-security", "baseline", "Pod Security level of namespaces made for consumers; empty sets none")
-	fs.StringVar(&f.guestPods, "guest-pods", "{}", "what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value offloading.guestPods")
-	fs.StringSliceVar(&f.allowedNamespaces, "allowed-namespaces", nil, "patterns of names that namespaces of consumers may have; none allows all")
-	fs.StringSliceVar(&f.deniedNamespaces, "denied-namespaces", nil, "patterns of names that namespaces of consumers may not have")
-	fs.StringVar(&f.namespaceBounds, "namespace-bounds", "{}", "what a consumer may have in each of its namespaces, as `JSON` of the chart value offloading.namespaceBounds")
-	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false, "force-delete offloaded pods that terminate on a lost node")
-	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false, "refuse direct provider-to-provider endpoints")
-	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default", "`namespace/name` of the default VkOptionsTemplate")
-	fs.StringVar(&f.webhookSecret, "secret-name", "liqo-webhook-certs", "Secret with the admission server's certificate")
+	fs.StringVar(&f.podSecurity, "pod-security", "baseline",
+		"Pod Security level of namespaces made for consumers; empty sets none")
+	fs.StringVar(&f.guestPods, "guest-pods", "{}",
+		"what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value "+
+			"offloading.guestPods")
+	fs.StringSliceVar(&f.allowedNamespaces, "allowed-namespaces", nil,
+		"patterns of names that namespaces of consumers may have; none allows all")
+	fs.StringSliceVar(&f.deniedNamespaces, "denied-namespaces", nil,
+		"patterns of names that namespaces of consumers may not have")
+	fs.StringVar(&f.namespaceBounds, "namespace-bounds", "{}",
+		"what a consumer may have in each of its namespaces, as `JSON` of the chart value offloading.namespaceBounds")
+	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false,
+		"force-delete offloaded pods that terminate on a lost node")
+	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false,
+		"refuse direct provider-to-provider endpoints")
+	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default",
+		"`namespace/name` of the default VkOptionsTemplate")
+	fs.StringVar(&f.webhookSecret, "secret-name", "liqo-webhook-certs",
+		"Secret with the admission server's certificate")
 	fs.BoolVar(&f.storage, "enable-storage", true, "offer storage across clusters")
-	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "", "storage class offered as default; empty means the cluster's own")
+	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "",
+		"storage class offered as default; empty means the cluster's own")
 	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
-	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", api.RuntimeClassName, "runtime class that sends pods to virtual nodes, whatever their namespace says")
+	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", api.RuntimeClassName,
+		"runtime class that sends pods to virtual nodes, whatever their namespace says")
 	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
-	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0, "ShadowEndpointSlices worked on at once; 0 = the default")
+	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0,
+		"ShadowEndpointSlices worked on at once; 0 = the default")
 	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
-	fs.StringVar(&f.storageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that back those of the virtual storage class")
-	fs.BoolVar(&f.apiServerEndpoints, "api-server-ip-use-endpointslices", false, "let peers reach the API server at its endpoints, not by its Service")
-	ignore(cmd, "virtual-storage-class-name",
-		"aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name",
-		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
-		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled", "gateway-masquerade-bypass-enabled",
-		"gateway-template-watch-enabled", "gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
-		"enable-api-server-proxy-ip-remapping", "resync-period",
-		"client-qps", "client-max-burst", "client-timeout", "global-labels", "global-annotations",
-		"resource-validator-refresh-interval")
+	fs.StringVar(&f.storageNamespace, "storage-namespace", api.StorageNamespace,
+		"namespace of the claims that back those of the virtual storage class")
 }
 
 // ignore accepts documented flags that mean nothing in this build, so that scripts keep working.
@@ -213,7 +258,8 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	if f.offloading {
 		ready = lasting(f.admits)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready)); err != nil {
+	err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready))
+	if err != nil {
 		return fmt.Errorf("add health checks: %w", err)
 	}
 	return nil
@@ -281,9 +327,12 @@ func stripPod(obj any) (any, error) {
 	}
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
+			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			DeletionTimestamp: p.DeletionTimestamp,
 		},
-		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, RuntimeClassName: p.Spec.RuntimeClassName},
+		Spec: corev1.PodSpec{
+			NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, RuntimeClassName: p.Spec.RuntimeClassName,
+		},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 	}
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
@@ -302,8 +351,10 @@ func stripLease(obj any) (any, error) {
 		return obj, nil
 	}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: l.Namespace, UID: l.UID, ResourceVersion: l.ResourceVersion, Labels: l.Labels},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: l.Spec.HolderIdentity},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: l.Name, Namespace: l.Namespace, UID: l.UID, ResourceVersion: l.ResourceVersion, Labels: l.Labels,
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: l.Spec.HolderIdentity},
 	}, nil
 }
 
@@ -379,7 +430,9 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	links := &remote.Fleet{}
 	all := append([]ctl.Registrar{links}, peering.Controllers(peering.Options{
 		LiqoNamespace: f.liqoNamespace,
-		Modules:       peeringplan.Modules{Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading},
+		Modules: peeringplan.Modules{
+			Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading,
+		},
 		Links:         links,
 		ProbeInterval: f.pingInterval,
 		ProbeTimeout:  f.pingTimeout,
@@ -397,60 +450,8 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 		all = append(all, offloading.Controllers(o)...)
 	}
 	if f.storage {
-		all = append(all, storage.Controllers(storage.Options{Namespace: f.storageNamespace, RealClass: f.realStorageClass})...)
+		o := storage.Options{Namespace: f.storageNamespace, RealClass: f.realStorageClass}
+		all = append(all, storage.Controllers(o)...)
 	}
 	return all, nil
-}
-
-// loadCA takes the bundle of the flag, else the one this process trusts its API server with.
-func (f *controllerFlags) loadCA(config *rest.Config, o *identity.Options) error {
-	if f.ca != "" {
-		pem, err := base64.StdEncoding.DecodeString(f.ca)
-		if err != nil {
-			return fmt.Errorf("flag --ca-override: %w", err)
-		}
-		o.CA = pem
-		return nil
-	}
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return fmt.Errorf("load CA of the API server: %w", err)
-	}
-	o.CA = config.CAData
-	return nil
-}
-
-// class splits `name;default`.
-func class(entry string) (name string, isDefault bool) {
-	name, mark, _ := strings.Cut(entry, ";")
-	return name, mark == "default"
-}
-
-// decode reads the JSON of a flag, which is a value of the chart; a key that is not known is an error.
-func decode[T any](flag, text string) (value T, err error) {
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&value); err != nil {
-		return value, fmt.Errorf("flag %s: %w", flag, err)
-	}
-	return value, nil
-}
-
-func prefixes(list []string) ([]netip.Prefix, error) {
-	out := make([]netip.Prefix, 0, len(list))
-	for _, s := range list {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-func key(s string) (types.NamespacedName, error) {
-	namespace, name, ok := strings.Cut(s, "/")
-	if !ok {
-		return types.NamespacedName{}, fmt.Errorf("%q is not namespace/name", s)
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

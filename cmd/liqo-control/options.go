@@ -4,6 +4,8 @@
 package main
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -104,4 +106,57 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 		return o, err
 	}
 	return o, f.loadCA(config, &o)
+}
+
+// loadCA takes the bundle of the flag, else the one this process trusts its API server with.
+func (f *controllerFlags) loadCA(config *rest.Config, o *identity.Options) error {
+	if f.ca != "" {
+		pem, err := base64.StdEncoding.DecodeString(f.ca)
+		if err != nil {
+			return fmt.Errorf("flag --ca-override: %w", err)
+		}
+		o.CA = pem
+		return nil
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return fmt.Errorf("load CA of the API server: %w", err)
+	}
+	o.CA = config.CAData
+	return nil
+}
+
+// class splits `name;default`.
+func class(entry string) (name string, isDefault bool) {
+	name, mark, _ := strings.Cut(entry, ";")
+	return name, mark == "default"
+}
+
+// decode reads the JSON of a flag, which is a value of the chart; a key that is not known is an error.
+func decode[T any](flag, text string) (value T, err error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&value); err != nil {
+		return value, fmt.Errorf("flag %s: %w", flag, err)
+	}
+	return value, nil
+}
+
+func prefixes(list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func key(s string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok {
+		return types.NamespacedName{}, fmt.Errorf("%q is not namespace/name", s)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

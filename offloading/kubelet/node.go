@@ -140,7 +140,8 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 	}
 	n := &node{
 		Options: o, cache: c, home: home, writer: writer, objects: apply.New(writer, writer, "liqo/kubelet"),
-		certificates: newCertificates(home, f), version: versionOf(ctx, home.Discovery()), wake: make(chan struct{}, 1),
+		certificates: newCertificates(home, f), version: versionOf(ctx, home.Discovery()),
+		wake: make(chan struct{}, 1),
 	}
 	n.lease = newLease(home.CoordinationV1().Leases(corev1.NamespaceNodeLease), o.Peer, f, n.poke)
 	return n, nil
@@ -150,7 +151,8 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
 	v, err := d.ServerVersion()
 	if err != nil {
-		log.FromContext(ctx).Error(err, "read version of the API server, announcing another", "version", fallbackVersion)
+		log.FromContext(ctx).Error(err, "read version of the API server, announcing another",
+			"version", fallbackVersion)
 		return fallbackVersion
 	}
 	return v.GitVersion
@@ -172,7 +174,8 @@ func (n *node) watch(ctx context.Context) error {
 		DeleteFunc: func(any) { n.poke() },
 	}
 	for _, kind := range []client.Object{
-		&offloadingv1beta1.VirtualNode{}, &corev1beta1.ForeignCluster{}, &corev1.Node{}, &offloadingv1beta1.NamespaceMap{},
+		&offloadingv1beta1.VirtualNode{}, &offloadingv1beta1.NamespaceMap{}, &corev1beta1.ForeignCluster{},
+		&corev1.Node{},
 	} {
 		informer, err := n.cache.GetInformer(ctx, kind)
 		if err != nil {
@@ -211,7 +214,8 @@ func (n *node) run(ctx context.Context) error {
 // any more does not come back. While the provider does not answer, the status is left to the node
 // controller, which finds out by the lease.
 func (n *node) sync(ctx context.Context) error {
-	vn, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}, &offloadingv1beta1.VirtualNode{})
+	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}
+	vn, err := get(ctx, n.cache, key, &offloadingv1beta1.VirtualNode{})
 	if err != nil || vn == nil {
 		return err
 	}
@@ -220,7 +224,8 @@ func (n *node) sync(ctx context.Context) error {
 		return err
 	}
 	if live != nil && live.Labels[api.LabelType] != api.TypeVirtualNode {
-		return fmt.Errorf("node %s exists and is not a virtual node; create the virtual node under another name", live.Name)
+		return fmt.Errorf("node %s exists and is not a virtual node; create the virtual node under another name",
+			live.Name)
 	}
 	peer, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.ForeignClusterID}, &corev1beta1.ForeignCluster{})
 	if err != nil {
@@ -243,7 +248,8 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
 		tainted := live.DeepCopy()
 		tainted.Spec.Taints = desired.Spec.Taints
-		if err := n.writer.Patch(ctx, tainted, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})); err != nil {
+		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+		if err := n.writer.Patch(ctx, tainted, patch); err != nil {
 			return fmt.Errorf("taint node: %w", err)
 		}
 	}
@@ -270,12 +276,18 @@ func (n *node) create(ctx context.Context, node *corev1.Node) error {
 
 // remoteNamespace returns the provider's namespace for a home namespace; false if there is none.
 func (n *node) remoteNamespace(ctx context.Context, home string) (string, bool) {
-	m, err := get(ctx, n.cache, types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}, &offloadingv1beta1.NamespaceMap{})
+	m, err := n.namespaceMap(ctx)
 	if err != nil || m == nil {
 		return "", false
 	}
 	entry, ok := m.Status.CurrentMapping[home]
 	return entry.RemoteNamespace, ok && entry.Phase == offloadingv1beta1.NamespaceAccepted
+}
+
+// namespaceMap returns the NamespaceMap of the provider; nil if there is none.
+func (n *node) namespaceMap(ctx context.Context) (*offloadingv1beta1.NamespaceMap, error) {
+	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}
+	return get(ctx, n.cache, key, &offloadingv1beta1.NamespaceMap{})
 }
 
 // get reads an object that need not exist.

@@ -68,17 +68,15 @@ func (n *node) routes() http.Handler {
 		in.Set("container", container)
 		return in
 	})
-	stream := func(subresource string) http.HandlerFunc {
-		return n.passOn(subresource, func(in url.Values, container string) url.Values {
-			return streamOptions(in, container)
-		})
-	}
-	forward := n.passOn("portforward", func(in url.Values, _ string) url.Values { return url.Values{"ports": in["port"]} })
+	exec, attach := n.passOn("exec", streamOptions), n.passOn("attach", streamOptions)
+	forward := n.passOn("portforward", func(in url.Values, _ string) url.Values {
+		return url.Values{"ports": in["port"]}
+	})
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", logs)
-	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", stream("exec"))
-	mux.HandleFunc("/exec/{namespace}/{pod}/{uid}/{container}", stream("exec"))
-	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", stream("attach"))
-	mux.HandleFunc("/attach/{namespace}/{pod}/{uid}/{container}", stream("attach"))
+	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", exec)
+	mux.HandleFunc("/exec/{namespace}/{pod}/{uid}/{container}", exec)
+	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", attach)
+	mux.HandleFunc("/attach/{namespace}/{pod}/{uid}/{container}", attach)
 	mux.HandleFunc("/portForward/{namespace}/{pod}", forward)
 	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", forward)
 	for path, answer := range map[string]http.HandlerFunc{
@@ -150,7 +148,8 @@ func (n *node) configz(w http.ResponseWriter, r *http.Request) {
 func streamOptions(in url.Values, container string) url.Values {
 	out := url.Values{"container": {container}, "command": in[corev1.ExecCommandParam]}
 	for kubelet, apiserver := range map[string]string{
-		corev1.ExecStdinParam: "stdin", corev1.ExecStdoutParam: "stdout", corev1.ExecStderrParam: "stderr", corev1.ExecTTYParam: "tty",
+		corev1.ExecStdinParam: "stdin", corev1.ExecStdoutParam: "stdout", corev1.ExecStderrParam: "stderr",
+		corev1.ExecTTYParam: "tty",
 	} {
 		if on := in.Get(kubelet); on == "1" || on == "true" {
 			out.Set(apiserver, "true")
@@ -162,9 +161,10 @@ func streamOptions(in url.Values, container string) url.Values {
 // passOn answers with what the provider's API server says about the same pod.
 func (n *node) passOn(subresource string, options func(url.Values, string) url.Values) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		namespace, ok := n.remoteNamespace(r.Context(), r.PathValue("namespace"))
+		local := r.PathValue("namespace")
+		namespace, ok := n.remoteNamespace(r.Context(), local)
 		if !ok {
-			http.Error(w, fmt.Sprintf("namespace %q is not offloaded to this node", r.PathValue("namespace")), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("namespace %q is not offloaded to this node", local), http.StatusNotFound)
 			return
 		}
 		server, transport := n.Peer.Streams()
@@ -187,12 +187,13 @@ func (n *node) passOn(subresource string, options func(url.Values, string) url.V
 	}
 }
 
-// passedHeaders are the headers a provider gets: those of the streaming protocols. Whoever asks
-// is nobody there, so credentials and impersonation stay here.
+// passedHeaders returns the headers that a provider gets: those of the streaming protocols.
+// Credentials and impersonation headers stay in this cluster, where alone they mean something.
 func passedHeaders(in http.Header) http.Header {
 	out := http.Header{}
 	for _, key := range []string{
-		"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Upgrade", "X-Stream-Protocol-Version",
+		"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Upgrade",
+		"X-Stream-Protocol-Version",
 		"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version",
 	} {
 		if values := in.Values(key); len(values) > 0 {

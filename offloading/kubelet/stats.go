@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -132,8 +131,7 @@ func (m *meter) take(pods []podMetrics) measurement {
 func (n *node) measure(ctx context.Context) measurement {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
-	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}
-	m, err := get(ctx, n.cache, key, &offloadingv1beta1.NamespaceMap{})
+	m, err := n.namespaceMap(ctx)
 	if err != nil || m == nil {
 		return n.meter.take(nil)
 	}
