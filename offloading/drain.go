@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
@@ -47,7 +46,7 @@ func gatherDrained(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.Vi
 // virtual node that came first, was in its way.
 func hasNode(ctx context.Context, r client.Reader, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	node, err := ctl.Optional(ctx, r, types.NamespacedName{Name: vn.Name}, &corev1.Node{})
-	if err != nil || node == nil || node.Labels[api.LabelType] != api.TypeVirtualNode {
+	if err != nil || node == nil || !isVirtual(node) {
 		return false, err
 	}
 	first, err := firstNamed(ctx, r, vn.Name)

@@ -23,7 +23,7 @@ import (
 // lostProviders marks the pods of a virtual node whose provider is lost, as consumer.
 func lostProviders() ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.LostProviderInput]{
-		Name: "lost-providers", Quiet: true, Only: isVirtualNode,
+		Name: "lost-providers", Quiet: true, Only: isVirtual[*corev1.Node],
 		Watches: []ctl.Watch{{Kind: &corev1.Node{}, Relevant: ctl.Differs(plan.ReadyChanges)}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Node) (plan.LostProviderInput, error) {
 			in := plan.LostProviderInput{Root: root}
@@ -44,8 +44,8 @@ func lostProviders() ctl.Registrar {
 	}
 }
 
-func isVirtualNode(node *corev1.Node) bool {
-	return node.Labels[api.LabelType] == api.TypeVirtualNode
+func isVirtual[T client.Object](node T) bool {
+	return node.GetLabels()[api.LabelType] == api.TypeVirtualNode
 }
 
 // lostPods ends, as provider, the pods of consumers that terminate on a node that is not ready:

@@ -10,11 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
@@ -51,10 +49,7 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 		Only: func(root *corev1.Namespace) bool { return plan.MadeForConsumer(root) },
 		Watches: []ctl.Watch{{
 			Kind: secret, Cache: names.GetCache(), Delay: countDelay,
-			Relevant: ctl.Comings,
-			Map: func(_ context.Context, _ client.Reader, secret client.Object) []reconcile.Request {
-				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: secret.GetNamespace()}}}
-			},
+			Relevant: ctl.Comings, Map: itsNamespace,
 		}},
 		Gather: func(ctx context.Context, _ ctl.Reader, root *corev1.Namespace) (plan.SecretCountInput, error) {
 			in := plan.SecretCountInput{Root: root, Most: s.bounds.Secrets}

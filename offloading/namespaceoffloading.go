@@ -55,13 +55,14 @@ func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []recon
 
 // namespaceMap reconciles the NamespaceMap of each peer, which lists the namespaces for it.
 func namespaceMap(o Options) ctl.Registrar {
+	tenants := ctl.All(&corev1.NamespaceList{}, client.MatchingLabels{api.LabelTenantNamespace: api.True})
 	return ctl.Controller[*corev1.Namespace, plan.NamespaceMapInput]{
 		Name: "namespacemap",
 		Owns: []client.Object{&offloadingv1beta1.NamespaceMap{}, &rbacv1.RoleBinding{}},
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: itsNamespace},
-			{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: tenantNamespaces},
-			{Kind: &corev1.Node{}, Map: virtualNodeNamespaces},
+			{Kind: &offloadingv1beta1.NamespaceOffloading{}, Map: tenants},
+			{Kind: &corev1.Node{}, Map: when(isVirtual, tenants)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Namespace) (plan.NamespaceMapInput, error) {
 			return gatherNamespaceMap(ctx, r, root, o.Kubelet.ClusterID)
@@ -131,27 +132,6 @@ func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption)
 	return vns.Items, nodes, nil
 }
 
-func tenantNamespaces(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-	var list corev1.NamespaceList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True}); err != nil {
-		return nil
-	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i, ns := range list.Items {
-		requests[i].Name = ns.Name
-	}
-	return requests
-}
-
-// virtualNodeNamespaces leads from the Node of a virtual node to the tenant namespaces; the labels
-// of other nodes concern nobody here.
-func virtualNodeNamespaces(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	if obj.GetLabels()[api.LabelType] != api.TypeVirtualNode {
-		return nil
-	}
-	return tenantNamespaces(ctx, r, obj)
-}
-
 // namespaceOffloading reports how an offloaded namespace stands at each peer.
 func namespaceOffloading(o Options) ctl.Registrar {
 	roots := ctl.All(&offloadingv1beta1.NamespaceOffloadingList{})
@@ -161,7 +141,7 @@ func namespaceOffloading(o Options) ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.NamespaceMap{}, Map: roots},
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: roots},
-			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(roots)},
+			{Kind: &corev1beta1.ForeignCluster{}, Map: when(isDead, roots)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
@@ -190,17 +170,22 @@ func namespaceOffloading(o Options) ctl.Registrar {
 	}
 }
 
-// whenDead limits a mapping to peers declared permanently unreachable.
-func whenDead(roots ctl.MapFunc) ctl.MapFunc {
-	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if obj.GetAnnotations()[api.AnnotationPermanentlyUnreachable] != api.True {
+// when limits a mapping to changed objects for which a condition holds.
+func when(holds func(changed client.Object) bool, roots ctl.MapFunc) ctl.MapFunc {
+	return func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
+		if !holds(changed) {
 			return nil
 		}
-		return roots(ctx, r, obj)
+		return roots(ctx, r, changed)
 	}
 }
 
-// deadPeers are the peers declared permanently unreachable.
+// isDead reports whether a ForeignCluster was declared permanently unreachable.
+func isDead(peer client.Object) bool {
+	return peer.GetAnnotations()[api.AnnotationPermanentlyUnreachable] == api.True
+}
+
+// deadPeers returns the cluster IDs of the peers that were declared permanently unreachable.
 func deadPeers(ctx context.Context, r client.Reader) (map[string]bool, error) {
 	var list corev1beta1.ForeignClusterList
 	if err := r.List(ctx, &list); err != nil {
@@ -208,7 +193,7 @@ func deadPeers(ctx context.Context, r client.Reader) (map[string]bool, error) {
 	}
 	dead := map[string]bool{}
 	for i := range list.Items {
-		if list.Items[i].Annotations[api.AnnotationPermanentlyUnreachable] == api.True {
+		if isDead(&list.Items[i]) {
 			dead[list.Items[i].Spec.ClusterID] = true
 		}
 	}

@@ -49,10 +49,12 @@ type Options struct {
 	WebhookPort int
 	// WebhookSecret is the Secret, in Liqo's namespace, that holds its certificate.
 	WebhookSecret string
-	// ShadowPodWorkers and ShadowEndpointSliceWorkers are how many are worked on at once;
-	// 0 means 10.
+	// ShadowPodWorkers and ShadowEndpointSliceWorkers are how many are reconciled concurrently;
+	// 0 means defaultWorkers.
 	ShadowPodWorkers, ShadowEndpointSliceWorkers int
 }
+
+const defaultWorkers = 10
 
 // Controllers are everything of the room that runs in the controller role.
 func Controllers(o Options) []ctl.Registrar {
@@ -84,12 +86,4 @@ func Controllers(o Options) []ctl.Registrar {
 		all = append(all, lostPods())
 	}
 	return all
-}
-
-// workersOr is how many workers a setting means.
-func workersOr(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
 }

@@ -83,7 +83,7 @@ func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 // elsewhere.
 func (p pendingPods) unplaced(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.UnplacedInput]{
-		Name: "unplaced-pods", Quiet: true, Only: isVirtualNode,
+		Name: "unplaced-pods", Quiet: true, Only: isVirtual[*corev1.Node],
 		Watches: []ctl.Watch{{Kind: &corev1.Pod{}, Cache: pending,
 			Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 				pod := obj.(*corev1.Pod)

@@ -6,11 +6,12 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -28,6 +29,7 @@ import (
 
 // remoteNamespaces makes the namespaces consumers ask for.
 func remoteNamespaces(o Options) ctl.Registrar {
+	all := &offloadingv1beta1.NamespaceMapList{}
 	return ctl.Controller[*offloadingv1beta1.NamespaceMap, plan.RemoteNamespacesInput]{
 		Name:      "remotenamespaces",
 		Finalizer: api.FinalizerNamespaceMap,
@@ -35,8 +37,8 @@ func remoteNamespaces(o Options) ctl.Registrar {
 		Owns:      []client.Object{&rbacv1.RoleBinding{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}},
 		Creates:   []client.Object{&corev1.Namespace{}},
 		Watches: []ctl.Watch{
-			{Kind: &corev1.Namespace{}, Map: mapsWishing},
-			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(&offloadingv1beta1.NamespaceMapList{}), Relevant: ctl.Comings},
+			{Kind: &corev1.Namespace{}, Map: ctl.Where(all, dependsOn)},
+			{Kind: &authv1beta1.Tenant{}, Map: ctl.All(all), Relevant: ctl.Comings},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.NamespaceMap) (plan.RemoteNamespacesInput, error) {
@@ -71,24 +73,10 @@ func replicated(root *offloadingv1beta1.NamespaceMap) bool {
 	return root.Labels[api.LabelReplicated] == api.True
 }
 
-// mapsWishing leads from a namespace to the consumers' maps that name it, and to the map it was
-// made for.
-func mapsWishing(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	var list offloadingv1beta1.NamespaceMapList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
-		return nil
-	}
-	maker := obj.GetAnnotations()[api.AnnotationManagedByNamespaceMap]
-	var requests []reconcile.Request
-	for i := range list.Items {
-		m := &list.Items[i]
-		concerned := maker == api.ManagedByNamespaceMap(m.Namespace, m.Name) || m.Namespace == obj.GetName()
-		for _, name := range m.Spec.DesiredMapping {
-			concerned = concerned || name == obj.GetName()
-		}
-		if concerned {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return requests
+// dependsOn reports whether a consumer's map lies in the namespace, names it or is the one that it was made for.
+func dependsOn(namespace client.Object, root *offloadingv1beta1.NamespaceMap) bool {
+	name, maker := namespace.GetName(), namespace.GetAnnotations()[api.AnnotationManagedByNamespaceMap]
+	isMaker := maker == api.ManagedByNamespaceMap(root.Namespace, root.Name)
+	remote := slices.Collect(maps.Values(root.Spec.DesiredMapping))
+	return replicated(root) && (isMaker || root.Namespace == name || slices.Contains(remote, name))
 }

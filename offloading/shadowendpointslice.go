@@ -4,6 +4,7 @@
 package offloading
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -48,7 +49,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 				Relevant: ctl.Differs(api.NodeAddressesDiffer),
 			},
 		},
-		Workers: workersOr(o.ShadowEndpointSliceWorkers, 10),
+		Workers: cmp.Or(o.ShadowEndpointSliceWorkers, defaultWorkers),
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.ShadowEndpointSlice) (plan.ShadowEndpointSliceInput, error) {
 			return gatherShadowEndpointSlice(ctx, r, root, o)
@@ -228,7 +229,7 @@ func peerDown(ctx context.Context, r client.Reader, peer string) (bool, error) {
 }
 
 // slicesFrom are the slices in the namespaces of the peer the changed object concerns.
-func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	peer := obj.GetLabels()[api.LabelRemoteClusterID]
 	if fc, ok := obj.(*corev1beta1.ForeignCluster); ok {
 		peer = fc.Spec.ClusterID
@@ -237,15 +238,9 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []recon
 	if peer == "" || r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: peer}) != nil {
 		return nil
 	}
-	var requests []reconcile.Request
 	for _, ns := range namespaces.Items {
-		var list offloadingv1beta1.ShadowEndpointSliceList
-		if r.List(ctx, &list, client.InNamespace(ns.Name)) != nil {
-			continue
-		}
-		for i := range list.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		inNamespace := ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}, client.InNamespace(ns.Name))
+		requests = append(requests, inNamespace(ctx, r, obj)...)
 	}
 	return requests
 }
@@ -253,32 +248,23 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) []recon
 // slicesAddressed are the slices whose addresses the changed Configuration may map: those of its
 // peer, and those that name pods of third clusters.
 func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	requests := slicesFrom(ctx, r, obj)
-	var list offloadingv1beta1.ShadowEndpointSliceList
-	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
-		return requests
+	hasDirect := func(_ client.Object, root *offloadingv1beta1.ShadowEndpointSlice) bool {
+		_, direct := root.Annotations[api.AnnotationDirectConnectionsData]
+		return direct
 	}
-	for i := range list.Items {
-		if _, direct := list.Items[i].Annotations[api.AnnotationDirectConnectionsData]; direct {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	direct := ctl.Where(&offloadingv1beta1.ShadowEndpointSliceList{}, hasDirect)
+	return append(slicesFrom(ctx, r, obj), direct(ctx, r, obj)...)
 }
 
 // slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the
 // pod's consumer. It is called with the pod before and after an update.
 func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
-	var naming []offloadingv1beta1.ShadowEndpointSlice
 	for _, address := range addressesOf(obj.(*corev1.Pod)) {
-		var list offloadingv1beta1.ShadowEndpointSliceList
 		at := client.MatchingFields{fieldProviderAddress: address.String()}
-		if r.List(ctx, &list, at, client.UnsafeDisableDeepCopy) != nil {
-			return nil
-		}
-		naming = append(naming, list.Items...)
+		naming := ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}, at)
+		requests = append(requests, naming(ctx, r, obj)...)
 	}
-	if len(naming) == 0 {
+	if len(requests) == 0 {
 		return nil
 	}
 	consumer, err := originOf(ctx, r, obj.GetNamespace())
@@ -289,10 +275,5 @@ func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requ
 	if err != nil {
 		return nil
 	}
-	for i := range naming {
-		if namespaces[naming[i].Namespace] {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&naming[i])})
-		}
-	}
-	return requests
+	return slices.DeleteFunc(requests, func(r reconcile.Request) bool { return !namespaces[r.Namespace] })
 }

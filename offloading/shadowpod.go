@@ -4,6 +4,7 @@
 package offloading
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -36,12 +36,12 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 		Owns:    []client.Object{&corev1.Pod{}},
 		Creates: []client.Object{&corev1.Pod{}},
 		Watches: []ctl.Watch{
-			{Kind: &offloadingv1beta1.Quota{}, Map: refusedPods},
+			{Kind: &offloadingv1beta1.Quota{}, Map: ctl.Where(&offloadingv1beta1.ShadowPodList{}, maybeRefused)},
 			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool {
 				return plan.PodConcerns(before, after, time.Now())
 			})},
 		},
-		Workers: workersOr(o.ShadowPodWorkers, 10),
+		Workers: cmp.Or(o.ShadowPodWorkers, defaultWorkers),
 		Gather: func(
 			ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod,
 		) (plan.ShadowPodInput, error) {
@@ -92,7 +92,7 @@ func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) 
 		return nil
 	}
 	in.Root.Status = root.Status
-	if root.Status.Phase == "" || root.Status.Phase == corev1.PodUnknown {
+	if !plan.HasPhase(root) {
 		return nil // no pod was observed; if one exists, the create fails
 	}
 	pod, err := ctl.Optional(ctx, r.Live, client.ObjectKeyFromObject(in.Root), &corev1.Pod{})
@@ -114,24 +114,10 @@ func configurationOf(ctx context.Context, r client.Reader, peer string) (*networ
 	return &list.Items[0], nil
 }
 
-// refusedPods are the ShadowPods of the quota's user that have no pod: they may have one now.
-func refusedPods(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	quota, ok := obj.(*offloadingv1beta1.Quota)
-	if !ok {
-		return nil
-	}
-	var list offloadingv1beta1.ShadowPodList
-	ofUser := client.MatchingLabels{api.LabelCreatorUser: api.LabelValue(quota.Spec.User)}
-	if err := r.List(ctx, &list, ofUser, client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if p := list.Items[i].Status.Phase; p == "" || p == corev1.PodUnknown {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+// maybeRefused reports whether a changed Quota may let a ShadowPod of its user have a pod that it lacks.
+func maybeRefused(quota client.Object, root *offloadingv1beta1.ShadowPod) bool {
+	user := api.LabelValue(quota.(*offloadingv1beta1.Quota).Spec.User)
+	return !plan.HasPhase(root) && root.Labels[api.LabelCreatorUser] == user
 }
 
 // quotaOf returns what the quota says of the user whose value of LabelCreatorUser is user; nil if no quota exists.

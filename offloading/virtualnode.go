@@ -36,7 +36,10 @@ import (
 
 // virtualNode runs the virtual kubelets.
 func virtualNode(o Options) ctl.Registrar {
-	all := ctl.All(&offloadingv1beta1.VirtualNodeList{})
+	all := &offloadingv1beta1.VirtualNodeList{}
+	namesakes := ctl.Where(all, func(changed client.Object, root *offloadingv1beta1.VirtualNode) bool {
+		return root.Name == changed.GetName()
+	})
 	return ctl.Controller[*offloadingv1beta1.VirtualNode, plan.VirtualNodeInput]{
 		Name:      "virtualnode",
 		Finalizer: api.FinalizerVirtualNode,
@@ -44,10 +47,10 @@ func virtualNode(o Options) ctl.Registrar {
 			&rbacv1.RoleBinding{}},
 		Creates: []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one, too
 		Watches: []ctl.Watch{
-			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: all},
-			{Kind: &corev1.Node{}, Map: virtualNodesNamed},
-			{Kind: &offloadingv1beta1.VirtualNode{}, Map: virtualNodesNamed},
-			{Kind: &corev1beta1.ForeignCluster{}, Map: whenDead(all)},
+			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: ctl.All(all)},
+			{Kind: &corev1.Node{}, Map: namesakes},
+			{Kind: &offloadingv1beta1.VirtualNode{}, Map: namesakes},
+			{Kind: &corev1beta1.ForeignCluster{}, Map: when(isDead, ctl.All(all))},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
@@ -55,21 +58,6 @@ func virtualNode(o Options) ctl.Registrar {
 		},
 		Plan: plan.VirtualNode,
 	}
-}
-
-// virtualNodesNamed leads from a Node, or a virtual node, to the virtual nodes of its name.
-func virtualNodesNamed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	var list offloadingv1beta1.VirtualNodeList
-	if err := r.List(ctx, &list); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Name == obj.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
 }
 
 func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode,
@@ -105,7 +93,7 @@ func olderNamesake(ctx context.Context, r client.Reader, root *offloadingv1beta1
 	return first.Namespace, nil
 }
 
-// firstNamed is the oldest virtual node of a name, whose Node it is; nil when there is none.
+// firstNamed returns the oldest virtual node of a name, to which the Node belongs; nil if there is none.
 func firstNamed(ctx context.Context, r client.Reader, name string) (*offloadingv1beta1.VirtualNode, error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &list); err != nil {

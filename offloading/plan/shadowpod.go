@@ -91,7 +91,7 @@ func (in ShadowPodInput) plan() desired.Plan {
 	}
 	p := desired.Plan{Preserve: []desired.Object{in.Pod}}
 	if gated(in.Pod) {
-		if !noted(in.Root) {
+		if !HasPhase(in.Root) {
 			p.Status = phaseStatus(corev1.PodPending)
 		}
 		p.Actions = []desired.Action{letGo(in.Pod)}
@@ -104,7 +104,7 @@ func (in ShadowPodInput) plan() desired.Plan {
 	switch {
 	case !RunsToEnd(in.Root) && api.Finished(phase) && leaving(in.Pod):
 		return p
-	case !api.Finished(phase) && in.Now.Before(settled) && (noted(in.Root) || !RunsToEnd(in.Root)):
+	case !api.Finished(phase) && in.Now.Before(settled) && (HasPhase(in.Root) || !RunsToEnd(in.Root)):
 		if rest := settled.Sub(in.Now); p.RequeueAfter == 0 || rest < p.RequeueAfter {
 			p.RequeueAfter = rest
 		}
@@ -145,8 +145,8 @@ func (in ShadowPodInput) quotaRefused() desired.Plan {
 // provider allow it.
 const reasonForbidden = "PodForbidden"
 
-// noted reports whether the ShadowPod says that its pod is, or was, there.
-func noted(root *offloadingv1beta1.ShadowPod) bool {
+// HasPhase reports whether the ShadowPod's status shows that its pod exists or existed.
+func HasPhase(root *offloadingv1beta1.ShadowPod) bool {
 	return root.Status.Phase != "" && root.Status.Phase != corev1.PodUnknown
 }
 
@@ -324,7 +324,7 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	if tolerates(pod.Spec.Tolerations) {
 		require(&pod.Spec, []corev1.NodeSelectorTerm{nodeType(corev1.NodeSelectorOpNotIn)})
 	}
-	if RunsToEnd(root) && !noted(root) {
+	if RunsToEnd(root) && !HasPhase(root) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: api.GateNoted})
 	}
 	return pod
