@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -55,17 +56,13 @@ type gate struct {
 	mu          sync.Mutex
 	authorities *x509.CertPool
 	fetched     time.Time
-	answers     map[[sha256.Size]byte]answer
-}
 
-type answer struct {
-	user    *user
-	allowed bool
-	until   time.Time
+	// users holds the users of tokens, and rights whether a user has a right, by hashes.
+	users, rights *cache.Expiring
 }
 
 func newGate(home kubernetes.Interface, node string) *gate {
-	return &gate{home: home, node: node, answers: map[[sha256.Size]byte]answer{}}
+	return &gate{home: home, node: node, users: cache.NewExpiring(), rights: cache.NewExpiring()}
 }
 
 // guard lets requests through to next that are allowed.
@@ -177,9 +174,9 @@ func (g *gate) clientCA(ctx context.Context) (*x509.CertPool, error) {
 }
 
 func (g *gate) byToken(ctx context.Context, token string) (*user, error) {
-	key := sha256.Sum256([]byte("token\x00" + token))
-	if a, ok := g.remembered(key); ok {
-		return a.user, nil
+	key := sha256.Sum256([]byte(token))
+	if known, ok := g.users.Get(key); ok {
+		return known.(*user), nil
 	}
 	review, err := g.home.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
@@ -191,7 +188,7 @@ func (g *gate) byToken(ctx context.Context, token string) (*user, error) {
 	}
 	u := review.Status.User
 	who := &user{name: u.Username, uid: u.UID, groups: u.Groups, extra: u.Extra}
-	g.remember(key, answer{user: who, allowed: true, until: time.Now().Add(allowedTime)})
+	g.users.Set(key, who, allowedTime)
 	return who, nil
 }
 
@@ -207,10 +204,10 @@ func (g *gate) authorize(ctx context.Context, who *user, verb string, subresourc
 }
 
 func (g *gate) may(ctx context.Context, who *user, verb, subresource string) (bool, error) {
-	key := sha256.Sum256([]byte(strings.Join([]string{"access", verb, subresource, who.name, who.uid,
+	key := sha256.Sum256([]byte(strings.Join([]string{verb, subresource, who.name, who.uid,
 		strings.Join(who.groups, "\x01"), fmt.Sprint(who.extra)}, "\x00")))
-	if a, ok := g.remembered(key); ok {
-		return a.allowed, nil
+	if known, ok := g.rights.Get(key); ok {
+		return known.(bool), nil
 	}
 	extra := map[string]authorizationv1.ExtraValue{}
 	for k, v := range who.extra {
@@ -231,26 +228,6 @@ func (g *gate) may(ctx context.Context, who *user, verb, subresource string) (bo
 	if review.Status.Allowed {
 		life = allowedTime
 	}
-	g.remember(key, answer{allowed: review.Status.Allowed, until: time.Now().Add(life)})
+	g.rights.Set(key, review.Status.Allowed, life)
 	return review.Status.Allowed, nil
-}
-
-func (g *gate) remembered(key [sha256.Size]byte) (answer, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	a, ok := g.answers[key]
-	return a, ok && time.Now().Before(a.until)
-}
-
-// remember keeps an answer, and drops those that are out of date.
-func (g *gate) remember(key [sha256.Size]byte, a answer) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	for k, old := range g.answers {
-		if now.After(old.until) {
-			delete(g.answers, k)
-		}
-	}
-	g.answers[key] = a
 }
