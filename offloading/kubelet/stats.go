@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,8 +57,8 @@ const leastSeconds = 0.001
 // sample holds the state of one container. The metrics API gives rates only, and the summary needs
 // totals. CPU is the sum of rate times time, from the window in which the container was first seen.
 type sample struct {
-	namespace, pod, container string
-	at, start                 time.Time
+	sampleKey
+	at, start time.Time
 	// cores is the rate, coreSeconds the total, memory the working set in bytes.
 	cores, coreSeconds float64
 	memory             uint64
@@ -104,8 +105,7 @@ func (m *meter) take(pods []podMetrics) measurement {
 		for _, c := range p.Containers {
 			key := sampleKey{p.Metadata.Namespace, p.Metadata.Name, c.Name}
 			s := sample{
-				namespace: key.namespace, pod: key.pod, container: key.container,
-				at: p.Timestamp.Time, start: p.Timestamp.Add(-p.Window.Duration),
+				sampleKey: key, at: p.Timestamp.Time, start: p.Timestamp.Add(-p.Window.Duration),
 				cores: c.Usage.CPU.AsApproximateFloat64(), memory: uint64(max(c.Usage.Memory.Value(), 0)),
 			}
 			s.coreSeconds = max(s.cores*p.Window.Seconds(), leastSeconds)
@@ -123,7 +123,8 @@ func (m *meter) take(pods []podMetrics) measurement {
 	}
 	m.samples = next
 	return measurement{gone: m.gone, samples: slices.SortedFunc(maps.Values(next), func(a, b sample) int {
-		return strings.Compare(a.namespace+"\x00"+a.pod+"\x00"+a.container, b.namespace+"\x00"+b.pod+"\x00"+b.container)
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod),
+			cmp.Compare(a.container, b.container))
 	})}
 }
 
@@ -193,31 +194,22 @@ func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 
 func summaryOf(node string, m measurement, now time.Time) stats.Summary {
 	out := stats.Summary{Node: stats.NodeStats{NodeName: node}}
+	out.Node.CPU, out.Node.Memory = usageOf(m.total(now))
+	byPod := map[stats.PodReference][]sample{}
 	for _, s := range m.samples {
-		last := len(out.Pods) - 1
-		if last < 0 || out.Pods[last].PodRef.Name != s.pod || out.Pods[last].PodRef.Namespace != s.namespace {
-			out.Pods = append(out.Pods, stats.PodStats{
-				PodRef: stats.PodReference{Name: s.pod, Namespace: s.namespace}, StartTime: metav1.NewTime(s.start),
-			})
-			last++
+		ref := stats.PodReference{Name: s.pod, Namespace: s.namespace}
+		if byPod[ref] == nil {
+			out.Pods = append(out.Pods, stats.PodStats{PodRef: ref, StartTime: metav1.NewTime(s.start)})
 		}
-		cpu, memory := usageOf(s)
-		out.Pods[last].Containers = append(out.Pods[last].Containers,
-			stats.ContainerStats{Name: s.container, StartTime: metav1.NewTime(s.start), CPU: cpu, Memory: memory})
+		byPod[ref] = append(byPod[ref], s)
 	}
 	for i := range out.Pods {
 		p := &out.Pods[i]
-		p.CPU, p.Memory = usageOf(measurement{samples: ofPod(m.samples, p.PodRef)}.total(now))
-	}
-	out.Node.CPU, out.Node.Memory = usageOf(m.total(now))
-	return out
-}
-
-func ofPod(samples []sample, ref stats.PodReference) []sample {
-	var out []sample
-	for _, s := range samples {
-		if s.pod == ref.Name && s.namespace == ref.Namespace {
-			out = append(out, s)
+		p.CPU, p.Memory = usageOf(measurement{samples: byPod[p.PodRef]}.total(now))
+		for _, s := range byPod[p.PodRef] {
+			cpu, memory := usageOf(s)
+			p.Containers = append(p.Containers,
+				stats.ContainerStats{Name: s.container, StartTime: metav1.NewTime(s.start), CPU: cpu, Memory: memory})
 		}
 	}
 	return out
@@ -305,7 +297,7 @@ func cadvisor(m measurement, pods []corev1.Pod) string {
 		}
 	}
 	labels := func(s sample) string {
-		c := known[sampleKey{s.namespace, s.pod, s.container}]
+		c := known[s.sampleKey]
 		return metrics.Labels("container", s.container, "id", c.path, "image", c.image, "name", c.name,
 			"namespace", s.namespace, "pod", s.pod)
 	}
