@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -51,8 +51,7 @@ type certificates struct {
 	address  net.IP
 	kind     CertificateType
 
-	mu      sync.Mutex
-	current *tls.Certificate
+	current atomic.Pointer[tls.Certificate] // nil = none yet
 }
 
 func newCertificates(home kubernetes.Interface, f *Flags) *certificates {
@@ -62,20 +61,12 @@ func newCertificates(home kubernetes.Interface, f *Flags) *certificates {
 	}
 }
 
-// get gives the certificate of the moment to a handshake.
+// get returns the current certificate for a handshake.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current == nil {
-		return nil, errors.New("there is no serving certificate yet")
+	if current := c.current.Load(); current != nil {
+		return current, nil
 	}
-	return c.current, nil
-}
-
-func (c *certificates) set(cert *tls.Certificate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = cert
+	return nil, errors.New("there is no serving certificate yet")
 }
 
 // run gets certificates until ctx ends, the next one when four fifths of a life have passed.
@@ -87,7 +78,7 @@ func (c *certificates) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.set(own)
+	c.current.Store(own)
 	for c.kind != CertificateSelfSigned {
 		wait := requestInterval
 		signed, err := c.signed(ctx)
@@ -97,7 +88,7 @@ func (c *certificates) run(ctx context.Context) error {
 		case err != nil:
 			log.FromContext(ctx).Error(err, "get serving certificate")
 		default:
-			c.set(signed)
+			c.current.Store(signed)
 			wait = time.Until(signed.Leaf.NotAfter) * 4 / 5
 			log.FromContext(ctx).Info("serving certificate signed", "expires", signed.Leaf.NotAfter)
 		}

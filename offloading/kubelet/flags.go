@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -36,17 +37,11 @@ func (c *CertificateType) Set(value string) error {
 			return nil
 		}
 	}
-	return &unknownCertificateType{value}
+	return fmt.Errorf("unknown certificate type %s, use kubelet, aws or self-signed", value)
 }
 
 // Type is the flag's kind in help texts.
 func (c *CertificateType) Type() string { return "type" }
-
-type unknownCertificateType struct{ value string }
-
-func (u *unknownCertificateType) Error() string {
-	return "unknown certificate type " + u.value + ", use kubelet, aws or self-signed"
-}
 
 // Flags are the documented flags of the kubelet role. What may change while the process runs
 // (labels, taints, amounts) is read from the VirtualNode instead.

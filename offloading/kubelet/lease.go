@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -41,9 +41,9 @@ type lease struct {
 	current *coordinationv1.Lease
 	renewed time.Time
 
-	mu      sync.Mutex
-	owner   *metav1.OwnerReference
-	answers bool
+	owner atomic.Pointer[metav1.OwnerReference] // the Node; nil before it exists
+	// answers is set while the provider answers.
+	answers atomic.Bool
 }
 
 func newLease(leases coordinationclient.LeaseInterface, peer *remote.Peer, f *Flags, changed func()) *lease {
@@ -58,18 +58,9 @@ func newLease(leases coordinationclient.LeaseInterface, peer *remote.Peer, f *Fl
 	}
 }
 
-// own makes the lease go with the Node.
+// own makes the Node the owner of the lease.
 func (l *lease) own(node *corev1.Node) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.owner = &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
-}
-
-// alive reports whether the provider answered last time.
-func (l *lease) alive() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.answers
+	l.owner.Store(&metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
 // run checks and renews until ctx ends.
@@ -93,11 +84,7 @@ func (l *lease) run(ctx context.Context) error {
 // cluster may not ask.
 func (l *lease) note(ctx context.Context, h remote.Health) bool {
 	answers := h.Err == nil && h.Code < http.StatusInternalServerError
-	l.mu.Lock()
-	before := l.answers
-	l.answers = answers
-	l.mu.Unlock()
-	if before == answers {
+	if l.answers.Swap(answers) == answers {
 		return answers
 	}
 	if answers {
@@ -115,9 +102,7 @@ func (l *lease) note(ctx context.Context, h remote.Health) bool {
 
 // renew writes the lease; one that somebody else changed or deleted is read again next time.
 func (l *lease) renew(ctx context.Context) error {
-	l.mu.Lock()
-	owner := l.owner
-	l.mu.Unlock()
+	owner := l.owner.Load()
 	if owner == nil {
 		return nil // there is no Node yet
 	}

@@ -5,9 +5,9 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +28,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apply"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -67,8 +68,8 @@ func RunNode(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	tasks := map[string]func(context.Context) error{
 		"caches":      n.cache.Start,
 		"certificate": n.certificates.run,
@@ -76,24 +77,19 @@ func RunNode(ctx context.Context, o Options) error {
 		"lease":       n.lease.run,
 		"node":        n.run,
 	}
-	ended := make(chan error, len(tasks))
+	var group sync.WaitGroup
+	failed := make(chan error, len(tasks))
 	for name, task := range tasks {
-		go func() {
-			err := task(ctx)
-			if err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("run %s: %w", name, err)
-			} else {
-				err = nil
+		group.Go(func() {
+			defer cancel()
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("run %s: %w", name, err)
 			}
-			cancel(err)
-			ended <- err
-		}()
+		})
 	}
-	var errs []error
-	for range tasks {
-		errs = append(errs, <-ended)
-	}
-	return errors.Join(errs...)
+	group.Wait()
+	close(failed)
+	return <-failed // nil if none failed before ctx ended
 }
 
 // node is one virtual node.
@@ -215,11 +211,11 @@ func (n *node) run(ctx context.Context) error {
 // controller, which finds out by the lease.
 func (n *node) sync(ctx context.Context) error {
 	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}
-	vn, err := get(ctx, n.cache, key, &offloadingv1beta1.VirtualNode{})
+	vn, err := ctl.Optional(ctx, n.cache, key, &offloadingv1beta1.VirtualNode{})
 	if err != nil || vn == nil {
 		return err
 	}
-	live, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
+	live, err := ctl.Optional(ctx, n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
 	if err != nil || live == nil && !plan.HasNode(vn) {
 		return err
 	}
@@ -227,7 +223,7 @@ func (n *node) sync(ctx context.Context) error {
 		return fmt.Errorf("node %s exists and is not a virtual node; create the virtual node under another name",
 			live.Name)
 	}
-	peer, err := get(ctx, n.cache, types.NamespacedName{Name: n.Flags.ForeignClusterID}, &corev1beta1.ForeignCluster{})
+	peer, err := ctl.Optional(ctx, n.cache, types.NamespacedName{Name: n.Flags.ForeignClusterID}, &corev1beta1.ForeignCluster{})
 	if err != nil {
 		return err
 	}
@@ -258,7 +254,7 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	if _, err := n.objects.Object(ctx, live, desired); err != nil {
 		return err
 	}
-	if !n.lease.alive() {
+	if !n.lease.answers.Load() {
 		return nil
 	}
 	_, err := n.objects.Status(ctx, live, desired)
@@ -287,18 +283,5 @@ func (n *node) remoteNamespace(ctx context.Context, home string) (string, bool) 
 // namespaceMap returns the NamespaceMap of the provider; nil if there is none.
 func (n *node) namespaceMap(ctx context.Context) (*offloadingv1beta1.NamespaceMap, error) {
 	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.ForeignClusterID}
-	return get(ctx, n.cache, key, &offloadingv1beta1.NamespaceMap{})
-}
-
-// get reads an object that need not exist.
-func get[T client.Object](ctx context.Context, r client.Reader, key types.NamespacedName, into T) (T, error) {
-	err := r.Get(ctx, key, into)
-	if err == nil {
-		return into, nil
-	}
-	var none T
-	if apierrors.IsNotFound(err) {
-		return none, nil
-	}
-	return none, fmt.Errorf("get %T %s: %w", into, key, err)
+	return ctl.Optional(ctx, n.cache, key, &offloadingv1beta1.NamespaceMap{})
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -132,7 +133,7 @@ func (n *node) configz(w http.ResponseWriter, r *http.Request) {
 		"enableDebuggingHandlers":   true, "enableProfilingHandler": n.Flags.EnableProfiling,
 		"enableSystemLogHandler": false, "enableDebugFlagsHandler": false,
 	}
-	live, err := get(r.Context(), n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
+	live, err := ctl.Optional(r.Context(), n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
