@@ -215,7 +215,8 @@ func (n *node) sync(ctx context.Context) error {
 	if err != nil || vn == nil {
 		return err
 	}
-	live, err := ctl.Optional(ctx, n.cache, types.NamespacedName{Name: n.Flags.NodeName}, &corev1.Node{})
+	key = types.NamespacedName{Name: n.Flags.NodeName}
+	live, err := ctl.Optional(ctx, n.cache, key, &corev1.Node{})
 	if err != nil || live == nil && !plan.HasNode(vn) {
 		return err
 	}
@@ -223,7 +224,8 @@ func (n *node) sync(ctx context.Context) error {
 		return fmt.Errorf("node %s exists and is not a virtual node; create the virtual node under another name",
 			live.Name)
 	}
-	peer, err := ctl.Optional(ctx, n.cache, types.NamespacedName{Name: n.Flags.ForeignClusterID}, &corev1beta1.ForeignCluster{})
+	key = types.NamespacedName{Name: n.Flags.ForeignClusterID}
+	peer, err := ctl.Optional(ctx, n.cache, key, &corev1beta1.ForeignCluster{})
 	if err != nil {
 		return err
 	}
