@@ -41,9 +41,7 @@ import (
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network"
 	"github.com/liqo-go/liqo/offloading"
-	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
 	"github.com/liqo-go/liqo/peering"
-	peeringplan "github.com/liqo-go/liqo/peering/plan"
 	"github.com/liqo-go/liqo/reflection/replication"
 	"github.com/liqo-go/liqo/storage"
 )
@@ -52,41 +50,26 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// controllerFlags are the documented flags of the process, and of those it replaces.
+// controllerFlags holds the documented flags of the process, and of those it replaces. Most are options of a
+// room; complete fills in the others.
 type controllerFlags struct {
-	clusterID, liqoNamespace         string
-	networking, authentication       bool
-	offloading                       bool
-	clusterLabels, defaultResources  map[string]string
-	ingressClasses, lbClasses        []string
-	limitsEnforcement, podSecurity   string
-	guestPods, ceilings              string
-	allowedNamespaces                []string
-	deniedNamespaces                 []string
-	namespaceBounds                  string
-	defaultClass, tlsCompatibility   bool
-	apiServerAddress, ca             string
-	trustedCA                        bool
-	certificateLifetime              time.Duration
-	pools                            []string
-	pingInterval, pingTimeout        time.Duration
-	gatewayClusterRole, gatewayImage string
-	leaderElection                   bool
-	leaseDuration                    time.Duration
-	metricsAddress, healthAddress    string
-	webhookPort                      int
-	enforceResources, nodeFailure    bool
-	denyDirectConnections            bool
-	apiServerEndpoints               bool
-	protectedNamespaces              []string
-	reflectIPs                       bool
-	podCIDRs                         []string
-	runtimeClass, realStorageClass   string
-	vkOptionsTemplate, webhookSecret string
-	storage                          bool
-	storageNamespace                 string
+	clusterID, liqoNamespace string
 
-	shadowPodWorkers, shadowEndpointSliceWorkers int
+	peering    peering.Options
+	identity   identity.Options
+	network    network.Options
+	offloading offloading.Options
+	storage    storage.Options
+
+	pools, ingressClasses, lbClasses     []string
+	defaultResources                     map[string]string
+	limitsEnforcement, vkOptionsTemplate string
+	ceilings, guestPods, namespaceBounds string // JSON
+	ca                                   string // base64
+	gatewayClusterRole                   string
+	leaderElection                       bool
+	leaseDuration                        time.Duration
+	metricsAddress, healthAddress        string
 }
 
 func controller() *cobra.Command {
@@ -121,12 +104,13 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.StringVar(&f.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	fs.StringVar(&f.liqoNamespace, "liqo-namespace", "liqo", "namespace Liqo is installed in")
-	fs.BoolVar(&f.networking, "networking-enabled", true, "run the networking module")
-	fs.BoolVar(&f.authentication, "authentication-enabled", true, "run the authentication module")
-	fs.BoolVar(&f.offloading, "offloading-enabled", true, "run the offloading module")
-	fs.DurationVar(&f.pingInterval, "foreign-cluster-ping-interval", 15*time.Second,
+	fs.BoolVar(&f.peering.Modules.Networking, "networking-enabled", true, "run the networking module")
+	fs.BoolVar(&f.peering.Modules.Authentication, "authentication-enabled", true, "run the authentication module")
+	fs.BoolVar(&f.peering.Modules.Offloading, "offloading-enabled", true, "run the offloading module")
+	fs.DurationVar(&f.peering.ProbeInterval, "foreign-cluster-ping-interval", 15*time.Second,
 		"time between two liveness checks of a peer's API server; 0 disables")
-	fs.DurationVar(&f.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "time a liveness check may take")
+	fs.DurationVar(&f.peering.ProbeTimeout, "foreign-cluster-ping-timeout", 5*time.Second,
+		"time a liveness check may take")
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease,
 		"time after which another replica follows one that fell silent; 2 s or more")
@@ -136,7 +120,7 @@ func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 
 // addIdentity adds the flags about credentials and resources of consumers.
 func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
-	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil,
+	fs.StringToStringVar(&f.identity.ClusterLabels, "cluster-labels", nil,
 		"labels peers put on the virtual nodes of this cluster")
 	amounts := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"}
 	fs.StringToStringVar(&f.defaultResources, "default-node-resources", amounts,
@@ -149,12 +133,14 @@ func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
 		"enforcement of new quotas: None, Soft or Hard")
 	fs.StringVar(&f.ceilings, "ceilings", "{}",
 		"what slices are granted at most, as `JSON` of the chart value offloading.ceilings")
-	fs.BoolVar(&f.defaultClass, "default-resource-slice-class-enabled", true, "grant slices of class default")
-	fs.BoolVar(&f.tlsCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")
-	fs.StringVar(&f.apiServerAddress, "api-server-address-override", "", "API server URL announced to peers")
+	fs.BoolVar(&f.identity.DefaultResourceSliceClassEnabled, "default-resource-slice-class-enabled", true,
+		"grant slices of class default")
+	fs.BoolVar(&f.identity.TLSCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")
+	fs.StringVar(&f.identity.APIServerAddress, "api-server-address-override", "", "API server URL announced to peers")
 	fs.StringVar(&f.ca, "ca-override", "", "base64 PEM bundle announced to peers")
-	fs.BoolVar(&f.trustedCA, "trusted-ca", false, "announce no CA: the API server's certificate is publicly trusted")
-	fs.DurationVar(&f.certificateLifetime, "certificate-lifetime", identityplan.DefaultLifetime,
+	fs.BoolVar(&f.identity.TrustedCA, "trusted-ca", false,
+		"announce no CA: the API server's certificate is publicly trusted")
+	fs.DurationVar(&f.identity.CertificateLifetime, "certificate-lifetime", identityplan.DefaultLifetime,
 		"lifetime asked for certificates of consumers, 10m or more; the cluster's signer may give less")
 }
 
@@ -164,48 +150,49 @@ func (f *controllerFlags) addNetwork(fs *pflag.FlagSet) {
 		"networks remapped CIDRs are taken from")
 	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway",
 		"ClusterRole of gateways")
-	fs.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem},
+	fs.StringSliceVar(&f.network.ProtectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem},
 		"namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
-	fs.StringVar(&f.gatewayImage, "gateway-image", "",
+	fs.StringVar(&f.network.GatewayImage, "gateway-image", "",
 		"image of gateways whose template is written for several containers; empty keeps the template's")
-	fs.BoolVar(&f.apiServerEndpoints, "api-server-ip-use-endpointslices", false,
+	fs.BoolVar(&f.network.APIServerEndpoints, "api-server-ip-use-endpointslices", false,
 		"let peers reach the API server at its endpoints, not by its Service")
 }
 
 // addOffloading adds the flags about offloaded pods, for consumers and providers, and about their storage.
 func (f *controllerFlags) addOffloading(fs *pflag.FlagSet) {
-	fs.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the admission server")
-	fs.BoolVar(&f.enforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
-	fs.StringVar(&f.podSecurity, "pod-security", "baseline",
+	fs.IntVar(&f.offloading.WebhookPort, "webhook-port", 9443, "port of the admission server")
+	fs.BoolVar(&f.offloading.EnforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
+	fs.StringVar(&f.offloading.PodSecurity, "pod-security", "baseline",
 		"Pod Security level of namespaces made for consumers; empty sets none")
 	fs.StringVar(&f.guestPods, "guest-pods", "{}",
 		"what pods of consumers may have beyond what any workload needs, as `JSON` of the chart value "+
 			"offloading.guestPods")
-	fs.StringSliceVar(&f.allowedNamespaces, "allowed-namespaces", nil,
+	fs.StringSliceVar(&f.offloading.Namespaces.Allowed, "allowed-namespaces", nil,
 		"patterns of names that namespaces of consumers may have; none allows all")
-	fs.StringSliceVar(&f.deniedNamespaces, "denied-namespaces", nil,
+	fs.StringSliceVar(&f.offloading.Namespaces.Denied, "denied-namespaces", nil,
 		"patterns of names that namespaces of consumers may not have")
 	fs.StringVar(&f.namespaceBounds, "namespace-bounds", "{}",
 		"what a consumer may have in each of its namespaces, as `JSON` of the chart value offloading.namespaceBounds")
-	fs.BoolVar(&f.nodeFailure, "enable-node-failure-controller", false,
+	fs.BoolVar(&f.offloading.ReplaceLostPods, "enable-node-failure-controller", false,
 		"force-delete offloaded pods that terminate on a lost node")
-	fs.BoolVar(&f.denyDirectConnections, "deny-direct-connections", false,
+	fs.BoolVar(&f.offloading.DenyDirectConnections, "deny-direct-connections", false,
 		"refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default",
 		"`namespace/name` of the default VkOptionsTemplate")
-	fs.StringVar(&f.webhookSecret, "secret-name", "liqo-webhook-certs",
+	fs.StringVar(&f.offloading.WebhookSecret, "secret-name", "liqo-webhook-certs",
 		"Secret with the admission server's certificate")
-	fs.BoolVar(&f.storage, "enable-storage", true, "offer storage across clusters")
-	fs.StringVar(&f.realStorageClass, "real-storage-class-name", "",
+	fs.BoolVar(&f.identity.StorageEnabled, "enable-storage", true, "offer storage across clusters")
+	fs.StringVar(&f.storage.RealClass, "real-storage-class-name", "",
 		"storage class offered as default; empty means the cluster's own")
-	fs.StringSliceVar(&f.podCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
-	fs.StringVar(&f.runtimeClass, "liqo-runtime-class", api.RuntimeClassName,
+	fs.StringSliceVar(&f.offloading.Kubelet.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster; repeatable")
+	fs.StringVar(&f.offloading.Kubelet.RuntimeClass, "liqo-runtime-class", api.RuntimeClassName,
 		"runtime class that sends pods to virtual nodes, whatever their namespace says")
-	fs.IntVar(&f.shadowPodWorkers, "shadow-pod-ctrl-workers", 0, "ShadowPods worked on at once; 0 = the default")
-	fs.IntVar(&f.shadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0,
+	fs.IntVar(&f.offloading.ShadowPodWorkers, "shadow-pod-ctrl-workers", 0,
+		"ShadowPods worked on at once; 0 = the default")
+	fs.IntVar(&f.offloading.ShadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 0,
 		"ShadowEndpointSlices worked on at once; 0 = the default")
-	fs.BoolVar(&f.reflectIPs, "reflect-ips", true, "show addresses of remote pods")
-	fs.StringVar(&f.storageNamespace, "storage-namespace", api.StorageNamespace,
+	fs.BoolVar(&f.offloading.Kubelet.ReflectIPs, "reflect-ips", true, "show addresses of remote pods")
+	fs.StringVar(&f.storage.Namespace, "storage-namespace", api.StorageNamespace,
 		"namespace of the claims that back those of the virtual storage class")
 }
 
@@ -255,7 +242,7 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 // addChecks: the process is alive while it answers, and ready when admission can be asked.
 func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	ready := healthz.Checker(healthz.Ping)
-	if f.offloading {
+	if f.peering.Modules.Offloading {
 		ready = lasting(f.admits)
 	}
 	err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready))
@@ -376,7 +363,8 @@ func stripForeignSecret(obj any) (any, error) {
 // server's business; this is a question to ourselves.
 func (f *controllerFlags) admits(r *http.Request) error {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
-	conn, err := dialer.DialContext(r.Context(), "tcp", net.JoinHostPort("localhost", strconv.Itoa(f.webhookPort)))
+	address := net.JoinHostPort("localhost", strconv.Itoa(f.offloading.WebhookPort))
+	conn, err := dialer.DialContext(r.Context(), "tcp", address)
 	if err != nil {
 		return fmt.Errorf("reach the admission server: %w", err)
 	}
@@ -403,55 +391,24 @@ func lasting(check healthz.Checker) healthz.Checker {
 
 // registrars lists everything that runs in the controller role.
 func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, error) {
-	identities, err := f.identity(config)
-	if err != nil {
+	if err := f.complete(config); err != nil {
 		return nil, err
 	}
-	pools, err := prefixes(f.pools)
-	if err != nil {
-		return nil, fmt.Errorf("flag --ipam-pools: %w", err)
-	}
-	defaultOptions, err := key(f.vkOptionsTemplate)
-	if err != nil {
-		return nil, fmt.Errorf("flag --vk-options-default-template: %w", err)
-	}
-	guestPods, err := decode[offloadingplan.GuestPods]("--guest-pods", f.guestPods)
-	if err != nil {
-		return nil, err
-	}
-	names := offloadingplan.NamePatterns{Allowed: f.allowedNamespaces, Denied: f.deniedNamespaces}
-	if err := names.Check(); err != nil {
-		return nil, fmt.Errorf("flags --allowed-namespaces and --denied-namespaces: %w", err)
-	}
-	namespaceBounds, err := decode[offloadingplan.NamespaceBounds]("--namespace-bounds", f.namespaceBounds)
-	if err != nil {
-		return nil, err
-	}
-	links := &remote.Fleet{}
-	all := append([]ctl.Registrar{links}, peering.Controllers(peering.Options{
-		LiqoNamespace: f.liqoNamespace,
-		Modules: peeringplan.Modules{
-			Networking: f.networking, Authentication: f.authentication, Offloading: f.offloading,
-		},
-		Links:         links,
-		ProbeInterval: f.pingInterval,
-		ProbeTimeout:  f.pingTimeout,
-	})...)
-	if f.authentication {
-		all = append(all, identity.Controllers(identities)...)
+	links, modules := &remote.Fleet{}, f.peering.Modules
+	f.peering.Links, f.network.Links = links, links
+	all := append([]ctl.Registrar{links}, peering.Controllers(f.peering)...)
+	if modules.Authentication {
+		all = append(all, identity.Controllers(f.identity)...)
 		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID, Links: links})...)
 	}
-	if f.networking {
-		all = append(all, network.Controllers(f.network(pools, links))...)
+	if modules.Networking {
+		all = append(all, network.Controllers(f.network)...)
 	}
-	if f.offloading {
-		o := f.offload(defaultOptions)
-		o.NamespaceBounds, o.GuestPods, o.Namespaces = namespaceBounds, guestPods, names
-		all = append(all, offloading.Controllers(o)...)
+	if modules.Offloading {
+		all = append(all, offloading.Controllers(f.offloading)...)
 	}
-	if f.storage {
-		o := storage.Options{Namespace: f.storageNamespace, RealClass: f.realStorageClass}
-		all = append(all, storage.Controllers(o)...)
+	if f.identity.StorageEnabled {
+		all = append(all, storage.Controllers(f.storage)...)
 	}
 	return all, nil
 }

@@ -80,7 +80,7 @@ func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--gateway-image=liqo:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.network(nil, nil).GatewayImage; got != "liqo:1" {
+	if got := f.network.GatewayImage; got != "liqo:1" {
 		t.Errorf("gateways run %q, want liqo:1", got)
 	}
 }

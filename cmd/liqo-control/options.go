@@ -19,70 +19,50 @@ import (
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/identity"
-	identityplan "github.com/liqo-go/liqo/identity/plan"
-	"github.com/liqo-go/liqo/internal/remote"
-	"github.com/liqo-go/liqo/network"
-	"github.com/liqo-go/liqo/offloading"
-	offloadingplan "github.com/liqo-go/liqo/offloading/plan"
 )
 
-func (f *controllerFlags) network(pools []netip.Prefix, links *remote.Fleet) network.Options {
-	return network.Options{
-		ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, Pools: pools, APIServerEndpoints: f.apiServerEndpoints,
-		GatewayImage:        f.gatewayImage,
-		ProtectedNamespaces: f.protectedNamespaces, Links: links,
+// complete fills in the options that several rooms share, and those that are decoded from texts.
+func (f *controllerFlags) complete(config *rest.Config) (err error) {
+	f.peering.LiqoNamespace = f.liqoNamespace
+	f.identity.ClusterID, f.identity.LiqoNamespace = f.clusterID, f.liqoNamespace
+	f.identity.RealStorageClass = f.storage.RealClass
+	f.network.ClusterID, f.network.LiqoNamespace = f.clusterID, f.liqoNamespace
+	f.offloading.StorageNamespace = f.storage.Namespace
+	kubelet := &f.offloading.Kubelet
+	kubelet.ClusterID, kubelet.LiqoNamespace, kubelet.Storage = f.clusterID, f.liqoNamespace, f.identity.StorageEnabled
+	if err := f.completeIdentity(config); err != nil {
+		return err
 	}
-}
-
-// offload translates flags into the options of the offloading room, but for those that are decoded.
-func (f *controllerFlags) offload(defaults types.NamespacedName) offloading.Options {
-	return offloading.Options{
-		Kubelet: offloadingplan.KubeletSettings{
-			ClusterID: f.clusterID, LiqoNamespace: f.liqoNamespace, PodCIDRs: f.podCIDRs, ReflectIPs: f.reflectIPs,
-			Storage:      f.storage,
-			RuntimeClass: f.runtimeClass,
-		},
-		DefaultOptions:        defaults,
-		EnforceResources:      f.enforceResources,
-		PodSecurity:           f.podSecurity,
-		StorageNamespace:      f.storageNamespace,
-		DenyDirectConnections: f.denyDirectConnections,
-		ReplaceLostPods:       f.nodeFailure,
-		WebhookPort:           f.webhookPort,
-		WebhookSecret:         f.webhookSecret,
-
-		ShadowPodWorkers:           f.shadowPodWorkers,
-		ShadowEndpointSliceWorkers: f.shadowEndpointSliceWorkers,
+	if f.network.Pools, err = prefixes(f.pools); err != nil {
+		return fmt.Errorf("flag --ipam-pools: %w", err)
 	}
+	if f.offloading.DefaultOptions, err = key(f.vkOptionsTemplate); err != nil {
+		return fmt.Errorf("flag --vk-options-default-template: %w", err)
+	}
+	if err := decode("--guest-pods", f.guestPods, &f.offloading.GuestPods); err != nil {
+		return err
+	}
+	if err := f.offloading.Namespaces.Check(); err != nil {
+		return fmt.Errorf("flags --allowed-namespaces and --denied-namespaces: %w", err)
+	}
+	return decode("--namespace-bounds", f.namespaceBounds, &f.offloading.NamespaceBounds)
 }
 
 // shortestLifetime is the least that may be asked of a signer (CertificateSigningRequestSpec.expirationSeconds).
 const shortestLifetime = 10 * time.Minute
 
-// identity translates flags into the options of the identity room.
-func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error) {
-	o := identity.Options{
-		ClusterID:                        f.clusterID,
-		LiqoNamespace:                    f.liqoNamespace,
-		ClusterLabels:                    f.clusterLabels,
-		DefaultNodeResources:             corev1.ResourceList{},
-		DefaultResourceSliceClassEnabled: f.defaultClass,
-		StorageEnabled:                   f.storage,
-		RealStorageClass:                 f.realStorageClass,
-		TLSCompatibility:                 f.tlsCompatibility,
-		APIServerAddress:                 f.apiServerAddress,
-		TrustedCA:                        f.trustedCA,
-		CertificateLifetime:              f.certificateLifetime,
+// completeIdentity fills in those options of the identity room that are decoded from texts.
+func (f *controllerFlags) completeIdentity(config *rest.Config) error {
+	o := &f.identity
+	if o.CertificateLifetime < shortestLifetime || o.CertificateLifetime.Seconds() > math.MaxInt32 {
+		return fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years",
+			o.CertificateLifetime, shortestLifetime)
 	}
-	if f.certificateLifetime < shortestLifetime || f.certificateLifetime.Seconds() > math.MaxInt32 {
-		return o, fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years",
-			f.certificateLifetime, shortestLifetime)
-	}
+	o.DefaultNodeResources = corev1.ResourceList{}
 	for name, amount := range f.defaultResources {
 		q, err := resource.ParseQuantity(amount)
 		if err != nil {
-			return o, fmt.Errorf("flag --default-node-resources: %s=%s: %w", name, amount, err)
+			return fmt.Errorf("flag --default-node-resources: %s=%s: %w", name, amount, err)
 		}
 		o.DefaultNodeResources[corev1.ResourceName(name)] = q
 	}
@@ -99,29 +79,26 @@ func (f *controllerFlags) identity(config *rest.Config) (identity.Options, error
 	case "none", "soft", "hard":
 		o.DefaultLimitsEnforcement = offv1beta1.LimitsEnforcement(strings.ToUpper(e[:1]) + e[1:])
 	default:
-		return o, fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
+		return fmt.Errorf("flag --default-limits-enforcement: %q is none of None, Soft, Hard", f.limitsEnforcement)
 	}
-	var err error
-	if o.Ceilings, err = decode[identityplan.Ceilings]("--ceilings", f.ceilings); err != nil {
-		return o, err
+	if err := decode("--ceilings", f.ceilings, &o.Ceilings); err != nil {
+		return err
 	}
-	return o, f.loadCA(config, &o)
+	return f.loadCA(config)
 }
 
-// loadCA takes the bundle of the flag, else the one this process trusts its API server with.
-func (f *controllerFlags) loadCA(config *rest.Config, o *identity.Options) error {
+// loadCA uses the bundle of the flag, or the one by which this process verifies its API server.
+func (f *controllerFlags) loadCA(config *rest.Config) (err error) {
 	if f.ca != "" {
-		pem, err := base64.StdEncoding.DecodeString(f.ca)
-		if err != nil {
+		if f.identity.CA, err = base64.StdEncoding.DecodeString(f.ca); err != nil {
 			return fmt.Errorf("flag --ca-override: %w", err)
 		}
-		o.CA = pem
 		return nil
 	}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fmt.Errorf("load CA of the API server: %w", err)
 	}
-	o.CA = config.CAData
+	f.identity.CA = config.CAData
 	return nil
 }
 
@@ -131,14 +108,14 @@ func class(entry string) (name string, isDefault bool) {
 	return name, mark == "default"
 }
 
-// decode reads the JSON of a flag, which is a value of the chart; a key that is not known is an error.
-func decode[T any](flag, text string) (value T, err error) {
+// decode reads the JSON of a flag, which is a value of the chart. An unknown key is an error.
+func decode(flag, text string, into any) error {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&value); err != nil {
-		return value, fmt.Errorf("flag %s: %w", flag, err)
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("flag %s: %w", flag, err)
 	}
-	return value, nil
+	return nil
 }
 
 func prefixes(list []string) ([]netip.Prefix, error) {
