@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
@@ -143,44 +144,28 @@ func tolerated(tolerations []corev1.Toleration, t corev1.Toleration) bool {
 
 // shape returns the fields of a pod's spec that say something, and the kinds of its volumes.
 func shape(spec *corev1.PodSpec) (fields, volumes []string) {
-	text, err := json.Marshal(spec)
+	top, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
-		return nil, nil // a pod's spec always encodes
+		return nil, nil // a pod's spec always converts
 	}
-	var top map[string]json.RawMessage
-	var in struct {
-		Volumes []map[string]json.RawMessage `json:"volumes"`
+	silent := map[string]any{
+		"priority": int64(0), "schedulerName": corev1.DefaultSchedulerName,
+		"preemptionPolicy": string(corev1.PreemptLowerPriority),
 	}
-	if json.Unmarshal(text, &top) != nil || json.Unmarshal(text, &in) != nil {
-		return nil, nil // what was encoded decodes
-	}
-	silent := map[string]string{"priority": "0", "schedulerName": `"default-scheduler"`,
-		"preemptionPolicy": `"PreemptLowerPriority"`}
-	for field, value := range top {
-		if text := string(value); text != "null" && text != silent[field] {
+	for _, field := range slices.Sorted(maps.Keys(top)) {
+		if top[field] != nil && top[field] != silent[field] {
 			fields = append(fields, field)
 		}
 	}
-	slices.Sort(fields)
-	for _, volume := range in.Volumes {
-		for _, kind := range slices.Sorted(maps.Keys(volume)) {
-			if kind == "name" {
-				continue
-			}
-			volumes = append(volumes, kind)
-			if kind != "projected" {
-				continue
-			}
-			var projected struct {
-				Sources []map[string]json.RawMessage `json:"sources"`
-			}
-			if json.Unmarshal(volume[kind], &projected) != nil {
-				continue // what was encoded decodes
-			}
-			for _, source := range projected.Sources {
-				for _, kind := range slices.Sorted(maps.Keys(source)) {
-					volumes = append(volumes, "projected."+kind)
-				}
+	list, _ := top["volumes"].([]any)
+	for _, volume := range list {
+		kinds := volume.(map[string]any)
+		delete(kinds, "name")
+		volumes = append(volumes, slices.Sorted(maps.Keys(kinds))...)
+		sources, _, _ := unstructured.NestedSlice(kinds, "projected", "sources")
+		for _, source := range sources {
+			for _, kind := range slices.Sorted(maps.Keys(source.(map[string]any))) {
+				volumes = append(volumes, "projected."+kind)
 			}
 		}
 	}
