@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -192,8 +194,8 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	optional("local-podcidr", strings.Join(s.PodCIDRs, ","))
 	optional("labels-not-reflected", strings.Join(o.LabelsNotReflected, ","))
 	optional("annotations-not-reflected", strings.Join(o.AnnotationsNotReflected, ","))
-	optional("node-extra-labels", pairs(o.NodeExtraLabels))
-	optional("node-extra-annotations", pairs(o.NodeExtraAnnotations))
+	optional("node-extra-labels", labels.Set(o.NodeExtraLabels).String())
+	optional("node-extra-annotations", labels.Set(o.NodeExtraAnnotations).String())
 	if !s.ReflectIPs {
 		args = append(args, "--disable-ip-reflection")
 	}
@@ -217,53 +219,37 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
 }
 
-// classArgs tell which classes the provider offers; of several the default one is used.
-func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) []string {
-	var args []string
-	offer := func(enable, flag string, names []string, isDefault func(int) bool) {
-		if len(names) == 0 {
-			return
+// classArgs returns the flags that name the classes at the provider.
+func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) (args []string) {
+	offer := func(enable, name, class string) {
+		if class != "" {
+			args = append(args, enable, name+"="+class)
 		}
-		class := names[0]
-		for i := range names {
-			if isDefault(i) {
-				class = names[i]
-				break
-			}
-		}
-		args = append(args, "--"+enable, "--"+flag+"="+class)
-	}
-	var storage, ingress, balancer []string
-	for _, c := range spec.StorageClasses {
-		storage = append(storage, c.StorageClassName)
-	}
-	for _, c := range spec.IngressClasses {
-		ingress = append(ingress, c.IngressClassName)
-	}
-	for _, c := range spec.LoadBalancerClasses {
-		balancer = append(balancer, c.LoadBalancerClassName)
 	}
 	if s.Storage {
-		offer("enable-storage", "remote-real-storage-class-name", storage,
-			func(i int) bool { return spec.StorageClasses[i].Default })
+		offer("--enable-storage", "--remote-real-storage-class-name", chosenClass(spec.StorageClasses,
+			func(c authv1beta1.StorageType) (string, bool) { return c.StorageClassName, c.Default }))
 	}
-	offer("enable-ingress", "remote-real-ingress-class-name", ingress,
-		func(i int) bool { return spec.IngressClasses[i].Default })
-	offer("enable-load-balancer", "remote-real-load-balancer-class-name", balancer,
-		func(i int) bool { return spec.LoadBalancerClasses[i].Default })
+	offer("--enable-ingress", "--remote-real-ingress-class-name", chosenClass(spec.IngressClasses,
+		func(c authv1beta1.IngressType) (string, bool) { return c.IngressClassName, c.Default }))
+	offer("--enable-load-balancer", "--remote-real-load-balancer-class-name", chosenClass(spec.LoadBalancerClasses,
+		func(c authv1beta1.LoadBalancerType) (string, bool) { return c.LoadBalancerClassName, c.Default }))
 	return args
 }
 
-// pairs writes a map the way a flag of pairs reads it.
-func pairs(m map[string]string) string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, k+"="+m[k])
+// chosenClass returns the name of the default class, or of the first if none is the default; empty without classes.
+func chosenClass[T any](classes []T, of func(T) (name string, isDefault bool)) (first string) {
+	for _, class := range classes {
+		name, isDefault := of(class)
+		if isDefault {
+			return name
+		}
+		first = cmp.Or(first, name)
 	}
-	return strings.Join(out, ",")
+	return first
 }
 
-// hash changes when the value does.
+// hash returns a digest of the JSON of a value.
 func hash(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -111,8 +111,7 @@ const anyNode = "any"
 // Claims reports whether the pod has a volume that is claimed for it.
 func Claims(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil ||
-			v.Ephemeral != nil
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -202,30 +203,20 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
 	}
 	wanted := in.namespace(origin, local, remote)
-	switch {
-	case !exists:
+	if !exists {
 		p.Objects = append(p.Objects, wanted)
 		p.Events = append(p.Events, desired.Event{Object: wanted, Reason: "NamespaceCreated", Message: fmt.Sprintf(
 			"cluster %q has namespace %s here for its namespace %s, until it is no longer offloaded here", origin,
 			remote, local)})
 		return
-	case !holds(ns.Labels, wanted.Labels) || !holds(ns.Annotations, wanted.Annotations):
-		changed := ns.DeepCopy()
-		changed.Labels = labels.Merge(ns.Labels, wanted.Labels)
-		changed.Annotations = labels.Merge(ns.Annotations, wanted.Annotations)
+	}
+	changed := ns.DeepCopy()
+	changed.Labels = labels.Merge(ns.Labels, wanted.Labels)
+	changed.Annotations = labels.Merge(ns.Annotations, wanted.Annotations)
+	if !equality.Semantic.DeepEqual(changed, &ns) {
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed})
 	}
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
-}
-
-// holds reports whether a map has all of another.
-func holds(has, want map[string]string) bool {
-	for key, value := range want {
-		if has[key] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // podSecurityLabel is the level of pods the API server admits to a namespace:

@@ -11,28 +11,19 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// operator translates a node selector's operator into the label package's.
-func operator(o corev1.NodeSelectorOperator) selection.Operator {
-	switch o {
-	case corev1.NodeSelectorOpIn:
-		return selection.In
-	case corev1.NodeSelectorOpNotIn:
-		return selection.NotIn
-	case corev1.NodeSelectorOpExists:
-		return selection.Exists
-	case corev1.NodeSelectorOpDoesNotExist:
-		return selection.DoesNotExist
-	case corev1.NodeSelectorOpGt:
-		return selection.GreaterThan
-	case corev1.NodeSelectorOpLt:
-		return selection.LessThan
-	}
-	return selection.Operator(o)
+// operators translates the operators of node selectors into those of label selectors.
+var operators = map[corev1.NodeSelectorOperator]selection.Operator{
+	corev1.NodeSelectorOpIn:           selection.In,
+	corev1.NodeSelectorOpNotIn:        selection.NotIn,
+	corev1.NodeSelectorOpExists:       selection.Exists,
+	corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+	corev1.NodeSelectorOpGt:           selection.GreaterThan,
+	corev1.NodeSelectorOpLt:           selection.LessThan,
 }
 
-// Selects reports whether a cluster selector picks the node. Without terms every node is picked;
-// otherwise terms are alternatives, and a term without expressions picks none, as the scheduler
-// has it. An expression the API would refuse picks none.
+// Selects reports whether a cluster selector matches a node. Terms are alternatives, and without
+// terms every node matches. As in the scheduler, a term without expressions matches none. Nor does
+// an expression that the API would refuse.
 func Selects(terms []corev1.NodeSelectorTerm, node string, nodeLabels map[string]string) bool {
 	if len(terms) == 0 {
 		return true
@@ -41,7 +32,7 @@ func Selects(terms []corev1.NodeSelectorTerm, node string, nodeLabels map[string
 		if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
 			continue
 		}
-		// The only field a node selector knows is metadata.name.
+		// Node selectors support only the field metadata.name.
 		if all(term.MatchExpressions, nodeLabels) && all(term.MatchFields, map[string]string{"metadata.name": node}) {
 			return true
 		}
@@ -51,7 +42,7 @@ func Selects(terms []corev1.NodeSelectorTerm, node string, nodeLabels map[string
 
 func all(requirements []corev1.NodeSelectorRequirement, set labels.Set) bool {
 	for _, r := range requirements {
-		requirement, err := labels.NewRequirement(r.Key, operator(r.Operator), r.Values)
+		requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
 		if err != nil || !requirement.Matches(set) {
 			return false
 		}
@@ -59,7 +50,7 @@ func all(requirements []corev1.NodeSelectorRequirement, set labels.Set) bool {
 	return true
 }
 
-// selectorTerms are the terms of a namespace's cluster selector; nil picks every virtual node.
+// selectorTerms returns the terms of a namespace's cluster selector; nil matches every virtual node.
 func selectorTerms(spec offloadingv1beta1.NamespaceOffloadingSpec) []corev1.NodeSelectorTerm {
 	if spec.ClusterSelector == nil {
 		return nil

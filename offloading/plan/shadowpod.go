@@ -105,9 +105,7 @@ func (in ShadowPodInput) plan() desired.Plan {
 	case !RunsToEnd(in.Root) && api.Finished(phase) && leaving(in.Pod):
 		return p
 	case !api.Finished(phase) && in.Now.Before(settled) && (HasPhase(in.Root) || !RunsToEnd(in.Root)):
-		if rest := settled.Sub(in.Now); p.RequeueAfter == 0 || rest < p.RequeueAfter {
-			p.RequeueAfter = rest
-		}
+		requeueWithin(&p, settled.Sub(in.Now))
 		return p
 	case phase == "" || phase == in.Root.Status.Phase:
 		return p

@@ -62,7 +62,7 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			left = roomTimeAgain
 		}
 		if left -= in.waited(pod); left > 0 {
-			again(&p, left)
+			requeueWithin(&p, left)
 			continue
 		}
 		// Last: others come at once, and are to find the taint.
@@ -80,14 +80,14 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			Key: api.NoRoomTaintKey, Effect: corev1.TaintEffectPreferNoSchedule,
 			TimeAdded: new(metav1.NewTime(in.Now).Rfc3339Copy()),
 		})
-		again(&p, noRoomTime)
+		requeueWithin(&p, noRoomTime)
 	case at >= 0 && !waiting:
 		left := time.Duration(0)
 		if added := (*taints)[at].TimeAdded; added != nil {
 			left = noRoomTime - in.Now.Sub(added.Time)
 		}
 		if left > 0 {
-			again(&p, left)
+			requeueWithin(&p, left)
 		} else {
 			*taints = slices.Delete(*taints, at, at+1)
 		}
@@ -99,7 +99,8 @@ func Unplaced(in UnplacedInput) desired.Plan {
 	return p
 }
 
-func again(p *desired.Plan, after time.Duration) {
+// requeueWithin requeues the root after a time, or earlier if the plan says so.
+func requeueWithin(p *desired.Plan, after time.Duration) {
 	if p.RequeueAfter == 0 || after < p.RequeueAfter {
 		p.RequeueAfter = after
 	}

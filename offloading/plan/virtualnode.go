@@ -161,11 +161,7 @@ func (in VirtualNodeInput) stands(s step) desired.Verdict {
 
 // cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.
 func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
-	s := step{offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating}
-	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
-		s.kubelet = offloadingv1beta1.VirtualNodeRunning
-	}
-	status := virtualNodeStatus(in, s)
+	status := virtualNodeStatus(in, step{in.kubeletStatus(), offloadingv1beta1.VirtualNodeCreating})
 	for i := range status.Status.Conditions {
 		status.Status.Conditions[i].Reason, status.Status.Conditions[i].Message = p.Reason, api.Printable(p.Message)
 	}
@@ -232,10 +228,7 @@ type step struct {
 }
 
 func progress(in VirtualNodeInput, filled *offloadingv1beta1.VirtualNode) step {
-	s := step{offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating}
-	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
-		s.kubelet = offloadingv1beta1.VirtualNodeRunning
-	}
+	s := step{in.kubeletStatus(), offloadingv1beta1.VirtualNodeCreating}
 	switch {
 	case !*filled.Spec.CreateNode:
 		s.node = offloadingv1beta1.VirtualNodeNone
@@ -243,6 +236,13 @@ func progress(in VirtualNodeInput, filled *offloadingv1beta1.VirtualNode) step {
 		s.node = offloadingv1beta1.VirtualNodeRunning
 	}
 	return s
+}
+
+func (in VirtualNodeInput) kubeletStatus() offloadingv1beta1.VirtualNodeConditionStatus {
+	if in.Deployment != nil && in.Deployment.Status.ReadyReplicas > 0 {
+		return offloadingv1beta1.VirtualNodeRunning
+	}
+	return offloadingv1beta1.VirtualNodeCreating
 }
 
 // dismantle takes a virtual node apart. Leases go last: a kubelet that still runs would make its
