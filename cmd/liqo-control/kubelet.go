@@ -42,8 +42,7 @@ func kubelet() *cobra.Command {
 	}
 	f.AddFlags(cmd.Flags())
 	ignore(cmd, "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "enable-ingress",
-		"enable-load-balancer",
-		"remote-external-cidr", "remote-external-cidr-remap", "resync-period")
+		"enable-load-balancer", "remote-external-cidr", "remote-external-cidr-remap", "resync-period")
 	return cmd
 }
 
@@ -75,7 +74,6 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 		if err != nil {
 			return err
 		}
-		options := options
 		options.Pods = pods
 		return together(ctx,
 			func(ctx context.Context) error {
@@ -190,10 +188,7 @@ func serveMetrics(ctx context.Context, f *nodekubelet.Flags, registry *prometheu
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Addr: f.MetricsAddress, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = server.Close() // ends ListenAndServe, whose error is looked at
-	}()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // ends ListenAndServe
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve metrics at %s: %w", f.MetricsAddress, err)
 	}
@@ -204,19 +199,17 @@ func serveMetrics(ctx context.Context, f *nodekubelet.Flags, registry *prometheu
 func together(ctx context.Context, tasks ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var (
-		wg    sync.WaitGroup
-		once  sync.Once
-		first error
-	)
+	var group sync.WaitGroup
+	failed := make(chan error, len(tasks))
 	for _, task := range tasks {
-		wg.Go(func() {
+		group.Go(func() {
+			defer cancel()
 			if err := task(ctx); err != nil && ctx.Err() == nil {
-				once.Do(func() { first = err })
+				failed <- err
 			}
-			cancel()
 		})
 	}
-	wg.Wait()
-	return first
+	group.Wait()
+	close(failed)
+	return <-failed // nil if none failed
 }
