@@ -31,11 +31,7 @@ func growing(o Options) ctl.Registrar {
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.GrowInput]{
 		Name: "growing-volume", Quiet: true, Only: plan.Grows, Deleting: true,
 		Watches: []ctl.Watch{
-			{Kind: &storagev1.StorageClass{},
-				Map: ctl.Where(claims, func(_ client.Object,
-					root *corev1.PersistentVolumeClaim) bool {
-					return plan.Grows(root)
-				})},
+			{Kind: &storagev1.StorageClass{}, Map: ctl.All(claims)},
 			{Kind: &corev1.PersistentVolumeClaim{},
 				Map: func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
 					if changed.GetNamespace() != o.Namespace {
