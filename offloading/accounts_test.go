@@ -237,13 +237,13 @@ func (w *world) deletePod(name string) {
 }
 
 func (w *world) showShadow(p *offloadingv1beta1.ShadowPod, gone bool) {
-	w.toldOf = append(w.toldOf, func() { w.accounts.seeShadowPod(p, gone) })
+	w.toldOf = append(w.toldOf, func() { w.accounts.observeShadowPod(p, gone) })
 }
 
 func (w *world) showPod(p *corev1.Pod, gone bool) {
 	w.podTold = append(w.podTold, func() {
 		w.told[p.UID] = true
-		w.accounts.seePod(p, gone)
+		w.accounts.observePod(p, gone)
 	})
 }
 
@@ -338,12 +338,12 @@ func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "proxy", Resources: corev1.ResourceRequirements{Requests: one}})
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	a := newAccounts()
-	a.seeShadowPod(shadow, false)
-	a.seePod(pod, false)
+	a.observeShadowPod(shadow, false)
+	a.observePod(pod, false)
 	if held := a.users["user"].held; held.Cpu().Value() != 1 || held.Memory().Value() != 0 {
 		t.Errorf("the consumer is said to hold %v, want 1 CPU", held)
 	}
-	a.seeShadowPod(shadow, true)
+	a.observeShadowPod(shadow, true)
 	if held := a.users["user"].held; held.Cpu().Value() != 1 {
 		t.Errorf("without its ShadowPod the pod counts %v, want 1 CPU", held)
 	}
@@ -360,14 +360,14 @@ func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
 	}
 	small := shadow("web", "1")
 	a := newAccounts()
-	a.seeShadowPod(small, false)
+	a.observeShadowPod(small, false)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "demo", Name: "web", UID: "p", Labels: small.Labels, OwnerReferences: []metav1.OwnerReference{{UID: small.UID, Controller: new(true)}},
 	}, Spec: small.Spec.Pod}
-	a.seePod(pod, false)
+	a.observePod(pod, false)
 	large := shadow("web", "100")
 	large.Generation = 2
-	a.seeShadowPod(large, false)
+	a.observeShadowPod(large, false)
 	w := &world{accounts: a, quota: quota, rand: rand.New(rand.NewPCG(1, 5))}
 	if w.grants(large, pod) {
 		t.Error("the pod may grow beyond the quota")

@@ -26,10 +26,10 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// accounts sum up what the ShadowPods of each user request, for admission and for the plans of their pods. They follow
-// the watches, so the cost of an answer does not depend on the number of pods. Only a plan reserves: what it grants
-// counts immediately, before a watch shows it. Admission reserves nothing, because anybody who reaches its port can ask
-// it. A restart loses nothing: pods that were granted are observed again.
+// accounts sums up the requests of each user's ShadowPods, for admission and for the plans of their pods. It is updated
+// by watches, so the cost of an answer does not depend on the number of pods. Only a plan reserves: what it grants
+// counts immediately, before a watch shows it. Admission reserves nothing, because anybody who reaches its port can
+// send requests. A restart loses nothing: the pods are observed again.
 type accounts struct {
 	synced []toolscache.InformerSynced
 
@@ -67,7 +67,7 @@ type item struct {
 	// admitted is the UID of the ShadowPod that was granted a pod, or has one; empty = none. It lasts as long as the
 	// ShadowPod: a pod that vanishes is created again.
 	admitted types.UID
-	// promise is what the admitted ShadowPod was granted and no watch has shown yet; nil = nothing.
+	// promise holds the resources that were granted and that no watch has shown yet; nil = none.
 	promise *promise
 	// most is the greatest demand of the ShadowPod that was observed or granted a pod last.
 	most most
@@ -112,16 +112,8 @@ func newAccounts() *accounts {
 
 // Register subscribes to the ShadowPods and pods that mgr watches.
 func (a *accounts) Register(mgr manager.Manager) error {
-	err := a.follow(mgr.GetCache(), &offloadingv1beta1.ShadowPod{}, func(obj client.Object, gone bool) {
-		if p, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
-			a.seeShadowPod(p, gone)
-		}
-	})
-	return errors.Join(err, a.follow(mgr.GetCache(), &corev1.Pod{}, func(obj client.Object, gone bool) {
-		if p, ok := obj.(*corev1.Pod); ok {
-			a.seePod(p, gone)
-		}
-	}))
+	return errors.Join(subscribe(a, mgr.GetCache(), &offloadingv1beta1.ShadowPod{}, a.observeShadowPod),
+		subscribe(a, mgr.GetCache(), &corev1.Pod{}, a.observePod))
 }
 
 // demand returns what a pod requests. The list is shared; callers must not change it.
@@ -144,30 +136,31 @@ func (a *accounts) demand(spec *corev1.PodSpec) corev1.ResourceList {
 // mostDemands bounds the number of different demands that are shared.
 const mostDemands = 256
 
-func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client.Object, gone bool)) error {
+// subscribe calls observe for each event of an object that has the label of its creator.
+func subscribe[T client.Object](a *accounts, c cache.Cache, kind T, observe func(obj T, gone bool)) error {
 	// The cache does not run yet, so this does not wait for it; quota does.
 	informer, err := c.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch %T: %w", kind, err)
 	}
-	tell := func(obj any, gone bool) {
+	report := func(obj any, gone bool) {
 		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			obj = unknown.Obj
 		}
-		if o, ok := obj.(client.Object); ok && o.GetLabels()[api.LabelCreatorUser] != "" {
-			see(o, gone)
+		if o, ok := obj.(T); ok && o.GetLabels()[api.LabelCreatorUser] != "" {
+			observe(o, gone)
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { tell(obj, false) },
+		AddFunc: func(obj any) { report(obj, false) },
 		UpdateFunc: func(before, obj any) {
 			from, to := before.(client.Object), obj.(client.Object)
 			if from.GetUID() != to.GetUID() || entryOf(from) != entryOf(to) {
-				tell(before, true) // a restarted watch reports both at once; or the object has another user now
+				report(before, true) // a restarted watch reports both at once; or the object has another user now
 			}
-			tell(obj, false)
+			report(obj, false)
 		},
-		DeleteFunc: func(obj any) { tell(obj, true) },
+		DeleteFunc: func(obj any) { report(obj, true) },
 	})
 	if err != nil {
 		return fmt.Errorf("follow %T: %w", kind, err)
@@ -176,7 +169,7 @@ func (a *accounts) follow(c cache.Cache, kind client.Object, see func(obj client
 	return nil
 }
 
-func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
+func (a *accounts) observeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		if gone {
 			i.shadow = nil
@@ -190,7 +183,7 @@ func (a *accounts) seeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 	})
 }
 
-func (a *accounts) seePod(p *corev1.Pod, gone bool) {
+func (a *accounts) observePod(p *corev1.Pod, gone bool) {
 	a.change(entryOf(p), func(i *item) {
 		i.pod = nil
 		if gone {

@@ -34,7 +34,7 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=get;list;watch
 
-// shadowEndpointSlice makes the endpoint slices consumers ask for.
+// shadowEndpointSlice creates, as provider, the endpoint slices of ShadowEndpointSlices.
 func shadowEndpointSlice(o Options) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowEndpointSlice, plan.ShadowEndpointSliceInput]{
 		Name: "shadowendpointslice",
@@ -43,7 +43,7 @@ func shadowEndpointSlice(o Options) ctl.Registrar {
 			{Kind: &networkingv1beta1.Configuration{}, Map: slicesAddressed},
 			{Kind: &networkingv1beta1.Connection{}, Map: slicesFrom},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: slicesFrom},
-			{Kind: &corev1.Pod{}, Map: slicesNaming, Relevant: ctl.Differs(movedPod)},
+			{Kind: &corev1.Pod{}, Map: slicesNaming, Relevant: ctl.Differs(addressesDiffer)},
 			{
 				Kind: &corev1.Node{}, Map: ctl.All(&offloadingv1beta1.ShadowEndpointSliceList{}),
 				Relevant: ctl.Differs(api.NodeAddressesDiffer),
@@ -77,14 +77,14 @@ func gatherShadowEndpointSlice(
 			in.Configurations[id] = c
 		}
 	}
-	if in.Down, err = peerDown(ctx, r, in.Origin); err != nil {
-		return in, err
-	}
 	fc, err := ctl.Optional(ctx, r, types.NamespacedName{Name: in.Origin}, &corev1beta1.ForeignCluster{})
 	if err != nil {
 		return in, err
 	}
 	in.Networked = fc != nil && fc.Status.Modules != nil && fc.Status.Modules.Networking.Enabled
+	if in.Down, err = peerDown(ctx, r, in.Origin, fc); err != nil {
+		return in, err
+	}
 	if in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace); err != nil {
 		return in, err
 	}
@@ -119,7 +119,7 @@ func texts(addresses []netip.Addr) (out []string) {
 	return out
 }
 
-// ofPods returns those of the addresses that pods of a consumer have in this cluster.
+// ofPods reports for each address whether a pod of the consumer has it in this cluster.
 func ofPods(
 	ctx context.Context, r client.Reader, consumer string, addresses []netip.Addr,
 ) (map[netip.Addr]bool, error) {
@@ -142,8 +142,8 @@ func ofPods(
 	return out, nil
 }
 
-// namespacesFor returns the names of the namespaces made for a consumer. Its tenant namespace is
-// not one of them.
+// namespacesFor returns the names of the namespaces created for a consumer, without its tenant
+// namespace.
 func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[string]bool, error) {
 	var namespaces corev1.NamespaceList
 	of := client.MatchingLabels{api.LabelRemoteClusterID: consumer}
@@ -159,8 +159,8 @@ func namespacesFor(ctx context.Context, r client.Reader, consumer string) (map[s
 	return out, nil
 }
 
-// addressesOf returns the addresses of a pod that was made for a ShadowPod. Other pods have none
-// here, nor have pods that have finished or share the addresses of their node.
+// addressesOf returns the addresses of a pod that was created for a ShadowPod. It returns none for
+// other pods, for finished ones, and for those that use the host's network.
 func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || pod.Spec.HostNetwork ||
 		api.Finished(pod.Status.Phase) {
@@ -174,12 +174,12 @@ func addressesOf(pod *corev1.Pod) (out []netip.Addr) {
 	return out
 }
 
-// movedPod reports whether an update changes the addresses of a pod.
-func movedPod(before, after *corev1.Pod) bool {
+// addressesDiffer reports whether an update changes the addresses of a pod.
+func addressesDiffer(before, after *corev1.Pod) bool {
 	return !slices.Equal(addressesOf(before), addressesOf(after))
 }
 
-// ownAddresses are those of this cluster's nodes, and the range of its Services.
+// ownAddresses returns the addresses of this cluster's nodes and the range of its Services.
 func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) (networkingv1beta1.Ranges, error) {
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes); err != nil {
@@ -204,9 +204,9 @@ func ownAddresses(ctx context.Context, r client.Reader, liqoNamespace string) (n
 	return own, nil
 }
 
-// peerDown reports whether this cluster sees the peer failing: its tunnel is not connected, or its
-// API server, where it is looked at, does not answer. What is not known does not count.
-func peerDown(ctx context.Context, r client.Reader, peer string) (bool, error) {
+// peerDown reports whether the tunnel to a peer is not connected, or its API server is known not to
+// answer. fc is the peer's ForeignCluster; nil = nothing is known of the API server.
+func peerDown(ctx context.Context, r client.Reader, peer string, fc *corev1beta1.ForeignCluster) (bool, error) {
 	var connections networkingv1beta1.ConnectionList
 	if err := r.List(ctx, &connections, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
 		return false, fmt.Errorf("list connections to %s: %w", peer, err)
@@ -216,19 +216,12 @@ func peerDown(ctx context.Context, r client.Reader, peer string) (bool, error) {
 			return true, nil
 		}
 	}
-	fc, err := ctl.Optional(ctx, r, types.NamespacedName{Name: peer}, &corev1beta1.ForeignCluster{})
-	if err != nil || fc == nil {
-		return false, err
-	}
-	for _, c := range fc.Status.Conditions {
-		if c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionError {
-			return true, nil
-		}
-	}
-	return false, nil
+	return fc != nil && slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
+		return c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionError
+	}), nil
 }
 
-// slicesFrom are the slices in the namespaces of the peer the changed object concerns.
+// slicesFrom returns the ShadowEndpointSlices in the namespaces of the peer that a changed object is about.
 func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	peer := obj.GetLabels()[api.LabelRemoteClusterID]
 	if fc, ok := obj.(*corev1beta1.ForeignCluster); ok {
@@ -245,8 +238,8 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) (reques
 	return requests
 }
 
-// slicesAddressed are the slices whose addresses the changed Configuration may map: those of its
-// peer, and those that name pods of third clusters.
+// slicesAddressed returns the ShadowEndpointSlices whose addresses a changed Configuration may remap:
+// those of its peer, and those with pods of third clusters.
 func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	hasDirect := func(_ client.Object, root *offloadingv1beta1.ShadowEndpointSlice) bool {
 		_, direct := root.Annotations[api.AnnotationDirectConnectionsData]
@@ -256,8 +249,8 @@ func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []
 	return append(slicesFrom(ctx, r, obj), direct(ctx, r, obj)...)
 }
 
-// slicesNaming returns the ShadowEndpointSlices that name an address of a pod, in namespaces of the
-// pod's consumer. It is called with the pod before and after an update.
+// slicesNaming returns the ShadowEndpointSlices of a pod's consumer that contain an address of the pod.
+// It is called with the pod before and after an update.
 func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	for _, address := range addressesOf(obj.(*corev1.Pod)) {
 		at := client.MatchingFields{fieldProviderAddress: address.String()}
