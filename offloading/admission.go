@@ -27,8 +27,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// admissionServer answers the API server in every replica of the controller role. It serves with
-// the certificate all replicas share.
+// admissionServer serves the admission webhooks in every replica of the controller role. All replicas
+// share one certificate.
 type admissionServer struct {
 	options Options
 	quotas  *accounts
@@ -36,20 +36,19 @@ type admissionServer struct {
 
 // Register adds the server to mgr.
 func (s admissionServer) Register(mgr manager.Manager) error {
-	certificate := servingCertificate{
-		reader: mgr.GetClient(), key: types.NamespacedName{Namespace: s.options.Kubelet.LiqoNamespace,
-			Name: s.options.WebhookSecret},
-	}
+	secret := types.NamespacedName{Namespace: s.options.Kubelet.LiqoNamespace, Name: s.options.WebhookSecret}
+	certificate := servingCertificate(mgr.GetClient(), secret)
 	server := webhook.NewServer(webhook.Options{
 		Port:    s.options.WebhookPort,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = certificate.get }},
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = certificate }},
 	})
 	decoder := admission.NewDecoder(mgr.GetScheme())
+	reader := ctl.Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	handle := func(path string, h admission.HandlerFunc) {
 		server.Register(path, &admission.Webhook{Handler: h})
 	}
 	handle("/mutate/pod", func(ctx context.Context, req admission.Request) admission.Response {
-		return s.mutatePod(ctx, readerOf(mgr), decoder, req)
+		return s.mutatePod(ctx, reader, decoder, req)
 	})
 	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
@@ -60,26 +59,25 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// servingCertificate gives the certificate kept in a Secret, as it is at each handshake.
-type servingCertificate struct {
-	reader client.Reader
-	key    types.NamespacedName
+// servingCertificate returns a function that reads the certificate from a Secret at each handshake.
+func servingCertificate(
+	r client.Reader, key types.NamespacedName,
+) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		var secret corev1.Secret
+		if err := r.Get(hello.Context(), key, &secret); err != nil {
+			return nil, fmt.Errorf("read serving certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		if err != nil {
+			return nil, fmt.Errorf("parse serving certificate: %w", err)
+		}
+		return &pair, nil
+	}
 }
 
-func (c servingCertificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	var secret corev1.Secret
-	if err := c.reader.Get(hello.Context(), c.key, &secret); err != nil {
-		return nil, fmt.Errorf("read serving certificate: %w", err)
-	}
-	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return nil, fmt.Errorf("parse serving certificate: %w", err)
-	}
-	return &pair, nil
-}
-
-// mutatePod leads a new pod of an extended namespace to where it may run, and keeps the toleration of one that is
-// changed.
+// mutatePod adds toleration and node affinity to a new pod of an offloaded namespace, and keeps the toleration of an
+// updated one.
 func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder,
 	req admission.Request) admission.Response {
 	var pod corev1.Pod
@@ -102,17 +100,17 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 			"it or remove the label",
 			req.Namespace, api.LabelSchedulingEnabled, api.NamespaceOffloadingName))
 	}
-	pod.Namespace = req.Namespace // which the pod itself may leave out
-	claimed, err := travels(ctx, r, &pod)
+	pod.Namespace = req.Namespace // the pod itself may lack it
+	mayLeave, err := claimsAllowOffloading(ctx, r, &pod)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, claimed))
+	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, mayLeave))
 }
 
-// mutateShadowPod stamps on a ShadowPod who created it. Nobody can choose or change that. A new
-// one is checked in the same call: a second one would cost as much again, and what others may
-// still change in it is checked again when its pod is made. An answer changes nothing here, whoever asks.
+// mutateShadowPod labels a ShadowPod with the user who created it, which nobody can choose or change.
+// It also validates a new ShadowPod, because a second webhook would double the cost. Later mutations by
+// others are checked when the pod is created. A request has no side effects, so anybody may send one.
 func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder,
 	req admission.Request) admission.Response {
 	var pod offloadingv1beta1.ShadowPod
@@ -127,7 +125,7 @@ func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, d
 			return *refusal
 		}
 	case pod.Labels[api.LabelCreatorUser] == "":
-		// A writer that does not know the label must not lose it.
+		// A client that does not know the label must not remove it.
 		var old offloadingv1beta1.ShadowPod
 		if err := decoder.DecodeRaw(req.OldObject, &old); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
@@ -137,12 +135,14 @@ func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, d
 	return patched(before, labelsOf(&pod))
 }
 
-// labelsOf is all of an object that is about to be changed, without the rest of it to encode.
+// labelsOf returns an object with the labels of obj only: nothing else is changed, and encoding the
+// rest would cost time.
 func labelsOf(obj client.Object) client.Object {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(obj.GetLabels())}}
 }
 
-// checkShadowPod checks a new ShadowPod's origin, what it asks for and the quota of its creator; nil is no objection.
+// checkShadowPod validates a new ShadowPod's origin and spec, and checks the quota of its creator. It returns nil if
+// the ShadowPod is allowed.
 func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 	pod *offloadingv1beta1.ShadowPod) *admission.Response {
 	origin, err := originOf(ctx, r, pod.Namespace)
@@ -166,8 +166,8 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 	return nil
 }
 
-// patched answers with what changed between two states of one object. The request itself is not
-// compared: it may hold fields of a newer API, which must not be lost here.
+// patched returns a response with the patch between two states of an object. It does not compare with
+// the request itself, which may have fields of a newer API that must not be lost.
 func patched(before, after client.Object) admission.Response {
 	from, err := json.Marshal(before)
 	if err != nil {

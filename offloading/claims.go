@@ -11,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/ctl"
@@ -21,14 +20,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 
-func readerOf(mgr manager.Manager) ctl.Reader {
-	return ctl.Reader{Reader: mgr.GetClient(), Live: mgr.GetAPIReader()}
-}
-
-// travels reports whether all claims of a pod are of classes of ours, whose volumes can be in other
-// clusters, or it chooses virtual nodes itself: its user knows of claims there.
-func travels(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
-	if ours, err := claimsOurs(ctx, r, pod); ours || err != nil {
+// claimsAllowOffloading reports whether the claims of a pod do not tie it to this cluster. This holds
+// if all are of Liqo's storage classes, whose volumes may be in any cluster. It also holds if the pod
+// selects virtual nodes itself: then its user has provided for claims there.
+func claimsAllowOffloading(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
+	if ours, err := hasOnlyLiqoClaims(ctx, r, pod); ours || err != nil {
 		return ours, err
 	}
 	var nodes corev1.NodeList
@@ -38,8 +34,9 @@ func travels(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 	return plan.ChoosesVirtualNodes(&pod.Spec, nodes.Items), nil
 }
 
-// claimsOurs reads claims from the API server: a StatefulSet makes them just before their pod.
-func claimsOurs(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
+// hasOnlyLiqoClaims reports whether all claims of a pod are of Liqo's storage classes. It reads claims
+// from the API server, because a StatefulSet creates them just before their pod.
+func hasOnlyLiqoClaims(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 	for _, v := range pod.Spec.Volumes {
 		var class *string
 		switch {
@@ -55,15 +52,15 @@ func claimsOurs(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error
 		default:
 			continue
 		}
-		if ours, err := virtual(ctx, r, class); !ours || err != nil {
+		if ours, err := isLiqoClass(ctx, r, class); !ours || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// virtual reports whether a class is one of ours.
-func virtual(ctx context.Context, r ctl.Reader, class *string) (bool, error) {
+// isLiqoClass reports whether Liqo provisions the volumes of a storage class.
+func isLiqoClass(ctx context.Context, r ctl.Reader, class *string) (bool, error) {
 	if class == nil {
 		return false, nil
 	}

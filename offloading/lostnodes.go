@@ -20,7 +20,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// lostProviders marks the pods of a virtual node whose provider is lost, as consumer.
+// lostProviders labels, as consumer, the pods of a virtual node whose provider is unavailable.
 func lostProviders() ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.LostProviderInput]{
 		Name: "lost-providers", Quiet: true, Only: isVirtual[*corev1.Node],
@@ -29,7 +29,7 @@ func lostProviders() ctl.Registrar {
 			in := plan.LostProviderInput{Root: root}
 			var pods metav1.PartialObjectMetadataList
 			pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-			// The cache holds no such labels of users' pods; virtual nodes become ready, and cease to be, rarely.
+			// The cache does not hold this label of users' pods. Readiness of virtual nodes changes rarely.
 			if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": root.Name},
 				client.HasLabels{api.LabelShadowPod}); err != nil {
 				return in, fmt.Errorf("list pods of node %s: %w", root.Name, err)
@@ -44,12 +44,13 @@ func lostProviders() ctl.Registrar {
 	}
 }
 
+// isVirtual reports whether a Node stands for a provider.
 func isVirtual[T client.Object](node T) bool {
 	return node.GetLabels()[api.LabelType] == api.TypeVirtualNode
 }
 
-// lostPods ends, as provider, the pods of consumers that terminate on a node that is not ready:
-// nothing else starts others while they are there.
+// lostPods force-deletes, as provider, pods of consumers that terminate on a node that is not ready.
+// While they exist, nothing replaces them.
 func lostPods() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.LostPodInput]{
 		Name: "lost-pods", Quiet: true, Only: plan.Ending, Deleting: true,

@@ -21,16 +21,16 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 
-// secretCounts counts the Secrets in the namespaces of consumers, as provider, and labels those that have as many as
-// they may have. An admission policy refuses further ones there. Nothing is written while there is room, so that
-// the Secrets that come with pods cost no write.
+// secretCounts counts, as provider, the Secrets in the namespaces of consumers, and labels a namespace that has reached
+// the limit. An admission policy refuses further Secrets there. Below the limit nothing is written, so the Secrets
+// that come with pods cost no write.
 type secretCounts struct{ bounds plan.NamespaceBounds }
 
-// countDelay is how long after a Secret was created or deleted those of its namespace are counted: once for a burst.
+// countDelay is the time from the creation or deletion of a Secret to the count, so that a burst is counted once.
 const countDelay = time.Second
 
-// Register adds the controller to mgr. The Secrets have a cache of their own, because that of mgr leaves out those
-// that consumers reflect. It holds names only.
+// Register adds the controller to mgr. The Secrets have a cache of their own, which holds names only: mgr's cache
+// leaves out the Secrets that consumers reflect.
 func (s secretCounts) Register(mgr manager.Manager) error {
 	names, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
@@ -66,7 +66,7 @@ func (s secretCounts) Register(mgr manager.Manager) error {
 	}.Register(mgr)
 }
 
-// nameOnly keeps of a Secret what tells it from others.
+// nameOnly returns a Secret without everything but its name, UID and version.
 func nameOnly(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -29,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 
-// schedulingLabel leads the pods of extended namespaces through admission.
+// schedulingLabel labels offloaded namespaces, so that their new pods are sent to the admission webhook.
 func schedulingLabel() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.SchedulingLabelInput]{
 		Name:    "scheduling-label",
@@ -42,13 +42,14 @@ func schedulingLabel() ctl.Registrar {
 	}
 }
 
-// offloadingOf is the request to extend a namespace, nil when there is none.
+// offloadingOf returns the NamespaceOffloading of a namespace; nil if there is none.
 func offloadingOf(ctx context.Context, r client.Reader,
 	namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	return ctl.Optional(ctx, r, types.NamespacedName{Namespace: namespace, Name: api.NamespaceOffloadingName},
 		&offloadingv1beta1.NamespaceOffloading{})
 }
 
+// itsNamespace maps an object to the namespace that it is in.
 func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetNamespace()}}}
 }
@@ -87,7 +88,7 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	}
 	in.Offloadings = offloadings.Items
 	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
-	// Not from the cache, where it may have a former selector: what is given up is lost.
+	// A stale map may have a former selector, and a remote namespace that is given up is lost with its data.
 	if in.Current, err = ctl.Optional(ctx, r.Live, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
 		return in, err
 	}
@@ -102,8 +103,8 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
 
-// holdsVolumes reports whether claims of a namespace have their volumes at a provider. The API
-// server is asked: what is given up is lost.
+// holdsVolumes reports whether claims of a namespace have their volumes at a provider. It reads from
+// the API server, because a volume that is given up is lost.
 func holdsVolumes(ctx context.Context, live client.Reader, namespace, provider string) (bool, error) {
 	var claims corev1.PersistentVolumeClaimList
 	if err := live.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
@@ -114,7 +115,7 @@ func holdsVolumes(ctx context.Context, live client.Reader, namespace, provider s
 	}), nil
 }
 
-// virtualNodes are the virtual nodes and, by name, the Nodes they have.
+// virtualNodes returns virtual nodes, and the Nodes of all virtual nodes by name.
 func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption) ([]offloadingv1beta1.VirtualNode,
 	map[string]corev1.Node, error) {
 	var vns offloadingv1beta1.VirtualNodeList
@@ -132,7 +133,7 @@ func virtualNodes(ctx context.Context, r client.Reader, in ...client.ListOption)
 	return vns.Items, nodes, nil
 }
 
-// namespaceOffloading reports how an offloaded namespace stands at each peer.
+// namespaceOffloading reports the state of an offloaded namespace at each provider.
 func namespaceOffloading(o Options) ctl.Registrar {
 	roots := ctl.All(&offloadingv1beta1.NamespaceOffloadingList{})
 	return ctl.Controller[*offloadingv1beta1.NamespaceOffloading, plan.NamespaceOffloadingInput]{

@@ -1,14 +1,14 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offloading runs pods of this cluster in others, and pods of others here.
+// Package offloading holds the controllers and the admission server for pods that run in another
+// cluster than they belong to.
 //
-// As consumer it turns NamespaceOffloadings into the NamespaceMap of each peer, VirtualNodes into
-// virtual kubelets, and leads new pods through admission. As provider it makes namespaces, pods
-// and endpoint slices of what consumers put into NamespaceMaps, ShadowPods and
-// ShadowEndpointSlices, within their Quotas. Objects come from and go to the API server only;
-// what is decided lies in plan. Reflection of objects between clusters is not done here, and the
-// node side of a virtual node is the package kubelet.
+// As consumer it turns NamespaceOffloadings into the NamespaceMap of each peer and VirtualNodes into
+// virtual kubelets, and admits new pods. As provider it creates namespaces, pods and endpoint slices
+// from the NamespaceMaps, ShadowPods and ShadowEndpointSlices of consumers, within their Quotas. It
+// reads from and writes to the local API server only. Package plan decides. Objects are reflected
+// between clusters by another room, and package kubelet implements the virtual kubelet's node.
 //
 // Start reading at Controllers.
 package offloading
@@ -22,7 +22,7 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// Options are the settings of the room.
+// Options holds the settings of the controllers and of the admission server.
 type Options struct {
 	// Kubelet holds the settings of all virtual kubelets: this cluster's ID, Liqo's namespace, pod
 	// CIDRs.
@@ -33,17 +33,17 @@ type Options struct {
 	EnforceResources bool
 	// PodSecurity is the Pod Security level of the namespaces made for consumers; empty sets none.
 	PodSecurity string
-	// Namespaces are the names that consumers may have; StorageNamespace is reserved.
+	// Namespaces are the patterns of names that consumers may use; StorageNamespace is reserved.
 	Namespaces       plan.NamePatterns
 	StorageNamespace string
-	// NamespaceBounds bound what a consumer may have in each of its namespaces.
+	// NamespaceBounds are the limits in each namespace of a consumer.
 	NamespaceBounds plan.NamespaceBounds
-	// GuestPods is what pods of consumers may have beyond what any workload needs.
+	// GuestPods lists the features that pods of consumers may use beyond those of ordinary workloads.
 	GuestPods plan.GuestPods
 	// DenyDirectConnections prevents direct connections to addresses of third clusters.
 	DenyDirectConnections bool
-	// ReplaceLostPods says that offloaded pods that terminate on a node that is not ready are
-	// deleted for good, so that their consumer starts others.
+	// ReplaceLostPods force-deletes offloaded pods that terminate on a node that is not ready, so
+	// that their consumer starts others.
 	ReplaceLostPods bool
 	// WebhookPort is the port of the admission server.
 	WebhookPort int
@@ -56,7 +56,7 @@ type Options struct {
 
 const defaultWorkers = 10
 
-// Controllers are everything of the room that runs in the controller role.
+// Controllers returns the controllers, indexes and servers of the room for the controller role.
 func Controllers(o Options) []ctl.Registrar {
 	quotas := newAccounts()
 	all := []ctl.Registrar{

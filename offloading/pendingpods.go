@@ -27,9 +27,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// pendingPods helps pods that wait: those admission did not see as their namespace is offloaded now,
-// and those the provider has no room for. They are found in an informer of their own, which holds only
-// pods that have not started: few in any cluster, gone as soon as they run.
+// pendingPods registers the controllers for pods that wait. Some were created before their namespace was
+// offloaded as it is now; for others the provider has no room. An informer of their own holds only pods
+// that have not started, which are few in any cluster.
 type pendingPods struct{ runtimeClass string }
 
 // Register adds the controllers and their informer to mgr.
@@ -45,20 +45,20 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make informer of pending pods: %w", err)
 	}
-	if err := mgr.Add(waiting{pending}); err != nil {
+	if err := mgr.Add(standby{pending}); err != nil {
 		return fmt.Errorf("add informer of pending pods: %w", err)
 	}
 	return errors.Join(p.earlier(pending).Register(mgr), p.unplaced(pending).Register(mgr))
 }
 
-// waiting fills a cache also in a replica that waits for its turn: controllers, which begin to read there,
-// end the process when that takes too long. The manager knows it of its own cache only.
-type waiting struct{ cache.Cache }
+// standby starts a cache also in a replica that is not the leader. Controllers end the process if their
+// cache does not sync in time, and the manager starts only its own cache before leader election.
+type standby struct{ cache.Cache }
 
 // NeedLeaderElection returns false: every replica needs the cache.
-func (waiting) NeedLeaderElection() bool { return false }
+func (standby) NeedLeaderElection() bool { return false }
 
-// earlier treats pods that admission would now treat differently.
+// earlier updates or replaces pods that admission would now change in another way.
 func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.EarlierPodInput]{
 		Name: "earlier-pods", Quiet: true,
@@ -72,7 +72,7 @@ func (p pendingPods) earlier(pending cache.Cache) ctl.Registrar {
 			if in.Offloading, err = offloadingOf(ctx, r, root.Namespace); err != nil || root.Spec.NodeName != "" {
 				return in, err
 			}
-			in.Travels, err = travels(ctx, r, root)
+			in.ClaimsAllow, err = claimsAllowOffloading(ctx, r, root)
 			return in, err
 		},
 		Plan: plan.EarlierPod,

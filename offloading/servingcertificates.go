@@ -26,11 +26,11 @@ import (
 // nodes, and removes them when they are done.
 func servingCertificates() ctl.Registrar {
 	ofNode := func(vn client.Object, root *certificatesv1.CertificateSigningRequest) bool {
-		return root.Labels[api.LabelVirtualNode] == vn.GetName() && looksOurs(root)
+		return root.Labels[api.LabelVirtualNode] == vn.GetName() && looksLikeOurs(root)
 	}
 	gone := func(_, after client.Object) bool { return after == nil }
 	return ctl.Controller[*certificatesv1.CertificateSigningRequest, plan.ServingCertificateInput]{
-		Name: "serving-certificates", Quiet: true, Only: looksOurs,
+		Name: "serving-certificates", Quiet: true, Only: looksLikeOurs,
 		Watches: []ctl.Watch{{
 			Kind: &offloadingv1beta1.VirtualNode{}, Relevant: gone,
 			Map: ctl.Where(&certificatesv1.CertificateSigningRequestList{}, ofNode),
@@ -40,7 +40,8 @@ func servingCertificates() ctl.Registrar {
 	}
 }
 
-func looksOurs(csr *certificatesv1.CertificateSigningRequest) bool {
+// looksLikeOurs reports whether a request claims to be of a virtual kubelet; anybody can set the label.
+func looksLikeOurs(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
 }
 

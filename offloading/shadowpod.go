@@ -28,8 +28,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=update
 
-// shadowPod makes the pods consumers ask for. A burst of pods is worked on in parallel; only the
-// quota decides one after the other.
+// shadowPod creates, as provider, the pods of ShadowPods. Many are reconciled concurrently; only the
+// decision about quotas is serialized.
 func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
 		Name:    "shadowpod",
@@ -61,7 +61,7 @@ func gatherShadowPod(
 		return in, err
 	}
 	if in.Pod == nil || in.Pod.Labels[api.LabelManaged] != api.True {
-		in.Pod = nil // somebody else's; the create will tell
+		in.Pod = nil // not Liqo's; the create reports it
 		if in.Configuration, err = configurationOf(ctx, r, root.Labels[api.LabelOrigin]); err != nil || in.Mapping() {
 			return in, err
 		}
@@ -102,7 +102,7 @@ func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) 
 	return err
 }
 
-// configurationOf is the mapping of a peer's addresses, nil when the clusters are not networked.
+// configurationOf returns the Configuration for a peer, by which its addresses are remapped; nil without networking.
 func configurationOf(ctx context.Context, r client.Reader, peer string) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
 	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
@@ -134,7 +134,7 @@ func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1be
 	return nil, nil
 }
 
-// originOf is the cluster a namespace was made for, empty for any other namespace.
+// originOf returns the ID of the consumer that a namespace was created for; empty for any other namespace.
 func originOf(ctx context.Context, r client.Reader, namespace string) (string, error) {
 	ns, err := ctl.Optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 	if err != nil || ns == nil || ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {

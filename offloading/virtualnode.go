@@ -34,7 +34,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;delete
 
-// virtualNode runs the virtual kubelets.
+// virtualNode creates the Deployments and rights of virtual kubelets, and takes them down again.
 func virtualNode(o Options) ctl.Registrar {
 	all := &offloadingv1beta1.VirtualNodeList{}
 	namesakes := ctl.Where(all, func(changed client.Object, root *offloadingv1beta1.VirtualNode) bool {
@@ -45,7 +45,7 @@ func virtualNode(o Options) ctl.Registrar {
 		Finalizer: api.FinalizerVirtualNode,
 		Owns: []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &rbacv1.ClusterRoleBinding{},
 			&rbacv1.RoleBinding{}},
-		Creates: []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one, too
+		Creates: []client.Object{&corev1.ServiceAccount{}}, // a gateway of that name has one as well
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.VkOptionsTemplate{}, Map: ctl.All(all)},
 			{Kind: &corev1.Node{}, Map: namesakes},
@@ -83,8 +83,8 @@ func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta
 	return in, err
 }
 
-// olderNamesake is the namespace of another virtual node that has this one's name and came first:
-// both would write one Node.
+// olderNamesake returns the namespace of an older virtual node of the same name, to which the Node
+// belongs; empty if there is none.
 func olderNamesake(ctx context.Context, r client.Reader, root *offloadingv1beta1.VirtualNode) (string, error) {
 	first, err := firstNamed(ctx, r, root.Name)
 	if err != nil || first == nil || first.UID == root.UID {
@@ -114,6 +114,7 @@ func older(a, b *offloadingv1beta1.VirtualNode) bool {
 	return came < 0 || came == 0 && a.UID < b.UID
 }
 
+// optionsOf returns the name of the VkOptionsTemplate of a virtual node.
 func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedName {
 	ref := root.Spec.VkOptionsTemplateRef
 	if ref == nil || ref.Name == "" {
@@ -125,15 +126,15 @@ func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedN
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// gatherDismantling reads what stands in the way of the end of a virtual node, or of its Node. Pods on
-// the node are users' and in no cache; neither are leases.
+// gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. No cache
+// holds the pods of users or the leases.
 func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
 	dead, err := deadPeers(ctx, r)
 	if err != nil {
 		return in, err
 	}
 	in.Dead = dead[in.Root.Spec.ClusterID]
-	if in.Deployment == nil { // one the cache does not show yet ends pods, too
+	if in.Deployment == nil { // the cache may be stale
 		deployment := types.NamespacedName{Namespace: in.Root.Namespace, Name: api.VirtualKubeletName(in.Root.Name)}
 		if in.Deployment, err = ctl.Optional(ctx, r.Live, deployment, &appsv1.Deployment{}); err != nil {
 			return in, err
@@ -159,7 +160,7 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 	return in, nil
 }
 
-// cordon keeps new pods off the node of a virtual node that is to have none.
+// cordon makes the Node of a virtual node unschedulable while it is to be deleted.
 func cordon() ctl.Registrar {
 	return ctl.Controller[*corev1.Node, plan.CordonInput]{
 		Name:    "cordon",
@@ -172,6 +173,7 @@ func cordon() ctl.Registrar {
 	}
 }
 
+// nodeNamed maps an object to the Node of its name.
 func nodeNamed(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetName()}}}
 }

@@ -28,9 +28,9 @@ type EarlierPodInput struct {
 	Root         *corev1.Pod
 	Offloading   *offloadingv1beta1.NamespaceOffloading
 	RuntimeClass string
-	// Travels as for AdmitPod.
-	Travels bool
-	Now     time.Time
+	// ClaimsAllow says that the claims of the pod let it leave this cluster, as for AdmitPod.
+	ClaimsAllow bool
+	Now         time.Time
 }
 
 // EarlierPod decides about a pod that waits to be scheduled, or on a virtual node where its namespace
@@ -73,7 +73,7 @@ func (in EarlierPodInput) plan() desired.Plan {
 	case !extended || !waits:
 		return desired.Plan{}
 	}
-	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.Travels)
+	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.ClaimsAllow)
 	switch {
 	case equality.Semantic.DeepEqual(pod.Spec, wanted.Spec):
 		return desired.Plan{}

@@ -174,7 +174,7 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 			t.Errorf("admitting twice changes the pod: %s", cmp.Diff(admitted, again))
 		}
 	}
-	p := plan.EarlierPod(plan.EarlierPodInput{Root: root, Offloading: offloading, RuntimeClass: runtimeClass, Travels: travels, Now: now})
+	p := plan.EarlierPod(plan.EarlierPodInput{Root: root, Offloading: offloading, RuntimeClass: runtimeClass, ClaimsAllow: travels, Now: now})
 	out["had it come before"] = treatment(p)
 	if p.RequeueAfter > 0 {
 		out["after"] = p.RequeueAfter.String()
