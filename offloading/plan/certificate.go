@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// AuthorityKey is the key of the authorities' certificates in the Secret, the newest first.
+	// AuthorityKey is the key of the CA certificates in the Secret, the newest first.
 	AuthorityKey = "ca"
-	// CertificateLife is how long a certificate of the admission server is valid; renewBefore its end the next one
-	// is made.
+	// CertificateLife is the validity of the admission server's certificate. It is renewed when
+	// renewBefore of it is left.
 	CertificateLife = 365 * 24 * time.Hour
 	renewBefore     = CertificateLife / 3
 )
 
-// AdmissionCertificateInput is the Secret with the certificate of the admission server. It has no UID if it does not
-// exist.
+// AdmissionCertificateInput holds the Secret with the certificate of the admission server. The Secret has no UID if it
+// does not exist.
 type AdmissionCertificateInput struct {
 	Root *corev1.Secret
 	// Pair is a new certificate with its key and authority, as a Secret holds them; nil if none is due.
@@ -40,8 +40,8 @@ type AdmissionCertificateInput struct {
 	Now      time.Time
 }
 
-// AdmissionCertificate writes the certificate, and once it is seen, its authority. While one certificate follows the
-// other, both authorities are trusted. Of two writers one succeeds.
+// AdmissionCertificate writes the certificate, and once the Secret is observed, its CA into the webhooks. During a
+// renewal both CAs are trusted. If two replicas write at once, one of them fails with a conflict.
 func AdmissionCertificate(in AdmissionCertificateInput) desired.Plan {
 	switch {
 	case in.Pair != nil:
@@ -72,10 +72,10 @@ func (in AdmissionCertificateInput) write() desired.Action {
 	return desired.Action{Verb: desired.Update, Object: secret}
 }
 
-// Due reports whether a certificate is to be made.
+// Due reports whether a new certificate is needed.
 func (in AdmissionCertificateInput) Due() bool { return in.left() <= 0 }
 
-// left is the time until another certificate is due; 0 if the Secret has none that is usable.
+// left returns the time until the next certificate is due; 0 if the Secret has no usable one.
 func (in AdmissionCertificateInput) left() time.Duration {
 	block, _ := pem.Decode(in.Root.Data[corev1.TLSCertKey])
 	if block == nil || len(bytes.TrimSpace(in.Root.Data[AuthorityKey])) == 0 {

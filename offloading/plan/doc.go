@@ -1,13 +1,13 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides everything about running pods in other clusters: which namespaces are
-// extended where (NamespaceMap, NamespaceOffloading), what a virtual node is made of
-// (VirtualNode, Node), what a provider makes of what a consumer asks for (RemoteNamespaces,
-// ShadowPod, ShadowEndpointSlice), and what admission says (AdmitPod, Refusal).
+// Package plan decides about offloaded pods: which namespaces are offloaded to which providers
+// (NamespaceMap, NamespaceOffloading), which objects a virtual node consists of (VirtualNode, Node),
+// what a provider creates for a consumer (RemoteNamespaces, ShadowPod, ShadowEndpointSlice), and how
+// admission changes or refuses pods (AdmitPod, Refusal).
 //
-// All of it is pure: observed objects go in, desired objects and verdicts come out. It is not
-// responsible for what the ShadowPod of a pod looks like: reflection/translate decides that.
+// All functions are pure: they take observed objects and return desired objects and verdicts. The
+// ShadowPod of a pod is computed in reflection/translate.
 //
-// Start reading at NamespaceMap, which joins the two sides.
+// Start reading at NamespaceMap, which connects consumer and provider.
 package plan

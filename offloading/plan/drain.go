@@ -14,7 +14,7 @@ import (
 // evictInterval is the time between two attempts to evict pods that disruption budgets protect.
 const evictInterval = 5 * time.Second
 
-// Drain evicts the pods of a node, again and again until none is left to wait for.
+// Drain evicts the pods of a node. It is repeated until no pod is left.
 func Drain(pods []corev1.Pod) desired.Plan {
 	var p desired.Plan
 	for _, pod := range Draining(pods) {

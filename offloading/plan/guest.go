@@ -17,7 +17,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// GuestPods holds what a provider's administrator allows pods of consumers beyond ordinary
+// GuestPods lists what a provider's administrator allows to pods of consumers beyond ordinary
 // workloads. It is the chart value offloading.guestPods. The zero value allows nothing more.
 type GuestPods struct {
 	// Fields are further fields of a pod's spec, like "priorityClassName".
@@ -34,8 +34,8 @@ type GuestPods struct {
 }
 
 var (
-	// guestFields are those that virtual kubelets copy, of this implementation and of the original. A provider's pod
-	// gets no other: the host's namespaces, a node past the scheduler, precedence over pods of others, devices.
+	// guestFields are the fields that virtual kubelets copy, those of the original Liqo included. The pod gets no other
+	// field, such as host namespaces, a node name that bypasses the scheduler, a priority or devices.
 	guestFields = []string{
 		"activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy",
 		"enableServiceLinks",
@@ -47,13 +47,13 @@ var (
 		"terminationGracePeriodSeconds", "tolerations",
 		"topologySpreadConstraints", "volumes",
 	}
-	// guestVolumes take nothing of a node's file system and mount nothing from a server that a consumer names.
+	// guestVolumes are the kinds that use neither a node's file system nor a server that the consumer chooses.
 	guestVolumes = []string{"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
 		"projected", "secret"}
-	// guestProjections are the sources of projected volumes. A certificate of the provider's signers is none.
+	// guestProjections are the sources of projected volumes. Certificates of the provider's signers are not among them.
 	guestProjections = []string{"clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"}
-	// foreignPrefixes are those of annotations and labels by which controllers of clouds, CNIs and injectors give a pod
-	// an identity or a network.
+	// foreignPrefixes are prefixes of annotations and labels by which controllers of clouds, CNIs and injectors give a
+	// pod an identity or a network.
 	foreignPrefixes = []string{
 		"aadpodidbinding", "azure.workload.identity/", "eks.amazonaws.com/", "iam.amazonaws.com/",
 		"iam.cloud.google.com/", "iam.gke.io/",
@@ -62,7 +62,7 @@ var (
 		"k8s.v1.cni.cncf.io/", "v1.multus-cni.io/",
 		"networking.gke.io/", "vpc.amazonaws.com/", "k8s.aliyun.com/", "network.harvesterhci.io/",
 	}
-	// nodeTaints are those that Kubernetes itself puts on nodes:
+	// nodeTaints are the taints that Kubernetes itself sets:
 	// https://kubernetes.io/docs/reference/labels-annotations-taints/
 	nodeTaints = []string{
 		"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable",
@@ -76,19 +76,19 @@ var (
 	}
 )
 
-// refused says what pods of consumers may not have, and which value would allow it.
+// refused returns the message that pods of consumers may not have something, with the chart value that would allow it.
 func refused(what, key, value string) string {
 	return fmt.Sprintf("%s is not granted to pods of consumers; make the pod without it, or have the provider add %q "+
 		"to the value offloading.guestPods.%s", what, value, key)
 }
 
-// refuses returns why a ShadowPod gets no pod, with the value that would allow it, or empty.
+// refuses returns why a ShadowPod gets no pod, with the chart value that would allow it, or empty.
 func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 	if keys := g.foreign(root, nil); len(keys) > 0 {
 		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
 	}
 	spec := &root.Spec.Pod
-	fields, volumes := shape(spec)
+	fields, volumes := used(spec)
 	for _, field := range fields {
 		if !slices.Contains(guestFields, field) && !slices.Contains(g.Fields, field) {
 			return refused(field, "fields", field)
@@ -110,7 +110,7 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 	return g.refusesTolerations(spec.Tolerations)
 }
 
-// refusesChange returns what a ShadowPod asks for since it was changed that the pod made of it does not get, or empty.
+// refusesChange returns which later change of a ShadowPod is not applied to its pod, and why, or empty.
 func (g GuestPods) refusesChange(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) string {
 	if keys := g.foreign(root, pod); len(keys) > 0 {
 		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
@@ -131,7 +131,7 @@ func (g GuestPods) refusesTolerations(tolerations []corev1.Toleration) string {
 	return ""
 }
 
-// controlPlane reports whether a toleration leads to control planes that are not on offer.
+// controlPlane reports whether a toleration is of a control plane's taint that the administrator has not allowed.
 func (g GuestPods) controlPlane(t corev1.Toleration) bool {
 	return slices.Contains(controlPlaneTaints, t.Key) && !slices.Contains(g.Tolerations, t.Key)
 }
@@ -142,18 +142,18 @@ func tolerated(tolerations []corev1.Toleration, t corev1.Toleration) bool {
 		func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) })
 }
 
-// shape returns the fields of a pod's spec that say something, and the kinds of its volumes.
-func shape(spec *corev1.PodSpec) (fields, volumes []string) {
+// used returns the fields of a pod's spec that differ from the API server's defaults, and the kinds of its volumes.
+func used(spec *corev1.PodSpec) (fields, volumes []string) {
 	top, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
 		return nil, nil // a pod's spec always converts
 	}
-	silent := map[string]any{
+	defaults := map[string]any{
 		"priority": int64(0), "schedulerName": corev1.DefaultSchedulerName,
 		"preemptionPolicy": string(corev1.PreemptLowerPriority),
 	}
 	for _, field := range slices.Sorted(maps.Keys(top)) {
-		if top[field] != nil && top[field] != silent[field] {
+		if top[field] != nil && top[field] != defaults[field] {
 			fields = append(fields, field)
 		}
 	}
@@ -172,8 +172,8 @@ func shape(spec *corev1.PodSpec) (fields, volumes []string) {
 	return fields, volumes
 }
 
-// foreign returns which of a ShadowPod's labels and annotations its pod must not get: they mean something to
-// controllers of the provider's cloud or network. Those that a pod has already stay.
+// foreign returns the labels and annotations of a ShadowPod that its pod must not get, because controllers of the
+// provider's cloud or network act on them. Those that the pod already has with the same value are left out.
 func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []string {
 	var keys []string
 	for i, set := range []map[string]string{root.Labels, root.Annotations} {
@@ -194,8 +194,8 @@ func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) [
 	return slices.Compact(keys)
 }
 
-// narrowed returns tolerations in which those without a key, which cover every taint, cover only those that Kubernetes
-// puts on nodes and those on offer. It reports whether there were such.
+// narrowed replaces tolerations without a key, which cover every taint, by tolerations of Kubernetes' own taints and of
+// those that the administrator allows. It reports whether there were any.
 func (g GuestPods) narrowed(tolerations []corev1.Toleration) (out []corev1.Toleration, changed bool) {
 	for _, t := range tolerations {
 		if t.Key != "" {

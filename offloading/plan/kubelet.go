@@ -27,21 +27,22 @@ import (
 
 // KubeletSettings holds the settings that all virtual kubelets of this cluster share.
 type KubeletSettings struct {
-	// ClusterID is this cluster.
+	// ClusterID is this cluster's ID.
 	ClusterID string
-	// LiqoNamespace is where Liqo is installed.
+	// LiqoNamespace is the namespace that Liqo is installed in.
 	LiqoNamespace string
-	// PodCIDRs are this cluster's; may be empty.
+	// PodCIDRs are this cluster's pod CIDRs; may be empty.
 	PodCIDRs []string
-	// ReflectIPs is false where remote pods show no addresses.
+	// ReflectIPs shows the addresses of remote pods in the status of local ones.
 	ReflectIPs bool
-	// Storage tells virtual kubelets to offer storage.
+	// Storage makes virtual kubelets offer storage.
 	Storage bool
-	// RuntimeClass is the class that sends pods to virtual nodes, whatever their namespace says.
+	// RuntimeClass is the runtime class that sends pods to virtual nodes, whether their namespace is
+	// offloaded or not.
 	RuntimeClass string
 }
 
-// kubeletUser is a user without any rights on the node; the number only has to differ from 0.
+// kubeletUser is a user ID without rights on the node; any number but 0 would do.
 const kubeletUser = 65532
 
 func kubeletSelector(vn *offloadingv1beta1.VirtualNode) map[string]string {
@@ -64,8 +65,8 @@ func kubeletLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return set
 }
 
-// kubeletDeployment is the virtual kubelet of a virtual node: what the user wrote into
-// spec.template, else what the options say.
+// kubeletDeployment returns the Deployment of a virtual node's kubelet, from spec.template if the user
+// has set it, else from the options.
 func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate,
 	s KubeletSettings) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
@@ -90,8 +91,8 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if o.Replicas != nil {
 		replicas = *o.Replicas
 	}
-	// One kubelet after the other: two at once would write each other's address into the Node.
-	// Several elect one of them.
+	// Recreate, because two kubelets at once would overwrite each other's address in the Node. Several
+	// replicas elect a leader.
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
 		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
@@ -106,7 +107,7 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 			Spec: corev1.PodSpec{
 				ServiceAccountName: api.VirtualKubeletName(vn.Name),
 				ImagePullSecrets:   o.ImagePullSecrets,
-				Tolerations:        slices.Concat(o.Tolerations, soonElsewhere()),
+				Tolerations:        slices.Concat(o.Tolerations, leaveLostNode()),
 				Containers:         []corev1.Container{kubeletContainer(vn, o, s)},
 				SecurityContext: &corev1.PodSecurityContext{
 					RunAsNonRoot: new(true), RunAsUser: new(int64(kubeletUser)), RunAsGroup: new(int64(kubeletUser)),
@@ -117,10 +118,10 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	}
 }
 
-// soonElsewhere lets a kubelet leave a lost node after 30 s. Without its kubelet the virtual node is lost,
-// too, and its pods, which go on at the provider, would be evicted after 300 s (Kubernetes' default): at
-// the moment in which Kubernetes would begin to replace the kubelet.
-func soonElsewhere() []corev1.Toleration {
+// leaveLostNode makes Kubernetes evict a kubelet from a lost node after 30 s. Without its kubelet the
+// virtual node is not ready either, and its pods, which still run at the provider, are evicted after
+// 300 s (Kubernetes' default). With that default for the kubelet, too, it would be replaced too late.
+func leaveLostNode() []corev1.Toleration {
 	leave := func(taint string) corev1.Toleration {
 		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 			TolerationSeconds: new(int64(30))}
@@ -154,7 +155,7 @@ func kubeletContainer(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkO
 	}
 }
 
-// kubeletPorts name its API, and its metrics for who scrapes them.
+// kubeletPorts returns the ports of the kubelet API and, if enabled, of the metrics.
 func kubeletPorts(o offloadingv1beta1.VkOptionsTemplateSpec) []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "kubelet", ContainerPort: api.KubeletPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(o.MetricsAddress)
@@ -168,8 +169,8 @@ func kubeletPorts(o offloadingv1beta1.VkOptionsTemplateSpec) []corev1.ContainerP
 	return ports
 }
 
-// kubeletArgs are the documented flags that follow from virtual node and options. What may change
-// while the kubelet runs (labels, taints, amounts) is read from the VirtualNode instead.
+// kubeletArgs returns the arguments for a virtual node and its options. Labels, taints and resources,
+// which may change while the kubelet runs, are read from the VirtualNode instead.
 func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
 	s KubeletSettings) []string {
 	args := []string{
@@ -214,7 +215,7 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 			optional(name+"-reflection-type", string(r.Type))
 		case r.Kind != "" && strings.Count(name, ".") >= 2:
 			args = append(args, fmt.Sprintf("--custom-reflection=%s=%s:%d:%s", name, r.Kind, r.Workers, r.Type))
-		} // any other would be a flag the kubelet does not know, and keep it from starting
+		} // any other would be an unknown flag, with which the kubelet does not start
 	}
 	return slices.Concat(args, classArgs(vn.Spec, s), o.ExtraArgs)
 }

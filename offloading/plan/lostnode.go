@@ -14,22 +14,22 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ReadyChanges tells whether a node becomes ready, or is ready no longer. Kubelets write theirs much more often.
+// ReadyChanges reports whether an update changes the readiness of a node. Most updates are heartbeats.
 func ReadyChanges(before, after *corev1.Node) bool {
 	return api.NodeReady(before) != api.NodeReady(after)
 }
 
-// LostProviderInput is a virtual node and the offloaded pods on it.
+// LostProviderInput holds the Node of a virtual node and the offloaded pods on it.
 type LostProviderInput struct {
 	Root *corev1.Node
 	Pods []metav1.PartialObjectMetadata
 }
 
-// lostCheck is between two looks at the pods of a lost provider: one may come to be offloaded only then, for it is
-// the provider's first word of a pod that makes it so.
+// lostCheck is the interval at which the pods of an unavailable provider are listed. A pod counts as offloaded from
+// the provider's first status on, which may come late.
 const lostCheck = 10 * time.Second
 
-// LostProvider labels the pods of a virtual node while its provider is lost.
+// LostProvider labels the pods of a virtual node while its provider is unavailable.
 func LostProvider(in LostProviderInput) desired.Plan {
 	var p desired.Plan
 	lost := !api.NodeReady(in.Root)
@@ -38,15 +38,15 @@ func LostProvider(in LostProviderInput) desired.Plan {
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		if labelled := pod.DeepCopy(); mark(labelled, api.LabelRemoteUnavailable, lost) {
+		if labelled := pod.DeepCopy(); setLabel(labelled, api.LabelRemoteUnavailable, lost) {
 			p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: pod, Object: labelled})
 		}
 	}
 	return p
 }
 
-// mark sets a label to true, or takes it away, and reports whether that changes the object.
-func mark(obj metav1.Object, label string, set bool) (changed bool) {
+// setLabel sets a label to true, or removes it, and reports whether that changes the object.
+func setLabel(obj metav1.Object, label string, set bool) (changed bool) {
 	labels := labels.Merge(obj.GetLabels(), nil)
 	if _, labelled := labels[label]; labelled == set {
 		return false
@@ -59,18 +59,19 @@ func mark(obj metav1.Object, label string, set bool) (changed bool) {
 	return true
 }
 
-// Ending reports whether a pod made for a consumer is being deleted.
+// Ending reports whether a pod that was created for a consumer is being deleted.
 func Ending(pod *corev1.Pod) bool {
 	return pod.Labels[api.LabelManagedBy] == api.ManagedByShadowPod && pod.DeletionTimestamp != nil
 }
 
-// LostPodInput is a pod that ends and its node; nil when that does not exist: Kubernetes collects such pods itself.
+// LostPodInput holds a pod that is being deleted, and its node; nil if the node does not exist: then Kubernetes removes
+// the pod.
 type LostPodInput struct {
 	Root *corev1.Pod
 	Node *corev1.Node
 }
 
-// LostPod removes a pod that ends on a node which cannot confirm it any more.
+// LostPod force-deletes a terminating pod whose node is not ready, so that no kubelet confirms its end.
 func LostPod(in LostPodInput) desired.Plan {
 	if in.Node == nil || api.NodeReady(in.Node) {
 		return desired.Plan{}

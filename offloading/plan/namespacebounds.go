@@ -12,23 +12,22 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NamespaceBounds bound what a consumer may have in each namespace made for it. They are the chart value
-// offloading.namespaceBounds.
+// NamespaceBounds holds the limits in each namespace of a consumer. It is the chart value offloading.namespaceBounds.
 type NamespaceBounds struct {
-	// Quota is what a ResourceQuota bounds; empty makes none.
+	// Quota holds the hard limits of a ResourceQuota; empty = no ResourceQuota.
 	Quota corev1.ResourceList `json:"quota,omitempty"`
-	// Secrets is how many Secrets there may be; 0 bounds none. No ResourceQuota counts them, because one comes with
-	// every pod: the API server would read and write the ResourceQuota for each pod of a burst.
+	// Secrets is the maximum number of Secrets; 0 = no limit. A ResourceQuota does not count them, because every pod
+	// brings one, and the API server would update the ResourceQuota for each pod of a burst.
 	Secrets int `json:"secrets,omitempty"`
-	// ClaimSize is the most storage that one PersistentVolumeClaim may request; 0 bounds none.
+	// ClaimSize is the maximum storage request of one PersistentVolumeClaim; 0 = no limit.
 	ClaimSize resource.Quantity `json:"claimSize,omitempty"`
 }
 
 // boundsName is the name of the ResourceQuota and the LimitRange in a namespace made for a consumer.
 const boundsName = "liqo-bounds"
 
-// objects are the ResourceQuota and the LimitRange of a namespace. They bind everybody who makes something there, so
-// that a claim that comes of a pod's ephemeral volume counts, too.
+// objects returns the ResourceQuota and the LimitRange of a namespace. They apply to all clients, so that claims created
+// for ephemeral volumes count as well.
 func (b NamespaceBounds) objects(namespace string) []desired.Object {
 	var objects []desired.Object
 	meta := metav1.ObjectMeta{Name: boundsName, Namespace: namespace}
@@ -46,23 +45,23 @@ func (b NamespaceBounds) objects(namespace string) []desired.Object {
 	return objects
 }
 
-// SecretCountInput is a consumer's namespace, how many Secrets are in it, and how many there may be at most.
+// SecretCountInput holds a consumer's namespace, the number of Secrets in it, and the maximum.
 type SecretCountInput struct {
 	Root          *corev1.Namespace
 	Secrets, Most int
 }
 
-// SecretCount labels a namespace that has as many Secrets as it may have: by that label the API server refuses
-// further ones of its consumer.
+// SecretCount labels a namespace that has reached the maximum number of Secrets. An admission policy selects the
+// label and refuses further Secrets.
 func SecretCount(in SecretCountInput) desired.Plan {
 	labelled := in.Root.DeepCopy()
-	if !mark(labelled, api.LabelTooManySecrets, in.Secrets >= in.Most) {
+	if !setLabel(labelled, api.LabelTooManySecrets, in.Secrets >= in.Most) {
 		return desired.Plan{}
 	}
 	return desired.Plan{Fill: labelled}
 }
 
-// MadeForConsumer reports whether a namespace was made for a consumer's map.
+// MadeForConsumer reports whether a namespace was created for a consumer's NamespaceMap.
 func MadeForConsumer(namespace metav1.Object) bool {
 	return namespace.GetAnnotations()[api.AnnotationManagedByNamespaceMap] != ""
 }

@@ -14,11 +14,11 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Demand is what a pod asks for: per resource the largest of the sum of its containers, its largest init container
-// and what it asks for as a whole; and the overhead of its runtime. What has a limit and no request asks for the
-// limit, as the API server fills it in. Restartable init containers run beside the others, so they count with both.
-// A pod is one of "pods". No API server makes a pod that asks for less as a whole than in its containers; a ShadowPod
-// of it would make room for others beyond the quota.
+// Demand returns the requests of a pod. Of each resource it is the maximum of the sum of the containers, the largest
+// init container and the request of the pod as a whole, plus the overhead. A limit without a request counts as request,
+// as in the API server. Restartable init containers run beside all others, so they count with both. The pod itself
+// counts as one of "pods". No API server accepts a pod that requests less as a whole than in its containers; such a
+// ShadowPod could exceed the quota.
 func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	sum, largest := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range spec.Containers {
@@ -50,7 +50,7 @@ func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	return sum
 }
 
-// requested are the requests of a container, with its limits where it has none.
+// requested returns the requests of a container, completed by its limits.
 func requested(r corev1.ResourceRequirements) corev1.ResourceList {
 	out := maps.Clone(r.Limits)
 	if out == nil {
@@ -60,7 +60,7 @@ func requested(r corev1.ResourceRequirements) corev1.ResourceList {
 	return out
 }
 
-// Add adds the amounts of more to total.
+// Add adds the quantities of more to total.
 func Add(total, more corev1.ResourceList) {
 	for name, amount := range more {
 		q := total[name].DeepCopy()
@@ -69,7 +69,7 @@ func Add(total, more corev1.ResourceList) {
 	}
 }
 
-// Subtract takes the amounts of less from total, which has them.
+// Subtract subtracts the quantities of less, which total contains, from total.
 func Subtract(total, less corev1.ResourceList) {
 	for name, amount := range less {
 		q := total[name].DeepCopy()
@@ -78,7 +78,7 @@ func Subtract(total, less corev1.ResourceList) {
 	}
 }
 
-// Most has of each resource the greater of two amounts. It is one of the two where that has all of them.
+// Most returns the maximum of two quantities for each resource. If one of the lists is that, it is returned itself.
 func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	switch {
 	case covers(a, b):
@@ -91,8 +91,8 @@ func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	return most
 }
 
-// Least has of each resource that both have the smaller of two amounts. It is one of the two where the other has as
-// much of everything.
+// Least returns the minimum of two quantities for each resource in both lists. If one of the lists is that, it is
+// returned itself.
 func Least(a, b corev1.ResourceList) corev1.ResourceList {
 	switch {
 	case covers(a, b):
@@ -112,7 +112,7 @@ func Least(a, b corev1.ResourceList) corev1.ResourceList {
 	return least
 }
 
-// covers reports whether there is as much of everything as in others.
+// covers reports whether amounts has at least the quantities of others.
 func covers(amounts, others corev1.ResourceList) bool {
 	for name, amount := range others {
 		if have, ok := amounts[name]; !ok || have.Cmp(amount) < 0 {
@@ -122,6 +122,7 @@ func covers(amounts, others corev1.ResourceList) bool {
 	return true
 }
 
+// raise raises the quantities of total to at least those of floor.
 func raise(total, floor corev1.ResourceList) {
 	for name, amount := range floor {
 		if have, ok := total[name]; !ok || have.Cmp(amount) < 0 {
@@ -130,21 +131,21 @@ func raise(total, floor corev1.ResourceList) {
 	}
 }
 
-// QuotaInput is what decides whether a consumer's user may have one more pod.
+// QuotaInput holds the input for the decision whether the quota of a user admits a pod.
 type QuotaInput struct {
 	// User is the value of LabelCreatorUser of the pod.
 	User string
-	// Quota bounds the user; a user without one gets no pod.
+	// Quota limits the user; a user without one gets no pod.
 	Quota *offloadingv1beta1.QuotaSpec
-	// Used is what the user's other pods ask for.
+	// Used holds the requests of the user's other pods.
 	Used corev1.ResourceList
-	// Pod is the pod asked for.
+	// Pod is the spec of the requested pod.
 	Pod corev1.PodSpec
-	// Returns says that the pod was granted before: it comes back though the user was cordoned since.
+	// Returns says that the pod was granted before. It is created again even if the user has been cordoned since.
 	Returns bool
 }
 
-// Refusal returns why the pod is refused, or empty if it is admitted, as every pod is without an input.
+// Refusal returns why the quota refuses the pod, or empty if it is admitted. A nil input admits every pod.
 func Refusal(in *QuotaInput) string {
 	switch {
 	case in == nil:
@@ -169,8 +170,8 @@ func Refusal(in *QuotaInput) string {
 	return ""
 }
 
-// negative says of what a pod asks for less than nothing. No API server makes such a pod; a ShadowPod of it would
-// make room for others beyond the quota.
+// negative returns which quantity of a pod is negative, or empty. No API server accepts such a pod; such a ShadowPod
+// could exceed the quota.
 func negative(pod *corev1.PodSpec) string {
 	asked := []corev1.ResourceRequirements{{Requests: pod.Overhead}}
 	if pod.Resources != nil {
@@ -191,8 +192,8 @@ func negative(pod *corev1.PodSpec) string {
 	return ""
 }
 
-// unbounded says what a pod leaves open that the enforcement wants to be set: as a whole, or in
-// each of its containers.
+// unbounded returns which request or limit the enforcement requires and the pod lacks, or empty. It
+// must be set for the pod as a whole, or in each container.
 func unbounded(enforcement offloadingv1beta1.LimitsEnforcement, pod *corev1.PodSpec) string {
 	hard := enforcement == offloadingv1beta1.HardLimitsEnforcement
 	if !hard && enforcement != offloadingv1beta1.SoftLimitsEnforcement {
@@ -212,7 +213,7 @@ func unbounded(enforcement offloadingv1beta1.LimitsEnforcement, pod *corev1.PodS
 	return ""
 }
 
-// unequal says which request has no equal limit, if it has to.
+// unequal returns which request has no equal limit, or empty. It checks nothing unless hard is set.
 func unequal(hard bool, r corev1.ResourceRequirements, of string) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		limit, ok := r.Limits[name]
@@ -223,6 +224,7 @@ func unequal(hard bool, r corev1.ResourceRequirements, of string) string {
 	return ""
 }
 
+// exceeded returns how a request exceeds the free amount of a resource, or empty.
 func exceeded(name corev1.ResourceName, hard, used corev1.ResourceList, requested resource.Quantity) string {
 	limit, ok := hard[name]
 	switch {

@@ -22,48 +22,49 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// quotaInterval is how often a refused pod is tried again: any pod of its user that ends may
-// have made room.
+// quotaInterval is the interval between attempts to create a pod that the quota refuses. Other pods of its
+// user may have ended.
 const quotaInterval = 15 * time.Second
 
-// mappingTime is how long a pod waits for the address of its home's API server to be mapped, which takes a
-// second after a peering begins; a pod that needs none is not kept longer. It is asked for each mappingInterval.
+// mappingTime is how long a pod waits for the remapped address of the consumer's API server, which takes a
+// second after a peering begins. Pods that do not need it start then anyway. mappingInterval is the interval
+// between two checks.
 const (
 	mappingTime     = 10 * time.Second
 	mappingInterval = time.Second
 )
 
-// ShadowPodInput is a pod a consumer asked for.
+// ShadowPodInput holds a ShadowPod and what its pod depends on.
 type ShadowPodInput struct {
 	Root *offloadingv1beta1.ShadowPod
-	// Pod is the pod made for a ShadowPod of this name; nil when there is none.
+	// Pod is the pod created for a ShadowPod of this name, maybe a former one; nil if there is none.
 	Pod *corev1.Pod
 	// Now is the time of the decision.
 	Now time.Time
-	// Configuration is the mapping of the consumer's addresses; nil without networking.
+	// Configuration holds the remapped ranges of the consumer; nil without networking.
 	Configuration *networkingv1beta1.Configuration
-	// Quota is what the pod's user may have; nil = quotas are not enforced, or the plan grants nothing.
+	// Quota holds the quota of the pod's user; nil = quotas are not enforced, or the plan grants nothing.
 	Quota *QuotaInput
-	// Guests is what pods of consumers may have here.
+	// Guests lists what pods of consumers may have beyond ordinary workloads.
 	Guests GuestPods
 }
 
-// ShadowPod plans the pod of a ShadowPod: as long as the ShadowPod stands the pod is created
-// again whenever it vanishes, unless it had finished. That keeps an offloaded pod alive while
-// its consumer is away. A pod that runs to its end (restartPolicy Never or OnFailure) is not run
-// a second time once it could have started: what it has done is not known. So it is made with a gate,
-// noted, and only then let go.
+// ShadowPod plans the pod of a ShadowPod. While the ShadowPod exists, a pod that is deleted is created
+// again unless it had finished, so that it stays while the consumer is unavailable. A pod with restartPolicy
+// Never or OnFailure "runs to its end". It is not created again once it may have started, because what it has
+// done is unknown. Such a pod is created with a scheduling gate, which is removed once the status of the
+// ShadowPod has a phase.
 //
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
-//	absent    other, just made   –                 waits until home's API server is seen from here
-//	absent    Pending, Running   yes               Failed as status
-//	absent    other              –                 pod, unless it asks too much or the quota refuses it
-//	another's any                –                 waits until the former ShadowPod's pod is gone
-//	gated     none               yes               Pending as status, then no gate
-//	gated     Pending            yes               no gate
-//	present   any                –                 its metadata, and its phase once it is settled
-//	leaving   any                no                its metadata; its end is not the workload's
+//	absent    other, new         –                 waits for the remapped address of the consumer's API server
+//	absent    Pending, Running   yes               status Failed
+//	absent    other              –                 a pod, unless a policy or the quota refuses it
+//	former    any                –                 waits until the pod of the former ShadowPod is gone
+//	gated     none               yes               status Pending, then removes the gate
+//	gated     Pending            yes               removes the gate
+//	present   any                –                 updates its metadata; its phase as status, once it has settled
+//	leaving   any                no                updates its metadata; its phase is not the workload's
 //
 // The consumer writes the ShadowPod in reflection/translate/pod.go: Pod, and reads phase and pod in
 // reflection/translate/podstatus.go: PodStatus.
@@ -114,7 +115,7 @@ func (in ShadowPodInput) plan() desired.Plan {
 	return p
 }
 
-// withoutPod plans for a ShadowPod whose pod does not exist: it is made unless something stands against it, or it ran.
+// withoutPod plans for a ShadowPod whose pod does not exist. The pod is created unless it is refused or may have run.
 func (in ShadowPodInput) withoutPod() desired.Plan {
 	switch before := in.Root.Status.Phase; {
 	case api.Finished(before):
@@ -131,7 +132,7 @@ func (in ShadowPodInput) withoutPod() desired.Plan {
 	return made(in)
 }
 
-// quotaRefused is the plan for a ShadowPod whose user may not have what it asks for.
+// quotaRefused returns the plan for a ShadowPod that the quota of its user refuses.
 func (in ShadowPodInput) quotaRefused() desired.Plan {
 	const message = "%s; free resources of this consumer or ask the provider for more"
 	p := desired.Block("QuotaRefused", message, Refusal(in.Quota))
@@ -139,8 +140,8 @@ func (in ShadowPodInput) quotaRefused() desired.Plan {
 	return p
 }
 
-// reasonForbidden says that a pod asks for what pods of consumers may not have here. Make it without, or have the
-// provider allow it.
+// reasonForbidden reports that a pod uses a feature that pods of consumers may not use. Create it without, or ask the
+// provider to allow it.
 const reasonForbidden = "PodForbidden"
 
 // HasPhase reports whether the ShadowPod's status shows that its pod exists or existed.
@@ -149,27 +150,27 @@ func HasPhase(root *offloadingv1beta1.ShadowPod) bool {
 }
 
 func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, isNotedGate)
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, isOurGate)
 }
 
-func isNotedGate(g corev1.PodSchedulingGate) bool { return g.Name == api.GateNoted }
+func isOurGate(g corev1.PodSchedulingGate) bool { return g.Name == api.GateNoted }
 
-// letGo takes our gate from the pod; those of others stay.
+// letGo removes Liqo's scheduling gate from the pod. Gates of others stay.
 func letGo(pod *corev1.Pod) desired.Action {
 	out := pod.DeepCopy()
-	out.Spec.SchedulingGates = slices.DeleteFunc(out.Spec.SchedulingGates, isNotedGate)
+	out.Spec.SchedulingGates = slices.DeleteFunc(out.Spec.SchedulingGates, isOurGate)
 	return desired.Action{Verb: desired.Strategic, Before: pod, Object: out, Last: true}
 }
 
-// Mapping reports whether the pod waits until the address of the consumer's API server is mapped.
+// Mapping reports whether the pod waits for the remapped address of the consumer's API server.
 func (in ShadowPodInput) Mapping() bool {
-	_, mapped := homeAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
+	_, mapped := consumerAPIServer(in.Root.Spec.Pod.HostAliases, in.Configuration)
 	made := in.Root.CreationTimestamp
-	return !mapped && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // by two clocks
+	return !mapped && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // clocks may differ
 }
 
-// amend plans what may change in a pod that runs: its resources and those of its containers, within the quota,
-// and the containers it is debugged with. What the provider added to its resources stays.
+// amend plans the changes of a running pod: resources, within the quota, and ephemeral containers. Resources that the
+// provider has added stay.
 func (in ShadowPodInput) amend(p *desired.Plan) {
 	if in.Pod.DeletionTimestamp != nil || api.Finished(in.Pod.Status.Phase) {
 		return
@@ -181,14 +182,14 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 			return
 		}
 		p.Actions = []desired.Action{{Verb: desired.Update, Subresource: "resize", Object: amended, Last: true}}
-		return // the next pass has the pod as it is then
+		return // the next reconcile reads the resized pod
 	}
 	for _, asked := range in.Root.Spec.Pod.EphemeralContainers {
 		exists := func(c corev1.EphemeralContainer) bool { return c.Name == asked.Name }
 		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, exists) {
 			continue
 		}
-		// One that is refused does not keep others away; the next pass has those that were granted.
+		// One action each, so that a refused container does not prevent others. The next reconcile reads the result.
 		amended := in.Pod.DeepCopy()
 		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
 		p.Actions = append(p.Actions, desired.Action{
@@ -197,13 +198,13 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 	}
 }
 
-// Resized is the pod with the resources its ShadowPod asks for since it was changed; nil if it has them.
+// Resized returns the pod with the resources of its changed ShadowPod; nil if nothing differs.
 func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 	if !changed(root) {
 		return nil
 	}
 	out := pod.DeepCopy()
-	eachAsked(&root.Spec.Pod, &out.Spec, func(asked, has *corev1.Container) {
+	eachContainer(&root.Spec.Pod, &out.Spec, func(asked, has *corev1.Container) {
 		of, by := &has.Resources, asked.Resources
 		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
 	})
@@ -216,9 +217,9 @@ func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// eachAsked visits the containers that are asked for, each with the one of its name that the pod has. The provider
-// may have put others between them.
-func eachAsked(asked, has *corev1.PodSpec, visit func(asked, has *corev1.Container)) {
+// eachContainer calls visit for each container of a ShadowPod, with the pod's container of that name. The provider
+// may have added others.
+func eachContainer(asked, has *corev1.PodSpec, visit func(asked, has *corev1.Container)) {
 	for _, each := range []struct{ asked, has []corev1.Container }{
 		{asked.Containers, has.Containers}, {asked.InitContainers, has.InitContainers},
 	} {
@@ -232,10 +233,10 @@ func eachAsked(asked, has *corev1.PodSpec, visit func(asked, has *corev1.Contain
 	}
 }
 
-// changed reports whether the ShadowPod asks for something else than it did when it was made.
+// changed reports whether the spec of a ShadowPod was updated since its creation.
 func changed(root *offloadingv1beta1.ShadowPod) bool { return root.Generation > 1 }
 
-// overlaid are amounts with others in their place.
+// overlaid returns the quantities of under, replaced by those of over.
 func overlaid(under, over corev1.ResourceList) corev1.ResourceList {
 	if len(over) == 0 {
 		return under
@@ -249,7 +250,7 @@ func overlaid(under, over corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// ofAnother reports whether the pod was made for a ShadowPod that stood here before.
+// ofAnother reports whether the pod was created for a former ShadowPod of this name.
 func (in ShadowPodInput) ofAnother() bool {
 	owner := metav1.GetControllerOf(in.Pod)
 	return owner != nil && owner.UID != in.Root.UID
@@ -259,15 +260,15 @@ func phaseStatus(phase corev1.PodPhase) *offloadingv1beta1.ShadowPod {
 	return &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: phase}}
 }
 
-// RunsToEnd reports whether the pod is one that ends by itself and must not be run twice.
+// RunsToEnd reports whether the pod ends by itself and must not run twice.
 func RunsToEnd(root *offloadingv1beta1.ShadowPod) bool {
 	policy := root.Spec.Pod.RestartPolicy
 	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
 }
 
-// leaving reports whether somebody removes the pod: deletion, drain, preemption, garbage
-// collection. Before it vanishes a finished phase is written to it, by its kubelet or for it,
-// which says nothing of the workload. A pod its kubelet evicts stays and has failed.
+// leaving reports whether the pod is being removed: by deletion, drain, preemption or garbage
+// collection. Before it is gone, a finished phase is written to it that does not describe the workload.
+// A pod that its kubelet evicts stays and has failed.
 func leaving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
@@ -275,14 +276,13 @@ func leaving(pod *corev1.Pod) bool {
 	})
 }
 
-// settleTime is how long after the creation of a pod its ShadowPod says nothing of it unless it has
-// finished. Pods start in a few seconds and in numbers; nobody waits for the phases between, and
-// writing them takes from the API server what the next pods need to start. It is as long as 1000
-// pods take on two cores.
+// settleTime is how long after the creation of a pod its phase is not copied to the ShadowPod, unless
+// the pod has finished. Bursts of pods start in a few seconds, nobody waits for the phases between, and
+// writing them would slow down the API server. 1000 pods take that long to start on two cores.
 const settleTime = 30 * time.Second
 
-// PodConcerns tells whether a change of a pod may mean something to its ShadowPod. That a young pod
-// was bound and has started does not: ShadowPod looks at it when it has settled.
+// PodConcerns reports whether an update of a pod may change the plan of its ShadowPod. Binding and start
+// of a new pod do not: the ShadowPod is reconciled when the pod has settled.
 func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) ||
 		!now.Before(after.CreationTimestamp.Add(settleTime)) {
@@ -296,7 +296,7 @@ func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	return !equality.Semantic.DeepEqual(&from, &to)
 }
 
-// made plans a new pod. That its tolerations are narrowed is told once, when it is created.
+// made plans a new pod. If its tolerations are narrowed, an event says so.
 func made(in ShadowPodInput) desired.Plan {
 	p := desired.Plan{Objects: []desired.Object{podOf(in)}}
 	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
@@ -309,15 +309,15 @@ func made(in ShadowPodInput) desired.Plan {
 	return p
 }
 
-// podOf is the pod as it is made. One that tolerates virtual nodes, because it tolerates everything, is kept off those
-// this cluster has itself: it would wait there for ever.
+// podOf returns the pod to create. A pod that tolerates virtual nodes, because it tolerates everything, gets a node
+// affinity against those of this cluster, where it would stay pending.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{Spec: *root.Spec.Pod.DeepCopy()}
 	pod.Name, pod.Namespace = root.Name, root.Namespace
 	pod.Labels, pod.Annotations = inherited(root, nil)
-	pod.Spec.HostAliases, _ = homeAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
-	pod.Spec.EphemeralContainers = nil // a pod is made without
+	pod.Spec.HostAliases, _ = consumerAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
+	pod.Spec.EphemeralContainers = nil // a new pod cannot have any
 	pod.Spec.Tolerations, _ = in.Guests.narrowed(pod.Spec.Tolerations)
 	if tolerates(pod.Spec.Tolerations) {
 		require(&pod.Spec, []corev1.NodeSelectorTerm{nodeType(corev1.NodeSelectorOpNotIn)})
@@ -328,15 +328,15 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	return pod
 }
 
-// annotationLabels and annotationAnnotations of a pod list those it was given by its ShadowPod, so that one that
-// vanishes there is told from one somebody else put on the pod.
+// annotationLabels and annotationAnnotations of a pod list the keys that it has from its ShadowPod. Those that the
+// ShadowPod loses are removed from the pod, and those that others have set stay.
 const (
 	annotationLabels      = "offloading.liqo.io/labels"
 	annotationAnnotations = "offloading.liqo.io/annotations"
 )
 
-// inherited returns the labels and annotations a pod has from its ShadowPod, without those that are refused. A consumer
-// cannot choose those by which pods are found.
+// inherited returns the labels and annotations that a pod gets from its ShadowPod, without the refused ones. A consumer
+// cannot set those by which controllers find their objects.
 func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, annotations map[string]string) {
 	podLabels, annotations = labels.Merge(root.Labels, nil), labels.Merge(root.Annotations, nil)
 	for _, set := range []map[string]string{podLabels, annotations} {
@@ -349,9 +349,9 @@ func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, 
 	return podLabels, annotations
 }
 
-// follow plans what of a pod follows its ShadowPod, as one patch: an apply would have to name all of the spec, and is
-// refused where a pod names a variable or a port twice. What pods of consumers may not have does not follow, and the
-// verdict says so.
+// follow plans the updates of a pod after its ShadowPod, as one patch. Server-side apply would need the whole spec, and
+// the API server refuses it if a pod has a variable or a port twice. Changes that are refused to consumers are left
+// out, and the verdict reports them.
 func (in ShadowPodInput) follow(p *desired.Plan) {
 	out := in.Pod.DeepCopy()
 	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
@@ -360,13 +360,13 @@ func (in ShadowPodInput) follow(p *desired.Plan) {
 	labels, annotations := inherited(in.Root, in.Guests.foreign(in.Root, in.Pod))
 	out.Labels = followed(out.Labels, labels, in.Pod.Annotations[annotationLabels])
 	out.Annotations = followed(out.Annotations, annotations, in.Pod.Annotations[annotationAnnotations])
-	out.Spec = in.standing()
+	out.Spec = in.updatedSpec()
 	if !equality.Semantic.DeepEqual(out, in.Pod) {
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Strategic, Before: in.Pod, Object: out, Last: true})
 	}
 }
 
-// followed are labels or annotations as they are wanted: without those that were given before and are not any more.
+// followed returns labels or annotations without the keys listed in before, merged with the desired ones.
 func followed(has, want map[string]string, before string) map[string]string {
 	out := maps.Clone(has)
 	for _, key := range strings.Split(before, ",") {
@@ -375,14 +375,14 @@ func followed(has, want map[string]string, before string) map[string]string {
 	return labels.Merge(out, want)
 }
 
-// standing is the spec of a pod that was made. The provider may have made something else of it then, by webhooks or
-// policies, which stays. Of a ShadowPod that has changed follows what can follow; resources do by a part of the pod.
-func (in ShadowPodInput) standing() corev1.PodSpec {
+// updatedSpec returns the desired spec of an existing pod. What webhooks or policies of the provider have changed
+// stays. Of a changed ShadowPod, images, deadline and tolerations are taken over; amend updates resources.
+func (in ShadowPodInput) updatedSpec() corev1.PodSpec {
 	asked, out := &in.Root.Spec.Pod, *in.Pod.Spec.DeepCopy()
 	if !changed(in.Root) {
 		return out
 	}
-	eachAsked(asked, &out, func(asked, has *corev1.Container) { has.Image = asked.Image })
+	eachContainer(asked, &out, func(asked, has *corev1.Container) { has.Image = asked.Image })
 	has := out.ActiveDeadlineSeconds
 	if s := asked.ActiveDeadlineSeconds; s != nil && (has == nil || *s < *has) {
 		out.ActiveDeadlineSeconds = s
@@ -395,7 +395,7 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 		former := func(o corev1.Toleration) bool { return o.MatchToleration(&t) && !tolerated(asked.Tolerations, o) }
 		switch i := slices.IndexFunc(out.Tolerations, former); {
 		case tolerated(out.Tolerations, t):
-		case i >= 0: // of a toleration, only the seconds can change
+		case i >= 0: // only the seconds of a toleration can change
 			out.Tolerations[i] = t
 		default:
 			out.Tolerations = append(out.Tolerations, t)
@@ -404,10 +404,10 @@ func (in ShadowPodInput) standing() corev1.PodSpec {
 	return out
 }
 
-// homeAPIServer translates the address of the consumer's API server in the aliases that the
-// consumer's virtual kubelet added to a pod. Other aliases stay as they are. The result mapped is
-// false while such an address is not mapped yet.
-func homeAPIServer(
+// consumerAPIServer remaps the address of the consumer's API server in the host aliases that the
+// consumer's virtual kubelet added to a pod. Other aliases stay. The result mapped is false while such
+// an address has no mapping.
+func consumerAPIServer(
 	aliases []corev1.HostAlias, c *networkingv1beta1.Configuration,
 ) (out []corev1.HostAlias, mapped bool) {
 	if c == nil || c.Spec.Remote == nil {
@@ -432,8 +432,8 @@ func homeAPIServer(
 	return out, mapped
 }
 
-// namesAPIServer reports whether an alias has only names that virtual kubelets give the API server
-// of the consumer. It may lack those that the user has set.
+// namesAPIServer reports whether an alias has only names that virtual kubelets use for the API server
+// of the consumer. Names that the user has set in another alias may be missing.
 func namesAPIServer(names []string) bool {
 	const service = "kubernetes.default.svc"
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
@@ -442,14 +442,14 @@ func namesAPIServer(names []string) bool {
 	})
 }
 
-// maxPodNames is how many characters the names of a pod and its namespace have at most, taken
-// together. Kubelets call the directory of a pod's logs <namespace>_<name>_<UID>
+// maxPodNames is the maximum number of characters in the names of a pod and its namespace together. Kubelets call the directory of a pod's logs <namespace>_<name>_<UID>
 // (BuildPodLogsDirectory in pkg/kubelet/kuberuntime), and file systems take names of 255 bytes:
 // 217 = 255 − 2 − 36.
 const maxPodNames = 217
 
-// ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the cluster its
-// namespace was made for; it is empty for any other namespace. What may change later is a policy of the chart.
+// ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the consumer that
+// its namespace was created for; it is empty for any other namespace. An admission policy of the chart limits later
+// updates.
 func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string, guests GuestPods) string {
 	longest := maxPodNames - len(pod.Namespace)
 	switch {

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// takenBackGrace is how long the pods of a consumer may take to end once their namespace is being deleted: ten
-	// times what a pod has by default. A consumer may give its pods years.
+	// takenBackGrace is how long the pods of a consumer may take to end once their namespace is being deleted. It is ten
+	// times the default grace period; a consumer may set years.
 	takenBackGrace = 5 * time.Minute
-	// killTime is how long the kubelet then has to kill a pod and to confirm it.
+	// killTime is how long the kubelet then has to kill a pod and to confirm its end.
 	killTime = time.Minute
 )
 
-// TakenBackInput is a namespace that is being deleted, with the pods of its consumer.
+// TakenBackInput holds a namespace that is being deleted, and the pods of its consumer.
 type TakenBackInput struct {
 	Root *corev1.Namespace
 	Pods []corev1.Pod
 	Now  time.Time
 }
 
-// TakenBack ends the pods in a namespace that is being deleted. Pods are killed first and removed later: the kubelet
-// of a pod that is removed while it ends would let its processes run for the time they were given.
+// TakenBack ends the pods in a namespace that is being deleted. It deletes pods with a short grace period first and
+// force-deletes them later: processes of a force-deleted pod run until its former grace period is over.
 //
 //	deletion ── 5 min ── killed ── 1 min ── removed
 func TakenBack(in TakenBackInput) desired.Plan {
@@ -44,8 +44,8 @@ func TakenBack(in TakenBackInput) desired.Plan {
 	return p
 }
 
-// ending returns the grace period with which the pods are deleted, nil while they have time to end, and when to look
-// again.
+// ending returns the grace period with which the pods are deleted, nil while they may end by themselves, and the time
+// until the next reconcile.
 func ending(namespace *corev1.Namespace, now time.Time) (grace *int64, after time.Duration) {
 	switch since := now.Sub(namespace.DeletionTimestamp.Time); {
 	case since < takenBackGrace:
