@@ -288,7 +288,7 @@ func (s *script) warnOfPods(
 	if manager, err := c.controller(s.ctx); err == nil {
 		runtimeClass = cmp.Or(flagOf(manager, "liqo-runtime-class"), runtimeClass)
 	}
-	if names := plan.Astray(stay, virtual, o.Spec, runtimeClass); len(names) > 0 {
+	if names := plan.Misplaced(stay, virtual, o.Spec, runtimeClass); len(names) > 0 {
 		s.warn(noCluster, "Pods of namespace %q that run where new ones would not: %s; "+
 			"delete them to have them elsewhere", o.Namespace, upTo(10, names))
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// settling is how long a pod is left to itself: a pod just created may still be on its way
-// through the caches, and where admission is off, pods deleted here come back no faster.
+// settling is the minimum age of a pod before it is changed. Caches may not show all of a new pod yet,
+// and without admission a replaced pod is not replaced again at a higher rate.
 const settling = 5 * time.Second
 
-// AnnotationLetGo on a pod says that its labels were taken, for its controller to let it go: all that is
-// left to do is to delete it.
+// AnnotationLetGo marks a pod whose labels were removed so that its controller releases it. The pod is
+// deleted next.
 const AnnotationLetGo = "offloading.liqo.io/let-go"
 
-// EarlierPodInput is a pod and the request to extend its namespace, nil when there is none.
+// EarlierPodInput holds a pod and the NamespaceOffloading of its namespace; nil if there is none.
 type EarlierPodInput struct {
 	Root         *corev1.Pod
 	Offloading   *offloadingv1beta1.NamespaceOffloading
@@ -33,18 +33,18 @@ type EarlierPodInput struct {
 	Now         time.Time
 }
 
-// EarlierPod decides about a pod that waits to be scheduled, or on a virtual node where its namespace
-// is no longer extended to: it came before the namespace was extended as it is now, or while admission
-// was down. Tolerations of a pod can be added to; nothing else that admission does can be changed.
+// EarlierPod decides about a pod that is pending, or on a virtual node that its namespace is not offloaded
+// to any more. It was created before the namespace was offloaded as it is now, or while admission was down.
+// Kubernetes allows to add tolerations to a pod, but not to change its affinity.
 //
-//	pod                                        has a controller   plan
-//	was let go by it                           any                replaced
-//	was admitted, and would be otherwise now   yes                replaced
-//	was admitted to less than it would be now  no                 the user is told
-//	differs in nothing                         any                -
-//	differs in tolerations                     any                gets the toleration
-//	differs in affinity                        yes                replaced
-//	differs in affinity                        no                 the user is told
+//	pod                                              has a controller   plan
+//	was released by its controller                   any                replaced
+//	was admitted, now with another result            yes                replaced
+//	was admitted to fewer nodes than it would be now no                 reported to the user
+//	equals the admitted pod                          any                –
+//	lacks the toleration                             any                gets the toleration
+//	differs in affinity                              yes                replaced
+//	differs in affinity                              no                 reported to the user
 func EarlierPod(in EarlierPodInput) desired.Plan {
 	p := in.plan()
 	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
@@ -55,22 +55,22 @@ func EarlierPod(in EarlierPodInput) desired.Plan {
 }
 
 func (in EarlierPodInput) plan() desired.Plan {
-	pod, waits := in.Root, in.Root.Spec.NodeName == ""
-	if pod.DeletionTimestamp != nil || !waits && pod.Status.Reason != api.ReasonBackOff {
+	pod, pending := in.Root, in.Root.Spec.NodeName == ""
+	if pod.DeletionTimestamp != nil || !pending && pod.Status.Reason != api.ReasonBackOff {
 		return desired.Plan{}
 	}
 	if _, letGo := pod.Annotations[AnnotationLetGo]; letGo {
 		return replaced(pod)
 	}
-	extended := in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
+	offloaded := in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
 	var now string
-	if extended {
+	if offloaded {
 		now = admitted(in.Offloading.Spec)
 	}
 	switch was := pod.Annotations[api.AnnotationAdmitted]; {
 	case was != "" && was != now && (was != anyNode || metav1.GetControllerOf(pod) != nil):
 		return replaced(pod)
-	case !extended || !waits:
+	case !offloaded || !pending:
 		return desired.Plan{}
 	}
 	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.ClaimsAllow)
@@ -83,8 +83,8 @@ func (in EarlierPodInput) plan() desired.Plan {
 	return replaced(pod)
 }
 
-// replaced deletes a pod whose controller makes another; of another pod the user is told. A Job would count the pod as
-// failed; without the labels the Job looks for it lets the pod go.
+// replaced deletes a pod whose controller creates another, and reports other pods to the user. A Job would count the
+// deleted pod as failed, so the labels that it selects are removed first, and the Job releases the pod.
 func replaced(pod *corev1.Pod) desired.Plan {
 	owner := metav1.GetControllerOf(pod)
 	_, letGo := pod.Annotations[AnnotationLetGo]

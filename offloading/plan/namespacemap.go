@@ -19,36 +19,36 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NamespaceMapInput is what a consumer wants of one provider.
+// NamespaceMapInput holds the input for the NamespaceMap of one provider.
 type NamespaceMapInput struct {
-	// ClusterID is this cluster.
+	// ClusterID is this cluster's ID.
 	ClusterID string
 	// Namespace is any namespace; only a tenant namespace gets a map.
 	Namespace corev1.Namespace
 	// VirtualNodes are those in the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
-	// Nodes are the cluster's virtual nodes by name; they may carry labels users added. While one is missing, those
-	// count that it had: what lies at the provider does not go because a Node was deleted.
+	// Nodes are the Nodes of virtual nodes by name, with labels of users. While a Node is missing, its former labels
+	// count, so that deleting a Node deletes nothing at the provider.
 	Nodes map[string]corev1.Node
-	// Offloadings are all of the cluster.
+	// Offloadings are all NamespaceOffloadings of the cluster.
 	Offloadings []offloadingv1beta1.NamespaceOffloading
 	// Current is the map as it was applied last; nil before there is one.
 	Current *offloadingv1beta1.NamespaceMap
-	// HoldVolumes are the namespaces of Deselected that have volumes at the provider.
+	// HoldVolumes says which namespaces of Deselected have volumes at the provider.
 	HoldVolumes map[string]bool
 }
 
-// annotationSelectors of a NamespaceMap holds for each namespace a hash of the cluster selector
-// that matched.
+// annotationSelectors of a NamespaceMap holds, for each namespace, a hash of the cluster selector that
+// matched.
 const annotationSelectors = "offloading.liqo.io/selectors"
 
 // keepInterval is how often a namespace that stays mapped because of its volumes is checked for
 // these.
 const keepInterval = 30 * time.Second
 
-// Deselected are the mapped namespaces whose cluster selector does not match any more because
-// labels changed. They stay mapped while they hold volumes: the provider, or who labels nodes, must
-// not delete data. A user who changes the selector may; liqoctl names the volumes and asks.
+// Deselected returns the mapped namespaces whose cluster selector does not match any more because
+// labels have changed. They stay mapped while they hold volumes: changes of labels, by the provider or
+// others, must not delete data. A user who changes the selector may; liqoctl names the volumes and asks.
 func (in NamespaceMapInput) Deselected() []string {
 	var out []string
 	for _, o := range in.Offloadings {
@@ -60,7 +60,7 @@ func (in NamespaceMapInput) Deselected() []string {
 	return out
 }
 
-// matchedBefore reports whether a namespace is mapped since its present cluster selector matched.
+// matchedBefore reports whether a namespace is mapped because its current cluster selector once matched.
 func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.NamespaceOffloading) bool {
 	if m == nil || m.Spec.DesiredMapping[o.Namespace] == "" {
 		return false
@@ -69,10 +69,10 @@ func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.Names
 	return err == nil && matched[o.Namespace] == hash(selectorTerms(o.Spec))
 }
 
-// NamespaceMap plans the one map a tenant namespace has while it has virtual nodes: the
-// namespaces of this cluster that are extended to that peer, with their names there. It is
-// planned whole from all requests, so no two writers meet in it. In these namespaces the virtual kubelets of the peer
-// may read what pods mount. The provider acts on its copy of the map in RemoteNamespaces.
+// NamespaceMap plans the map of a tenant namespace with virtual nodes: the namespaces that are offloaded to
+// that provider, with their remote names. One controller computes it from all NamespaceOffloadings, so it
+// has one writer. In these namespaces the peer's virtual kubelets may read the Secrets and ConfigMaps of
+// pods. The provider acts on its replica of the map in RemoteNamespaces.
 func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {
@@ -114,9 +114,9 @@ func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	return p
 }
 
-// Extended tells to which providers namespaces are extended: cluster IDs by namespace. Nodes are
-// the cluster's virtual nodes by name. Current are the maps of providers: a namespace that its
-// selector does not match any more may be kept in one for its volumes.
+// Extended returns the IDs of the providers that each namespace is offloaded to. Nodes are the Nodes of
+// virtual nodes by name. Current are the maps of providers, in which a namespace may be kept for its
+// volumes although its selector does not match any more.
 func Extended(
 	offloadings []offloadingv1beta1.NamespaceOffloading, vns []offloadingv1beta1.VirtualNode,
 	nodes map[string]corev1.Node, current []offloadingv1beta1.NamespaceMap,
@@ -140,7 +140,7 @@ func Extended(
 	return out
 }
 
-// RemoteNamespaceName is the name of the namespace's counterpart at providers.
+// RemoteNamespaceName returns the name of a namespace's remote namespace at providers.
 func RemoteNamespaceName(namespace string, spec offloadingv1beta1.NamespaceOffloadingSpec, clusterID string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameNameMapping:
@@ -151,6 +151,7 @@ func RemoteNamespaceName(namespace string, spec offloadingv1beta1.NamespaceOfflo
 	return api.RemoteNamespaceName(namespace, clusterID)
 }
 
+// selectsAny reports whether a namespace's cluster selector matches one of the virtual nodes.
 func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloadingv1beta1.VirtualNode,
 	nodes map[string]corev1.Node) bool {
 	for i := range vns {
@@ -165,8 +166,8 @@ func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloading
 	return false
 }
 
-// NodeLabels are the labels of a virtual node's Node, those of the provider and the user last, but
-// never in place of what makes the Node a virtual one.
+// NodeLabels returns the labels of a virtual node's Node. Those in the VirtualNode's spec replace
+// defaults, but not the labels by which Liqo and Kubernetes recognize the Node.
 func NodeLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	set := map[string]string{
 		corev1.LabelHostname:   vn.Name,

@@ -20,21 +20,21 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NamespaceOffloadingInput is what is known about one extended namespace.
+// NamespaceOffloadingInput holds a NamespaceOffloading and the state of its namespace at providers.
 type NamespaceOffloadingInput struct {
-	// ClusterID is this cluster.
+	// ClusterID is this cluster's ID.
 	ClusterID string
-	// Root is the request.
+	// Root is the NamespaceOffloading.
 	Root *offloadingv1beta1.NamespaceOffloading
-	// Maps are the maps this cluster wants peers to follow, those being deleted included.
+	// Maps are the NamespaceMaps that this cluster sends to providers, those being deleted included.
 	Maps []offloadingv1beta1.NamespaceMap
-	// VirtualNodes are those of all peers, Nodes their Nodes by name: a peer they select is one to
-	// wait for also before its map names the namespace.
+	// VirtualNodes are those of all peers, and Nodes their Nodes by name. A selected peer is waited for
+	// even before its map has the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	Nodes        map[string]corev1.Node
-	// Pods are those of the namespace.
+	// Pods are the pods of the namespace.
 	Pods []corev1.Pod
-	// Dead are the peers declared permanently unreachable.
+	// Dead are the peers that were declared permanently unreachable.
 	Dead map[string]bool
 	// RuntimeClass is the class that sends pods to virtual nodes.
 	RuntimeClass string
@@ -42,9 +42,8 @@ type NamespaceOffloadingInput struct {
 	Now time.Time
 }
 
-// NamespaceOffloading plans what the user is told about an extended namespace. The request is
-// carried out by NamespaceMap; a request being deleted waits here until no reachable peer holds
-// the namespace any more.
+// NamespaceOffloading plans the status of an offloaded namespace; NamespaceMap does the offloading. While
+// the NamespaceOffloading is being deleted, it waits until no reachable peer has the remote namespace.
 func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	name := RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID)
 	status := &offloadingv1beta1.NamespaceOffloading{}
@@ -52,7 +51,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	status.Status.ObservedGeneration = in.Root.Generation
 	conditions := map[string]offloadingv1beta1.RemoteNamespaceConditions{}
 	at := map[offloadingv1beta1.NamespacePhase][]string{}
-	var troubles, kept []string
+	var problems, kept []string
 	pending := in.selected()
 	for i := range in.Maps {
 		m := &in.Maps[i]
@@ -64,10 +63,10 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 		delete(pending, m.Namespace)
 		conditions[m.Name] = peerConditions(in, m, wanted)
 		if wanted {
-			state, trouble := stateAt(m, in.Root, name)
+			state, problem := stateAt(m, in.Root, name)
 			at[state] = append(at[state], m.Name)
-			if trouble != "" {
-				troubles = append(troubles, fmt.Sprintf("at %s: %s", m.Name, trouble))
+			if problem != "" {
+				problems = append(problems, fmt.Sprintf("at %s: %s", m.Name, problem))
 			}
 		}
 	}
@@ -79,7 +78,7 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 		return releasing(in, status)
 	}
 	status.Status.OffloadingPhase = phase(at)
-	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, troubles)
+	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, problems)
 	p.Status = status
 	if len(kept) > 0 && p.State == desired.Ready {
 		p.Reason = "VolumesKept"
@@ -88,19 +87,19 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 			"delete the claims, or offload the namespace with another selector", some(kept))
 		return p
 	}
-	if names := Astray(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == desired.Ready {
-		p.Reason, p.RequeueAfter = "PodsAstray", astrayInterval
+	if names := Misplaced(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == desired.Ready {
+		p.Reason, p.RequeueAfter = "PodsAstray", misplacedInterval
 		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere",
 			some(names))
 	}
 	return p
 }
 
-// astrayInterval is how often is looked whether pods run still where new ones would not: nothing waits for it,
-// and to follow all pods would cost each of them something.
-const astrayInterval = 15 * time.Second
+// misplacedInterval is the interval at which misplaced pods are counted again. Nothing waits for that, and
+// watching all pods would cost something for each.
+const misplacedInterval = 15 * time.Second
 
-// some names the first three, and how many there are further.
+// some lists the first three names, and the number of further ones.
 func some(names []string) string {
 	slices.Sort(names)
 	if len(names) <= 3 {
@@ -109,7 +108,7 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 }
 
-// selected are the peers that the request selects, by their tenant namespaces.
+// selected returns the IDs of the peers that the cluster selector matches, by their tenant namespaces.
 func (in NamespaceOffloadingInput) selected() map[string]string {
 	set := map[string]string{}
 	for i, vn := range in.VirtualNodes {
@@ -120,7 +119,7 @@ func (in NamespaceOffloadingInput) selected() map[string]string {
 	return set
 }
 
-// releasing holds the deletion while a peer that may come back still has the namespace.
+// releasing delays the deletion while a peer that may come back still has the remote namespace.
 func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceOffloading) desired.Plan {
 	var holders []string
 	for i := range in.Maps {
@@ -142,7 +141,8 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 	return p
 }
 
-// phase sums up how the remote namespaces stand, given as the peers by state; "" is not answered.
+// phase sums up the states of the remote namespaces. at holds the peers by state, which is "" for peers without a
+// response.
 func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.OffloadingPhase {
 	all, failed := 0, len(at[offloadingv1beta1.NamespaceCreationLoopBackOff])
 	for _, peers := range at {
@@ -161,10 +161,9 @@ func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.O
 	return offloadingv1beta1.OffloadingInProgress
 }
 
-// phaseVerdict returns the verdict for a phase: what the user waits for and what can be done about
-// it.
+// phaseVerdict returns the verdict for a phase, with the reason and what the user can do.
 func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1beta1.OffloadingPhase, name string,
-	at map[offloadingv1beta1.NamespacePhase][]string, troubles []string) desired.Plan {
+	at map[offloadingv1beta1.NamespacePhase][]string, problems []string) desired.Plan {
 	if refusal := RemoteNameRefusal(name, root.Spec.NamespaceMappingStrategy); refusal != "" {
 		return desired.Block("RemoteNameInvalid", "%s", refusal)
 	}
@@ -188,8 +187,8 @@ func phaseVerdict(root *offloadingv1beta1.NamespaceOffloading, p offloadingv1bet
 			"peer'",
 			peers("", offloadingv1beta1.NamespaceTerminating), name)
 	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
-		slices.Sort(troubles)
-		return desired.Wait(string(p), "namespace %s cannot be created %s", name, strings.Join(troubles, "; "))
+		slices.Sort(problems)
+		return desired.Wait(string(p), "namespace %s cannot be created %s", name, strings.Join(problems, "; "))
 	}
 	return desired.Plan{}
 }
@@ -232,11 +231,11 @@ func stateAt(
 	return phase, ""
 }
 
-// peerConditions tells how the namespace stands at one peer, which is wanted there or not.
+// peerConditions returns the conditions of the namespace at one peer.
 func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceMap,
 	wanted bool) offloadingv1beta1.RemoteNamespaceConditions {
 	current, there := m.Status.CurrentMapping[in.Root.Namespace]
-	state, trouble := stateAt(m, in.Root, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
+	state, problem := stateAt(m, in.Root, RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID))
 	required := remoteCondition(offloadingv1beta1.NamespaceOffloadingRequired, wanted, "ClusterSelected",
 		"ClusterNotSelected")
 	list := offloadingv1beta1.RemoteNamespaceConditions{required}
@@ -250,7 +249,7 @@ func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceM
 		}
 		accepted := current.Phase == offloadingv1beta1.NamespaceAccepted
 		ready := remoteCondition(offloadingv1beta1.NamespaceReady, accepted, "NamespaceCreated", reason)
-		ready.Message = trouble
+		ready.Message = problem
 		list = append(list, ready)
 	}
 	before := in.Root.Status.RemoteNamespacesConditions[m.Name]
@@ -265,6 +264,7 @@ func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceM
 	return list
 }
 
+// remoteCondition returns a condition that is True with the reason yes, or False with the reason no.
 func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is bool, yes,
 	no string) offloadingv1beta1.RemoteNamespaceCondition {
 	if is {
@@ -273,13 +273,13 @@ func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is boo
 	return offloadingv1beta1.RemoteNamespaceCondition{Type: kind, Status: corev1.ConditionFalse, Reason: no}
 }
 
-// SchedulingLabelInput is one namespace and the request to extend it, nil when there is none.
+// SchedulingLabelInput holds a namespace and its NamespaceOffloading; nil if there is none.
 type SchedulingLabelInput struct {
 	Namespace  *corev1.Namespace
 	Offloading *offloadingv1beta1.NamespaceOffloading
 }
 
-// SchedulingLabel plans the label that leads a namespace's new pods through admission.
+// SchedulingLabel plans the label by which the admission webhook selects namespaces.
 func SchedulingLabel(in SchedulingLabelInput) desired.Plan {
 	filled := in.Namespace.DeepCopy()
 	o := in.Offloading

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,40 +18,40 @@ import (
 )
 
 const (
-	// Heartbeat is how often conditions are written though nothing changed: what kubelets do
-	// when they have a lease (nodeStatusReportFrequency).
+	// Heartbeat is the interval at which unchanged conditions are written, that of kubelets with a lease
+	// (nodeStatusReportFrequency).
 	Heartbeat = 5 * time.Minute
 
-	// annotationTaints lists the taints taken from the VirtualNode, so that one that vanishes
-	// there is told from one somebody else put on the Node.
+	// annotationTaints lists the taints from the VirtualNode. Those that the VirtualNode loses are removed
+	// from the Node, and those that others have set stay.
 	annotationTaints = "offloading.liqo.io/taints"
 
-	// annotationUsersLabels of a VirtualNode holds the labels users put on its Node. A Node that was deleted is made
-	// with them again: namespaces may be chosen by them, and what lies in those would be lost.
+	// annotationUsersLabels of a VirtualNode holds the labels that users have set on its Node. A deleted Node is
+	// created with them again, because cluster selectors may match them, and data at the provider would be lost.
 	annotationUsersLabels = "offloading.liqo.io/labels-of-users"
 )
 
-// NodeInput is what is known about one virtual node by its kubelet.
+// NodeInput holds the input for the Node of a virtual node.
 type NodeInput struct {
 	VirtualNode *offloadingv1beta1.VirtualNode
-	// Node is the Node as it is; nil before it exists.
+	// Node is the existing Node; nil before it exists.
 	Node *corev1.Node
-	// Peer is the provider as this cluster sees it; nil before it was looked at.
+	// Peer is the ForeignCluster of the provider; nil before it exists.
 	Peer *corev1beta1.ForeignCluster
-	// CheckNetwork is false where the node is ready without a tunnel.
+	// CheckNetwork makes the node not ready while there is no tunnel.
 	CheckNetwork bool
-	// Address is the kubelet's, Port its API's.
+	// Address is that of the kubelet, and Port that of its API.
 	Address string
 	Port    int32
-	// Version is that of the home API server, as in "v1.35.4".
+	// Version is that of the local API server, as in "v1.35.4".
 	Version string
-	// ExtraLabels and ExtraAnnotations are put on the Node besides the VirtualNode's.
+	// ExtraLabels and ExtraAnnotations are added to those of the VirtualNode.
 	ExtraLabels, ExtraAnnotations map[string]string
 	// Now dates changes of conditions.
 	Now time.Time
 }
 
-// Node is the Node of a virtual node, with its status.
+// Node returns the Node of a virtual node, with its status.
 func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
 	taints := ownTaints(spec.Taints)
@@ -82,8 +81,9 @@ func Node(in NodeInput) *corev1.Node {
 	return node
 }
 
-// NewNode is the Node of a virtual node as it is created, tainted from the start; the rest follows when it is seen.
-// What is created is no longer the kubelet's to take back, so it is only what never changes, and what is users'.
+// NewNode returns the Node of a virtual node to create, with its taints. Everything else is applied later, because the
+// kubelet could not remove fields that it has created without apply. Only constant labels, and those of users, are
+// created.
 func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: vn.Name, Labels: labels.Merge(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
@@ -92,16 +92,16 @@ func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	return node
 }
 
-// usersLabels are those users put on the Node when it was seen last.
+// usersLabels returns the labels that users had set on the Node when it was last observed.
 func usersLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	set, err := labels.ConvertSelectorToLabelsMap(vn.Annotations[annotationUsersLabels])
 	if err != nil {
-		return nil // not ours
+		return nil // not written by Liqo
 	}
 	return set
 }
 
-// keepUsersLabels writes into a virtual node the labels users put on its Node; extra are the kubelet's own.
+// keepUsersLabels records in a virtual node the labels that users have set on its Node; extra are those of the kubelet.
 func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra map[string]string) {
 	users, own := labels.Set{}, labels.Merge(extra, NodeLabels(vn))
 	for key, value := range node.Labels {
@@ -116,7 +116,7 @@ func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra
 	metav1.SetMetaDataAnnotation(&vn.ObjectMeta, annotationUsersLabels, users.String())
 }
 
-// ownTaints are the VirtualNode's taints and the one that keeps other pods away.
+// ownTaints returns the VirtualNode's taints and the one that keeps other pods away.
 func ownTaints(taints []corev1.Taint) []corev1.Taint {
 	own := []corev1.Taint{api.VirtualNodeTaint()}
 	for _, t := range taints {
@@ -127,7 +127,7 @@ func ownTaints(taints []corev1.Taint) []corev1.Taint {
 	return own
 }
 
-// joinTaints keeps on a Node the taints that did not come from the VirtualNode.
+// joinTaints returns own and those taints of the Node that are not from the VirtualNode.
 func joinTaints(live corev1.Node, own []corev1.Taint) []corev1.Taint {
 	before := strings.Split(live.Annotations[annotationTaints], ",")
 	out := slices.Clone(own)
@@ -151,7 +151,7 @@ func taintNames(taints []corev1.Taint) string {
 	return strings.Join(names, ",")
 }
 
-// network is how the way to the provider stands.
+// network is the state of the tunnel to the provider.
 type network int
 
 const (
@@ -160,8 +160,8 @@ const (
 	down
 )
 
-// networkOf tells whether pods at the provider can be reached. The module counts as in use until
-// the peer was looked at, and not at all where the check is switched off.
+// networkOf returns whether pods at the provider can be reached. The networking module counts as enabled
+// until its state is known. The result is unchecked if the check is disabled.
 func networkOf(in NodeInput) network {
 	if !in.CheckNetwork || in.VirtualNode.Spec.DisableNetworkCheck != nil && *in.VirtualNode.Spec.DisableNetworkCheck {
 		return unchecked
@@ -181,13 +181,13 @@ func networkOf(in NodeInput) network {
 	return down
 }
 
-// nodeConditions are the node's conditions; one that did not change keeps its times until the
-// next heartbeat.
+// nodeConditions returns the node's conditions. An unchanged condition keeps its times until the next
+// heartbeat.
 //
 //	condition            true when
 //	Ready                there are resources and the network is not down
 //	…Pressure            there are no resources
-//	NetworkUnavailable   the network is down; absent where it is not checked
+//	NetworkUnavailable   the network is down; absent if it is not checked
 func nodeConditions(in NodeInput, before []corev1.NodeCondition) []corev1.NodeCondition {
 	n := networkOf(in)
 	empty := noResources(in.VirtualNode.Spec.ResourceQuota.Hard)
@@ -221,7 +221,7 @@ func readyMessage(n network, empty bool) string {
 	return "virtual kubelet is running"
 }
 
-// date gives a condition its times.
+// date sets the times of a condition, from the same condition before if it has not changed.
 func date(c *corev1.NodeCondition, before []corev1.NodeCondition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 	c.LastHeartbeatTime = c.LastTransitionTime
@@ -236,6 +236,7 @@ func date(c *corev1.NodeCondition, before []corev1.NodeCondition, now time.Time)
 	}
 }
 
+// nodeCondition returns a condition that is True with the reason yes, or False with the reason no.
 func nodeCondition(kind corev1.NodeConditionType, is bool, yes, no string) corev1.NodeCondition {
 	if is {
 		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: yes}
@@ -244,7 +245,7 @@ func nodeCondition(kind corev1.NodeConditionType, is bool, yes, no string) corev
 }
 
 func noResources(hard corev1.ResourceList) bool {
-	for amount := range maps.Values(hard) {
+	for _, amount := range hard {
 		if !amount.IsZero() {
 			return false
 		}

@@ -15,11 +15,10 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// AdmitPod gives the pod as it must be to run where its namespace's offloading says. The pod
-// itself is left as it is. A pod of the runtime class is not touched: the class brings selector
-// and toleration with it. Nor is one of a DaemonSet, which belongs to the node it is made for; and
-// one with a claim goes elsewhere only if it travels or must. A pod travels when all its claims are of
-// a class whose volumes can be anywhere, or when it chooses virtual nodes itself.
+// AdmitPod returns a copy of the pod that may run where the offloading of its namespace allows. It does not
+// change pods of the runtime class, which brings selector and toleration with it, or of DaemonSets, which
+// belong to one node. A pod with claims may leave this cluster only if claimsAllow is set or the strategy is
+// Remote.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -28,12 +27,12 @@ import (
 //	LocalAndRemote   none       none
 //	LocalAndRemote   terms      the terms, or type NotIn virtual-node
 func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string,
-	travels bool) *corev1.Pod {
+	claimsAllow bool) *corev1.Pod {
 	out := pod.DeepCopy()
 	switch {
 	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
 		exempt(pod, runtimeClass),
-		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !travels:
+		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !claimsAllow:
 		return out
 	}
 	if !tolerates(pod.Spec.Tolerations) {
@@ -48,8 +47,8 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	return out
 }
 
-// ReadmitPod gives a changed pod the toleration back that AdmitPod gave it, also if another one covers it. Kubernetes
-// lets tolerations of a pod only be added, and a client that writes those of its manifest would be refused.
+// ReadmitPod returns an updated pod with the toleration that AdmitPod added, even if another toleration covers it.
+// Kubernetes allows only to add tolerations to a pod, so it would refuse a client that applies its manifest again.
 func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	for _, t := range old.Spec.Tolerations {
@@ -61,16 +60,16 @@ func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// exempt reports whether a pod runs where it will, whatever its namespace says.
+// exempt reports whether the offloading of its namespace does not concern a pod.
 func exempt(pod *corev1.Pod, runtimeClass string) bool {
 	owner := metav1.GetControllerOf(pod)
 	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass || owner != nil &&
 		owner.Kind == "DaemonSet"
 }
 
-// Astray are the pods that run where the offloading of their namespace does not let new ones go:
-// what runs is not moved. virtual are the Nodes of virtual nodes by name.
-func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec,
+// Misplaced returns the names of the pods that run where the offloading of their namespace does not allow
+// new ones: running pods are not moved. virtual holds the Nodes of virtual nodes by name.
+func Misplaced(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec,
 	runtimeClass string) []string {
 	var names []string
 	for i := range pods {
@@ -79,9 +78,9 @@ func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloa
 		if pod.Spec.NodeName == "" || ends || exempt(pod, runtimeClass) {
 			continue
 		}
-		node, away := virtual[pod.Spec.NodeName]
+		node, isVirtual := virtual[pod.Spec.NodeName]
 		allowed := offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy
-		if away {
+		if isVirtual {
 			allowed = offloading.PodOffloadingStrategy != offloadingv1beta1.LocalStrategy &&
 				Selects(selectorTerms(offloading), node.Name, node.Labels)
 		}
@@ -92,8 +91,8 @@ func Astray(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloa
 	return names
 }
 
-// admitted stands for what admission requires of the nodes of pods: "any", or a digest of the terms.
-// Empty is nothing.
+// admitted returns the value of AnnotationAdmitted: anyNode, or a digest of the required node selector terms.
+// It is empty if admission changes no pod.
 func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
 	terms := imposed(offloading)
 	switch {
@@ -105,18 +104,18 @@ func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
 	return hash(terms)
 }
 
-// anyNode is what admission requires when it only lets pods go to virtual nodes.
+// anyNode stands for pods that admission allows on virtual nodes without requiring any node.
 const anyNode = "any"
 
-// Claims reports whether the pod has a volume that is claimed for it.
+// Claims reports whether the pod uses a PersistentVolumeClaim.
 func Claims(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
 	})
 }
 
-// ChoosesVirtualNodes reports whether a pod asks for virtual nodes: by the name of its node, by what only
-// they have, or by what some of these nodes, which are all there are, have and none has that is not virtual.
+// ChoosesVirtualNodes reports whether a pod selects virtual nodes: by the name of its node, by labels that only
+// they can have, or by labels that match only virtual ones among nodes, which are all nodes of the cluster.
 func ChoosesVirtualNodes(spec *corev1.PodSpec, nodes []corev1.Node) bool {
 	var terms []corev1.NodeSelectorTerm
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
@@ -148,7 +147,7 @@ func ChoosesVirtualNodes(spec *corev1.PodSpec, nodes []corev1.Node) bool {
 	return chosen
 }
 
-// tolerates reports whether virtual nodes are tolerated for ever.
+// tolerates reports whether the taint of virtual nodes is tolerated without a time limit.
 func tolerates(tolerations []corev1.Toleration) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
 		key := t.Key == api.VirtualNodeTaintKey || t.Key == "" && t.Operator == corev1.TolerationOpExists
@@ -158,7 +157,7 @@ func tolerates(tolerations []corev1.Toleration) bool {
 	})
 }
 
-// imposed are the node selector terms a strategy asks for; nil means any node.
+// imposed returns the node selector terms that an offloading requires; nil = any node.
 func imposed(offloading offloadingv1beta1.NamespaceOffloadingSpec) []corev1.NodeSelectorTerm {
 	terms := selectorTerms(offloading)
 	if offloading.PodOffloadingStrategy == offloadingv1beta1.RemoteStrategy {
@@ -180,7 +179,7 @@ func nodeType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
 	}}}
 }
 
-// require joins terms with the pod's required node affinity, unless that has been done before.
+// require adds alternative terms to the pod's required node affinity, unless they were added before.
 func require(spec *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
@@ -200,7 +199,7 @@ func require(spec *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	own.NodeSelectorTerms = product(own.NodeSelectorTerms, terms)
 }
 
-// imposedAlready reports whether every one of the pod's terms holds one of the imposed ones.
+// imposedAlready reports whether each of the pod's terms contains one of the imposed terms.
 func imposedAlready(own, terms []corev1.NodeSelectorTerm) bool {
 	holds := func(outer, inner []corev1.NodeSelectorRequirement) bool {
 		return !slices.ContainsFunc(inner, func(r corev1.NodeSelectorRequirement) bool {
@@ -216,7 +215,7 @@ func imposedAlready(own, terms []corev1.NodeSelectorTerm) bool {
 	})
 }
 
-// product is "one of a and one of b" written as alternatives.
+// product returns the alternatives that require one of a and one of b.
 func product(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
 	var out []corev1.NodeSelectorTerm
 	for _, x := range a {

@@ -22,8 +22,8 @@ func tier(name string) *corev1.NodeSelector {
 	}}}
 }
 
-// TestAstray: after each change of the offloading, those pods run where new ones would not.
-func TestAstray(t *testing.T) {
+// TestMisplaced checks which pods run where new ones would not, after each change of the offloading.
+func TestMisplaced(t *testing.T) {
 	virtual := map[string]corev1.Node{"milan": {ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"tier": "gold", api.LabelType: api.TypeVirtualNode}}}}
 	pod := func(name, node string, change func(*corev1.Pod)) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
@@ -54,7 +54,7 @@ func TestAstray(t *testing.T) {
 		{offloadingv1beta1.LocalAndRemoteStrategy, tier("silver"), []string{"there"}},
 	} {
 		spec := offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: c.strategy, ClusterSelector: c.selector}
-		if diff := cmp.Diff(c.want, Astray(pods, virtual, spec, "liqo")); diff != "" {
+		if diff := cmp.Diff(c.want, Misplaced(pods, virtual, spec, "liqo")); diff != "" {
 			t.Errorf("%s, %v:\n%s", c.strategy, c.selector, diff)
 		}
 	}

@@ -23,29 +23,31 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// RemoteNamespacesInput is a consumer's map as its provider sees it.
+// RemoteNamespacesInput holds a consumer's NamespaceMap, and the provider's namespaces and settings.
 type RemoteNamespacesInput struct {
-	// Root is the map; only copies (those another cluster put here) are carried out.
+	// Root is the map, replicated here by the consumer.
 	Root *offloadingv1beta1.NamespaceMap
-	// Tenant is the map's namespace. Its label says whose the map is: the map's own labels are
+	// Tenant is the map's namespace. Its label identifies the consumer; the map's own labels are
 	// written by the consumer and prove nothing.
 	Tenant corev1.Namespace
-	// Namespaces are the cluster's, by name: at least those the map wishes and those made for it.
+	// Namespaces are the cluster's namespaces by name: at least those that the map requests and those
+	// created for it.
 	Namespaces map[string]corev1.Namespace
 	// Tenants are the cluster IDs of all consumers.
 	Tenants []string
-	// LiqoNamespace is where Liqo is installed, and StorageNamespace holds the volumes of its storage class.
+	// LiqoNamespace is the namespace of the installation, and StorageNamespace holds the claims behind Liqo's storage
+	// class.
 	LiqoNamespace, StorageNamespace string
-	// Names are the names that are given away.
+	// Names are the patterns of names that consumers may use.
 	Names NamePatterns
 	// PodSecurity is the Pod Security level of namespaces that have none; empty sets none.
 	PodSecurity string
-	// Bounds are those of every namespace made for a consumer.
+	// Bounds are the limits in each namespace of a consumer.
 	Bounds NamespaceBounds
 }
 
-// NamePatterns are patterns of names, as in path.Match. A name that matches one of Denied is refused, and one that
-// matches none of Allowed, if there are any.
+// NamePatterns holds patterns of names, as in path.Match. A name is refused if it matches one of Denied, or if Allowed
+// is not empty and it matches none of these.
 type NamePatterns struct{ Allowed, Denied []string }
 
 // Check returns an error for a pattern that cannot be matched.
@@ -58,7 +60,7 @@ func (n NamePatterns) Check() error {
 	return nil
 }
 
-// refuse returns why a name is not given away, or empty.
+// refuse returns why a consumer may not use a name, or empty.
 func (n NamePatterns) refuse(name string) string {
 	matches := func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
@@ -73,13 +75,12 @@ func (n NamePatterns) refuse(name string) string {
 	return ""
 }
 
-// RemoteNamespaces plans the namespaces a consumer's map asks for, each with the binding that
-// lets the consumer's virtual nodes work there. A namespace that exists and was not made for
-// this map is never touched: its entry backs off until it goes. So does the entry that wishes what another
-// one has; what was made for one that wishes it no more goes before it is made for the next. Names that
-// mean something in every cluster, or for another consumer, are never given away, whether they are free or not.
-// Namespaces are created, never taken over. Only a namespace made for this map is deleted. The consumer writes the map
-// in NamespaceMap.
+// RemoteNamespaces plans the namespaces that a consumer's map requests, each with the role binding of the
+// consumer's virtual kubelets. Namespaces are created, never taken over, and only those created for this map are
+// changed or deleted. If a namespace of the name exists, or belongs to another entry of the map, the entry waits
+// until that is gone. A namespace whose entry changes to another local namespace is deleted and created again.
+// Reserved names, and those meant for another consumer, are refused even if they are free. The consumer writes the
+// map in NamespaceMap.
 func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := desired.Plan{}
@@ -107,24 +108,24 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 			"not given to the consumer: %s; have it offload under other names, or make these free here",
 			strings.Join(failed, ", ")).Verdict
 	}
-	unwished := desired.Deletes(in.unwished(current)...)
-	p.Actions = append(p.Actions, unwished...)
+	deletions := desired.Deletes(in.obsolete(current)...)
+	p.Actions = append(p.Actions, deletions...)
 	if in.Root.DeletionTimestamp != nil {
-		if len(unwished) == 0 {
+		if len(deletions) == 0 {
 			return desired.Plan{}
 		}
 		w := desired.Wait("NamespacesTerminating",
 			"waiting for the namespaces of the consumer to be emptied; look at what holds them with 'kubectl "+
 				"describe namespace'")
-		w.Actions = unwished
+		w.Actions = deletions
 		p = w
 	}
 	p.Status = &offloadingv1beta1.NamespaceMap{Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: current}}
 	return p
 }
 
-// phase is how a wished namespace stands, and why it is refused; the empty phase is one about to be created. Who has
-// it keeps it, and of those that wish one nobody has the first gets it.
+// phase returns the phase of a requested namespace, and why it is refused. The phase is empty for one to be created. A
+// local namespace keeps the remote one that it has; a free name goes to the first entry that requests it.
 func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) (phase offloadingv1beta1.NamespacePhase,
 	refusal string) {
 	const refused = offloadingv1beta1.NamespaceCreationLoopBackOff
@@ -139,7 +140,7 @@ func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) 
 		return refused, "it exists"
 	case !exists && in.reserved(origin, remote) != "":
 		return refused, in.reserved(origin, remote)
-	case exists && !in.wished(ns):
+	case exists && !in.requested(ns):
 		return offloadingv1beta1.NamespaceTerminating, ""
 	case holder != local && (holder != "" || taken):
 		return refused, "another namespace of the consumer has it"
@@ -151,9 +152,10 @@ func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) 
 	return "", ""
 }
 
-// reserved returns why a name that is free is not this consumer's, or empty. Some have, or will have, a meaning here:
-// who may write in such a namespace could read another tenant's keys, or act as the cluster. One that ends in a
-// consumer's ID is meant for that consumer, who gets it by default. Where several IDs fit, who asks first has it.
+// reserved returns why this consumer may not have a name that is free, or empty. Some names have a meaning in every
+// cluster: who may write in such a namespace could read another tenant's keys, or act as the cluster. A name that ends
+// in a consumer's ID is meant for that consumer, who gets it by default. If several IDs fit, the first to request it
+// gets it.
 func (in RemoteNamespacesInput) reserved(origin, name string) string {
 	switch {
 	case name == in.LiqoNamespace, name == in.StorageNamespace, name == api.StorageNamespace,
@@ -171,13 +173,14 @@ func (in RemoteNamespacesInput) reserved(origin, name string) string {
 	return in.Names.refuse(name)
 }
 
+// ours reports whether a namespace was created for this map.
 func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
 	return ns.Annotations[api.AnnotationManagedByNamespaceMap] == api.ManagedByNamespaceMap(in.Root.Namespace,
 		in.Root.Name)
 }
 
-// wished reports whether a namespace made for this map is wished for what it was made for.
-func (in RemoteNamespacesInput) wished(ns corev1.Namespace) bool {
+// requested reports whether the map still requests a namespace for the local namespace that it was created for.
+func (in RemoteNamespacesInput) requested(ns corev1.Namespace) bool {
 	holder := ns.Annotations[api.AnnotationOriginalName]
 	for local, remote := range in.Root.Spec.DesiredMapping {
 		if remote == ns.Name && (holder == local || holder == "") {
@@ -187,9 +190,9 @@ func (in RemoteNamespacesInput) wished(ns corev1.Namespace) bool {
 	return false
 }
 
-// grant plans what a wished namespace consists of. A namespace is created or, if it was made for this map, patched;
-// nothing prunes namespaces. The consumer is bound once the namespace is seen: if somebody else creates one of that
-// name meanwhile, it is not theirs.
+// grant plans a requested namespace and the objects in it. The namespace is created or, if it was created for this map,
+// patched; it is never pruned. The role binding follows when the namespace is observed: somebody else may create one
+// of that name at the same moment.
 func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote string) {
 	ns, exists := in.Namespaces[remote]
 	binding := &rbacv1.RoleBinding{
@@ -219,11 +222,11 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
 }
 
-// podSecurityLabel is the level of pods the API server admits to a namespace:
+// podSecurityLabel is the label for the Pod Security level that the API server enforces in a namespace:
 // https://kubernetes.io/docs/concepts/security/pod-security-admission/
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// namespace is a wished namespace. A Pod Security level somebody chose for it stays.
+// namespace returns a requested namespace. A Pod Security level that somebody has set stays.
 func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   remote,
@@ -239,13 +242,13 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 	return ns
 }
 
-// unwished are the namespaces made for this map that it no longer wishes. They are reported as
-// terminating under their original name until they are gone.
-func (in RemoteNamespacesInput) unwished(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []desired.Object {
+// obsolete returns the namespaces created for this map that it does not request any more. It adds them to
+// current as terminating, under their local names, until they are gone.
+func (in RemoteNamespacesInput) obsolete(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []desired.Object {
 	var gone []desired.Object
 	for _, name := range slices.Sorted(maps.Keys(in.Namespaces)) {
 		ns := in.Namespaces[name]
-		if !in.ours(ns) || in.wished(ns) {
+		if !in.ours(ns) || in.requested(ns) {
 			continue
 		}
 		gone = append(gone, &ns)

@@ -20,16 +20,16 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NodeUser is the name kubelets of real and virtual nodes have in certificates.
+// NodeUser returns the common name in the certificate of a node's kubelet, as for real nodes.
 func NodeUser(node string) string { return "system:node:" + node }
 
-// NodesGroup is the organisation kubelets have in certificates.
+// NodesGroup is the organization in the certificates of kubelets.
 const NodesGroup = "system:nodes"
 
-// ServingCertificateInput is a request for a kubelet's serving certificate.
+// ServingCertificateInput holds a request for a kubelet's serving certificate.
 type ServingCertificateInput struct {
 	Root *certificatesv1.CertificateSigningRequest
-	// VirtualNodes are all of the cluster.
+	// VirtualNodes are all virtual nodes of the cluster.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	// KubeletPods are the pods of virtual kubelets.
 	KubeletPods []corev1.Pod
@@ -41,12 +41,12 @@ const (
 	fetchTime = time.Minute
 	// unknownTime is how long a request waits for its kubelet's pod to show its address.
 	unknownTime = time.Second
-	// patience is how long a request that is none of ours, or not yet, is looked at.
+	// patience is how long a request is retried that does not look like one of a virtual kubelet.
 	patience = time.Minute
 )
 
-// ServingCertificate approves the request of a virtual kubelet for the serving certificate of its node, and deletes
-// it once its certificate could be read or nobody is left to. Requests of others are left to others.
+// ServingCertificate approves the request of a virtual kubelet for the serving certificate of its node. It deletes the
+// request once the kubelet had time to read the certificate, or the virtual node is gone. Other requests stay.
 func ServingCertificate(in ServingCertificateInput) desired.Plan {
 	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
 	issued, decided := len(in.Root.Status.Certificate) > 0, len(in.Root.Status.Conditions) > 0
@@ -60,7 +60,7 @@ func ServingCertificate(in ServingCertificateInput) desired.Plan {
 	}
 	switch why := in.refusal(); {
 	case why == "":
-	case age < patience: // it may be ahead of the caches
+	case age < patience: // the caches may be stale
 		return desired.Plan{RequeueAfter: unknownTime}
 	default:
 		return desired.Block("ServingCertificateNotApproved", "%s", why)
@@ -76,9 +76,8 @@ func ServingCertificate(in ServingCertificateInput) desired.Plan {
 	}
 }
 
-// refusal says why a request is none of a virtual kubelet's, or is empty. It is
-// one when the service account of a virtual node asks for exactly its own node's name and for
-// addresses its kubelet's pods have.
+// refusal returns why a request is not that of a virtual kubelet, or empty. It must come from the service
+// account of a virtual node, for exactly the name of its node and for addresses of its kubelet's pods.
 func (in ServingCertificateInput) refusal() string {
 	vn := requester(in)
 	if vn == nil {
@@ -103,14 +102,15 @@ func (in ServingCertificateInput) refusal() string {
 	return ""
 }
 
-// orphaned tells that the virtual node whose kubelet made a request is gone. A request of
-// anybody else is not, whatever its labels say.
+// orphaned reports whether the virtual node whose kubelet created a request is gone. It is false for
+// requests of others, even if they have the label.
 func (in ServingCertificateInput) orphaned() bool {
 	kubelet := ":" + api.VirtualKubeletName(in.Root.Labels[api.LabelVirtualNode])
 	user := in.Root.Spec.Username
 	return strings.HasPrefix(user, "system:serviceaccount:") && strings.HasSuffix(user, kubelet) && requester(in) == nil
 }
 
+// requester returns the virtual node whose kubelet created the request; nil if there is none.
 func requester(in ServingCertificateInput) *offloadingv1beta1.VirtualNode {
 	i := slices.IndexFunc(in.VirtualNodes, func(vn offloadingv1beta1.VirtualNode) bool {
 		return in.Root.Spec.Username == "system:serviceaccount:"+vn.Namespace+":"+api.VirtualKubeletName(vn.Name)
@@ -121,6 +121,7 @@ func requester(in ServingCertificateInput) *offloadingv1beta1.VirtualNode {
 	return &in.VirtualNodes[i]
 }
 
+// kubeletAddresses returns the addresses of the pods of a virtual node's kubelet.
 func kubeletAddresses(pods []corev1.Pod, vn *offloadingv1beta1.VirtualNode) []net.IP {
 	var out []net.IP
 	for _, pod := range pods {

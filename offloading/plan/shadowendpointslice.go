@@ -19,30 +19,30 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ShadowEndpointSliceInput is an endpoint slice a consumer asked for.
+// ShadowEndpointSliceInput holds a ShadowEndpointSlice and the state of the networks that it refers to.
 type ShadowEndpointSliceInput struct {
 	Root *offloadingv1beta1.ShadowEndpointSlice
-	// Origin is the cluster the namespace was made for.
+	// Origin is the ID of the consumer that the namespace was created for.
 	Origin string
-	// Configurations are those of this cluster, by peer.
+	// Configurations are those of this cluster, by the ID of the peer.
 	Configurations map[string]networkingv1beta1.Configuration
-	// Down says that this cluster sees the tunnel to the consumer or its API server failing.
+	// Down says that the tunnel to the consumer is not connected, or its API server does not answer.
 	Down bool
-	// DenyDirect says that addresses of third clusters are never reached directly.
+	// DenyDirect prevents endpoints at third clusters that are reached directly.
 	DenyDirect bool
-	// Networked says that the network module is enabled towards the consumer.
+	// Networked says that the networking module is enabled for the consumer.
 	Networked bool
-	// Own are the addresses of this cluster's nodes and Services.
+	// Own holds the addresses of this cluster's nodes and Services.
 	Own networkingv1beta1.Ranges
-	// Pods holds the addresses of the consumer's pods here, at least those of ProviderAddresses.
+	// Pods says which of ProviderAddresses, at least, are of the consumer's pods in this cluster.
 	Pods map[netip.Addr]bool
 }
 
-// ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice: its addresses as this
-// cluster sees them, its endpoints not ready while the consumer is not reachable. Without a
-// network to the consumer addresses stay as they are, but for those of this cluster itself: a consumer must not
-// lead Services to its nodes and Services. Pods that run here may be endpoints if they are the consumer's. The consumer
-// writes the ShadowEndpointSlice in reflection/translate/endpointslice.go: EndpointSlice.
+// ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice, with remapped addresses. The endpoints
+// are not ready while the consumer is unreachable. Without networking, addresses stay, except those of this
+// cluster's nodes and Services, which a consumer must not use as endpoints. Pods in this cluster may be endpoints
+// if they are the consumer's. The consumer writes the ShadowEndpointSlice in
+// reflection/translate/endpointslice.go: EndpointSlice.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	if in.Networked && !in.configured() {
 		return desired.Plan{Verdict: mappingVerdict(in.Origin)}
@@ -69,12 +69,12 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	metav1.SetMetaDataLabel(&slice.ObjectMeta, discoveryv1.LabelManagedBy, api.EndpointSliceManagedBy)
 	out := desired.Plan{Objects: []desired.Object{slice}}
 	data, here, err := in.annotated()
-	if err != nil { // it is not known whose the addresses are
+	if err != nil { // then the owners of the addresses are unknown
 		out.Verdict = desired.Block("AnnotationInvalid", "%v; the virtual kubelet of %s writes it, do not edit it",
 			err, in.Origin).Verdict
 		return out
 	}
-	direct := owners(data)
+	direct := ownersOf(data)
 	for _, endpoint := range in.Root.Spec.Template.Endpoints {
 		e := *endpoint.DeepCopy()
 		consumers := slices.DeleteFunc(slices.Clone(e.Addresses), func(a string) bool { return direct[a] != "" })
@@ -104,7 +104,7 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	return out
 }
 
-// annotated reads the annotations: addresses by the cluster they belong to, and endpoints at this provider.
+// annotated decodes the annotations: addresses in third clusters by their IDs, and endpoints in this cluster.
 func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here []discoveryv1.Endpoint, err error) {
 	for _, annotation := range []struct {
 		key  string
@@ -122,11 +122,11 @@ func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here [
 	return data, here, nil
 }
 
-// addLocal adds endpoints that are pods here, as far as they are pods of the consumer.
+// addLocal adds the endpoints in this cluster that are pods of the consumer.
 func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv1.EndpointSlice,
 	here []discoveryv1.Endpoint) {
 	for _, e := range here {
-		if i := slices.IndexFunc(e.Addresses, in.ofNoPod); i >= 0 {
+		if i := slices.IndexFunc(e.Addresses, in.isForeign); i >= 0 {
 			out.Degraded = desired.Block("AddressRefused",
 				"address %s is not of a pod that runs here for %s, so its endpoint is left out", e.Addresses[i],
 				in.Origin).Verdict
@@ -137,8 +137,7 @@ func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv
 	}
 }
 
-// ProviderAddresses returns the addresses of pods here that a ShadowEndpointSlice names as
-// endpoints.
+// ProviderAddresses returns the addresses of a ShadowEndpointSlice's endpoints in this cluster.
 func ProviderAddresses(root *offloadingv1beta1.ShadowEndpointSlice) []netip.Addr {
 	text, ok := root.Annotations[api.AnnotationProviderEndpoints]
 	var endpoints []discoveryv1.Endpoint
@@ -157,19 +156,19 @@ func ProviderAddresses(root *offloadingv1beta1.ShadowEndpointSlice) []netip.Addr
 	return slices.Compact(out)
 }
 
-// ofNoPod reports whether an address is not of a pod of the consumer here.
-func (in ShadowEndpointSliceInput) ofNoPod(text string) bool {
+// isForeign reports whether an address is not of a pod of the consumer in this cluster.
+func (in ShadowEndpointSliceInput) isForeign(text string) bool {
 	address, err := netip.ParseAddr(text)
 	return err != nil || !in.Pods[address]
 }
 
-// configured reports whether the networks of the consumer are known.
+// configured reports whether there is a Configuration for the consumer.
 func (in ShadowEndpointSliceInput) configured() bool {
 	_, ok := in.Configurations[in.Origin]
 	return ok
 }
 
-// refuses reports whether an address leads to this cluster itself or is not routed.
+// refuses reports whether an address is of this cluster's nodes or Services, or is not routed.
 func (in ShadowEndpointSliceInput) refuses(text string) bool {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
@@ -179,13 +178,13 @@ func (in ShadowEndpointSliceInput) refuses(text string) bool {
 	return !address.IsGlobalUnicast() || in.Own.Contains(address)
 }
 
-// mappingVerdict says that addresses of the consumer are not seen from here yet.
+// mappingVerdict reports that addresses of the consumer are not remapped yet.
 func mappingVerdict(origin string) desired.Verdict {
 	return desired.Wait("AddressesPending", "the addresses of %s are being mapped; look at its Configuration if this "+
 		"lasts", origin).Verdict
 }
 
-// announced reports whether some of the addresses are the consumer's.
+// announced reports whether some of the addresses are in ranges that the consumer has announced.
 func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	remote := in.Configurations[in.Origin].Spec.Remote
 	if remote == nil {
@@ -198,9 +197,9 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	})
 }
 
-// owners leads from an address to the third cluster that holds it. It is that cluster's also where it must not be
-// reached directly: the consumer may have the same one.
-func owners(data map[string][]string) map[string]string {
+// ownersOf returns the ID of the third cluster that has an address. The address stays that cluster's even if direct
+// connections are denied, because the consumer may have an equal one.
+func ownersOf(data map[string][]string) map[string]string {
 	out := map[string]string{}
 	for id, addresses := range data {
 		for _, a := range addresses {
@@ -210,8 +209,8 @@ func owners(data map[string][]string) map[string]string {
 	return out
 }
 
-// remap translates addresses into this cluster's view. An address outside the networks of the
-// cluster it belongs to is left out: a consumer must not lead Services to places of its choice.
+// remap returns addresses as they are known in this cluster. It leaves out addresses outside the ranges of
+// their cluster, because a consumer must not choose arbitrary endpoints for Services.
 func remap(
 	addresses []string, origin string, direct map[string]string, mappings map[string]networkingv1beta1.Mappings,
 ) []string {

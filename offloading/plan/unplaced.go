@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// roomTime is how long a provider may look for room before a pod goes back: longer than a node
-	// that restarts is away, shorter than a user waits.
+	// roomTime is how long a pod may be unschedulable at the provider before it is replaced: longer than
+	// the restart of a node, shorter than a user waits.
 	roomTime = 30 * time.Second
-	// roomTimeAgain is that of a pod which came though the lack of room was known: there is no better
-	// place. It is tried again because room may be elsewhere in the meantime.
+	// roomTimeAgain is the same for a pod that was scheduled in spite of the taint, so that no other node
+	// was better. Meanwhile there may be room elsewhere.
 	roomTimeAgain = 10 * time.Minute
-	// noRoomTime is how long at least new pods are led elsewhere.
+	// noRoomTime is the minimum lifetime of the taint.
 	noRoomTime = 5 * time.Minute
 )
 
-// UnplacedInput is a virtual node and pods that have not started; those of other nodes do not count.
+// UnplacedInput holds the Node of a virtual node, and pods that have not started. Pods of other nodes are ignored.
 type UnplacedInput struct {
 	Root *corev1.Node
 	Pods []corev1.Pod
 	Now  time.Time
 }
 
-// Unplaced decides about the pods of a virtual node for which its provider has no room. Their
-// controllers make others, which the home scheduler places; it knows nothing of the provider's nodes,
-// so a taint says that any other place is better.
+// Unplaced deletes the pods of a virtual node for which its provider has no room. Their controllers create
+// others, which the local scheduler places. It does not know the provider's nodes, so a taint makes it prefer
+// any other node.
 //
-//	           30 s               10 min                 no pod waits
-//	├ pod waits ┼ taint, replaced
-//	                ├ one comes though ┼ replaced
-//	            ├ taint ── at least 5 min ─────────────── ┤
+//	               30 s               10 min             no pod waits
+//	├ pod pending ──┼ taint, deleted
+//	                    ├ pod in spite ┼ deleted
+//	                ├ taint ── at least 5 min ─────────── ┤
 func Unplaced(in UnplacedInput) desired.Plan {
 	var p desired.Plan
 	tainted := in.Root.DeepCopy()
@@ -65,11 +65,11 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			requeueWithin(&p, left)
 			continue
 		}
-		// Last: others come at once, and are to find the taint.
+		// Last, because the new pods are created at once and must find the taint.
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true,
 			Event: desired.Event{
 				Type: corev1.EventTypeWarning, Reason: "ProviderHasNoRoom",
-				// an event holds 1 kB
+				// the message of an event has at most 1 kB
 				Message: fmt.Sprintf("deleted, so that its controller makes one that may run elsewhere; the provider "+
 					"says: %.500s", NoRoom(pod)),
 			}})
@@ -106,8 +106,8 @@ func requeueWithin(p *desired.Plan, after time.Duration) {
 	}
 }
 
-// waited is how long the pod has had no place. The provider's clock may differ from ours, so it is
-// not longer than the pod exists, and what is still to come by it counts as nothing.
+// waited returns how long the pod has been unschedulable. The provider's clock may differ, so the result
+// is at most the age of the pod, and transitions in the future are ignored.
 func (in UnplacedInput) waited(pod *corev1.Pod) time.Duration {
 	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
@@ -118,7 +118,7 @@ func (in UnplacedInput) waited(pod *corev1.Pod) time.Duration {
 	return in.Now.Sub(since)
 }
 
-// NoRoom is what the provider's scheduler says of a pod it cannot place; empty is nothing.
+// NoRoom returns why the provider's scheduler cannot place a pod; empty if it can or has not tried.
 func NoRoom(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {
 		return ""
@@ -132,8 +132,8 @@ func NoRoom(pod *corev1.Pod) string {
 	return ""
 }
 
-// replaceable reports whether the pod's controller makes another as good. A DaemonSet's would come
-// back to the same node, and a Job counts a deleted pod as a failure.
+// replaceable reports whether a deleted pod is replaced by its controller at no loss. That of a DaemonSet
+// would go to the same node, and a Job counts a deleted pod as a failure.
 func replaceable(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Job"

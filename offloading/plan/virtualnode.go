@@ -19,38 +19,39 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// drainInterval is how often a draining node's pods are counted: they are watched by nobody
-// here, and a pod ends in about a second.
+// drainInterval is the interval at which the pods of a drained node are counted. They are not watched,
+// and a pod ends in about a second.
 const drainInterval = time.Second
 
-// drainTime is how long pods on a node being drained may be protected by disruption budgets:
-// unpeering ends.
+// drainTime is how long disruption budgets may protect the pods of a drained node. Then the pods are
+// deleted, so that unpeering ends.
 const drainTime = 5 * time.Minute
 
-// lostAfter is how long after the end of its grace period a pod is taken for lost with its node.
+// lostAfter is the time after the end of its grace period from which a pod counts as lost with its node.
 const lostAfter = 10 * time.Second
 
-// VirtualNodeInput is what is known about one virtual node.
+// VirtualNodeInput holds the input for the objects of a virtual node.
 type VirtualNodeInput struct {
 	Root *offloadingv1beta1.VirtualNode
-	// Kubelet is how virtual kubelets run in this cluster.
+	// Kubelet holds the settings of all virtual kubelets of this cluster.
 	Kubelet KubeletSettings
-	// Options are the defaults the virtual node names; nil when they do not exist.
+	// Options is the VkOptionsTemplate of the virtual node; nil if it does not exist.
 	Options *offloadingv1beta1.VkOptionsTemplate
-	// Node is the node of the virtual node's name, whoever made it; nil when there is none.
+	// Node is the Node of the virtual node's name, even if it is not Liqo's; nil if there is none.
 	Node *corev1.Node
-	// Deployment is the virtual kubelet's; nil before it exists.
+	// Deployment is that of the virtual kubelet; nil before it exists.
 	Deployment *appsv1.Deployment
-	// Namesake is the namespace of an older virtual node of the same name, whose Node it is; empty
-	// when there is none.
+	// Namesake is the namespace of an older virtual node of the same name, to which the Node belongs;
+	// empty if there is none.
 	Namesake string
-	// KubeletPods are the virtual kubelet's.
+	// KubeletPods are the pods of the virtual kubelet.
 	KubeletPods []corev1.Pod
-	// Pods are those on the node; read only while it has to go.
+	// Pods are the pods on the node; read only while the node is to be deleted.
 	Pods []corev1.Pod
-	// Leases are those the virtual kubelets of the tenant namespace left; read likewise.
+	// Leases are those of virtual kubelets in the tenant namespace; read only while the node is to be
+	// deleted.
 	Leases []coordinationv1.Lease
-	// Last says that no other virtual node is left in the tenant namespace.
+	// Last says that the tenant namespace has no other virtual node.
 	Last bool
 	// Dead says that the provider was declared permanently unreachable.
 	Dead bool
@@ -58,9 +59,9 @@ type VirtualNodeInput struct {
 	Now time.Time
 }
 
-// VirtualNode plans the virtual kubelet of a virtual node and what it may do. The Node itself is
-// made by the virtual kubelet. A virtual node being deleted is drained first, so that its pods
-// end in both clusters, and then everything goes, the Node last named here.
+// VirtualNode plans the Deployment of a virtual kubelet and its rights. The virtual kubelet creates the
+// Node. A virtual node that is being deleted is drained first, so that its pods end in both clusters;
+// then all its objects are deleted.
 func VirtualNode(in VirtualNodeInput) desired.Plan {
 	switch {
 	case in.Root.DeletionTimestamp != nil:
@@ -87,7 +88,7 @@ func VirtualNode(in VirtualNodeInput) desired.Plan {
 	}
 	s := progress(in, filled)
 	p := desired.Plan{
-		Verdict: in.stands(s),
+		Verdict: in.readiness(s),
 		Objects: append(rights(filled), kubeletDeployment(filled, in.Options, in.Kubelet)),
 		Fill:    filled, Status: virtualNodeStatus(in, s),
 	}
@@ -109,13 +110,13 @@ func VirtualNode(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
-// HasNode reports whether there is to be a Node for the virtual node. One that is not wanted any more
-// is drained and deleted; its kubelet runs on until then.
+// HasNode reports whether a virtual node is to have a Node. Otherwise an existing one is drained and
+// deleted, and its kubelet runs until then.
 func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
 	return vn.DeletionTimestamp == nil && (vn.Spec.CreateNode == nil || *vn.Spec.CreateNode)
 }
 
-// draining waits for the pods of the node, and deletes what protects itself too long.
+// draining waits for the pods of the node, and deletes those that are protected for longer than drainTime.
 func (in VirtualNodeInput) draining(pods []desired.Object, since time.Time) desired.Plan {
 	p := desired.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, "+
 		"run 'liqoctl force unpeer'")
@@ -132,7 +133,7 @@ func (in VirtualNodeInput) draining(pods []desired.Object, since time.Time) desi
 	return p
 }
 
-// drainingSince is when the node began to be drained, as its virtual node tells.
+// drainingSince returns when the drain began, from the virtual node's conditions.
 func (in VirtualNodeInput) drainingSince() time.Time {
 	for _, c := range in.Root.Status.Conditions {
 		if c.Type == offloadingv1beta1.NodeCondition && c.Status == offloadingv1beta1.VirtualNodeDraining {
@@ -142,8 +143,8 @@ func (in VirtualNodeInput) drainingSince() time.Time {
 	return in.Now
 }
 
-// stands says what a virtual node that is set up waits for.
-func (in VirtualNodeInput) stands(s step) desired.Verdict {
+// readiness returns what a complete virtual node waits for, as a verdict.
+func (in VirtualNodeInput) readiness(s step) desired.Verdict {
 	switch {
 	case s.kubelet != offloadingv1beta1.VirtualNodeRunning:
 		return desired.Wait("VirtualKubeletNotReady",
@@ -159,7 +160,7 @@ func (in VirtualNodeInput) stands(s step) desired.Verdict {
 	return desired.Verdict{}
 }
 
-// cannot is a plan whose verdict the virtual node's conditions tell as well. What is there stays.
+// cannot returns a plan whose verdict is also in the virtual node's own conditions. Existing objects stay.
 func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 	status := virtualNodeStatus(in, step{in.kubeletStatus(), offloadingv1beta1.VirtualNodeCreating})
 	for i := range status.Status.Conditions {
@@ -169,8 +170,8 @@ func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 	return p
 }
 
-// defaulted fills in what the user left open. The Deployment's template is not filled in: it
-// follows the options, so that an upgrade of Liqo reaches virtual nodes made before.
+// defaulted returns the virtual node with defaults for unset fields. The template of the Deployment is not
+// one of them: it is computed from the options, so that an upgrade of Liqo changes existing kubelets.
 func defaulted(root *offloadingv1beta1.VirtualNode,
 	options *offloadingv1beta1.VkOptionsTemplate) *offloadingv1beta1.VirtualNode {
 	filled := root.DeepCopy()
@@ -184,7 +185,7 @@ func defaulted(root *offloadingv1beta1.VirtualNode,
 	return filled
 }
 
-// rights are the virtual kubelet's service account and what it may do in this cluster.
+// rights returns the service account of the virtual kubelet, and the bindings of its roles in this cluster.
 func rights(vn *offloadingv1beta1.VirtualNode) []desired.Object {
 	return []desired.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name),
@@ -199,7 +200,7 @@ func rights(vn *offloadingv1beta1.VirtualNode) []desired.Object {
 				Name: api.ClusterRoleVirtualKubeletLocal},
 			Subjects: []rbacv1.Subject{kubeletAccount(vn)},
 		},
-		// its kubeconfig is there
+		// to read its kubeconfig, which is in this namespace
 		offloadedRights(vn.Namespace, api.VirtualKubeletName(vn.Name), vn.Spec.ClusterID, kubeletAccount(vn)),
 	}
 }
@@ -209,7 +210,7 @@ func kubeletAccount(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
 		Namespace: vn.Namespace}
 }
 
-// offloadedRights let virtual kubelets read Secrets and ConfigMaps of one namespace, and have tokens of its pods.
+// offloadedRights lets virtual kubelets read Secrets and ConfigMaps of a namespace, and request tokens for its pods.
 func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) desired.Object {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -222,11 +223,12 @@ func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) d
 	}
 }
 
-// step is the state of the two parts of a virtual node.
+// step holds the states of the two parts of a virtual node.
 type step struct {
 	kubelet, node offloadingv1beta1.VirtualNodeConditionStatus
 }
 
+// progress returns the states of a virtual node that is not being deleted.
 func progress(in VirtualNodeInput, filled *offloadingv1beta1.VirtualNode) step {
 	s := step{in.kubeletStatus(), offloadingv1beta1.VirtualNodeCreating}
 	switch {
@@ -245,21 +247,20 @@ func (in VirtualNodeInput) kubeletStatus() offloadingv1beta1.VirtualNodeConditio
 	return offloadingv1beta1.VirtualNodeCreating
 }
 
-// dismantle takes a virtual node apart. Leases go last: a kubelet that still runs would make its
-// own again.
+// dismantle plans the end of a virtual node. Leases are deleted last, because a running kubelet would
+// create its own again.
 //
 //	state                                     plan
-//	pods on the node that may yet end         runs the kubelet, evicts them, at last deletes them
-//	Node, Deployment or kubelet pod left      they are deleted, and waited for
-//	none of these                             leases are deleted, the rest is pruned
+//	pods on the node that may still end       runs the kubelet, evicts the pods, deletes them after drainTime
+//	Node, Deployment or kubelet pod exists    deletes them, and waits for that
+//	none of these                             deletes leases; all else is pruned
 //
-// A dead provider never confirms that pods have ended, and a kubelet that went first, with the tenant
-// namespace or by somebody's hand, never hears of it: they are marked as deleted and end when Kubernetes
-// collects what their missing Node leaves.
+// A dead provider never confirms the end of pods, nor does a kubelet that was deleted before. Such pods are
+// deleted, and Kubernetes' garbage collection removes them once their Node is gone.
 func dismantle(in VirtualNodeInput) desired.Plan {
 	node := in.Node
 	if node != nil && (node.Labels[api.LabelType] != api.TypeVirtualNode || in.Namesake != "") {
-		node = nil // somebody else's
+		node = nil // not of this virtual node
 	}
 	var pods []desired.Object
 	if node != nil {
@@ -290,22 +291,22 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
-// isScaledToZero reports whether somebody wants no virtual kubelet. The pods of a node that is
-// drained would never end.
+// isScaledToZero reports whether somebody has scaled the virtual kubelet to zero. Without it, the pods of a
+// drained node would never end.
 func isScaledToZero(d *appsv1.Deployment) bool {
 	return d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }
 
-// kubeletRuns reports whether a pod of the virtual kubelet may still act. One that should have
-// ended long ago runs on a node that is lost, and is not waited for.
+// kubeletRuns reports whether a pod of the virtual kubelet may still run. A pod that should have ended
+// long ago is on a lost node, and does not count.
 func (in VirtualNodeInput) kubeletRuns() bool {
 	return slices.ContainsFunc(in.KubeletPods, func(pod corev1.Pod) bool {
 		return pod.DeletionTimestamp == nil || in.Now.Before(pod.DeletionTimestamp.Add(lostAfter))
 	})
 }
 
-// Draining are the pods that have to leave a node; those of DaemonSets would come back at once
-// and end with their Node.
+// Draining returns the pods to evict from a node. Pods of DaemonSets would be created again at once, and
+// end with their Node.
 func Draining(pods []corev1.Pod) []desired.Object {
 	var out []desired.Object
 	for i := range pods {
@@ -316,7 +317,7 @@ func Draining(pods []corev1.Pod) []desired.Object {
 	return out
 }
 
-// leftLeases are the leases nobody would renew any more; a successor would wait for them to expire.
+// leftLeases returns the leases that nobody renews any more. A successor would wait until they expire.
 func leftLeases(in VirtualNodeInput) []desired.Object {
 	var out []desired.Object
 	for i := range in.Leases {
@@ -327,6 +328,7 @@ func leftLeases(in VirtualNodeInput) []desired.Object {
 	return out
 }
 
+// virtualNodeStatus returns the status with the conditions for a step.
 func virtualNodeStatus(in VirtualNodeInput, s step) *offloadingv1beta1.VirtualNode {
 	list := []offloadingv1beta1.VirtualNodeCondition{
 		{Type: offloadingv1beta1.VirtualKubeletCondition, Status: s.kubelet},
@@ -343,17 +345,17 @@ func virtualNodeStatus(in VirtualNodeInput, s step) *offloadingv1beta1.VirtualNo
 	return &offloadingv1beta1.VirtualNode{Status: offloadingv1beta1.VirtualNodeStatus{Conditions: list}}
 }
 
-// CordonInput is a node and the virtual node of its name, nil when there is none.
+// CordonInput holds a node and the virtual node of its name; nil if there is none.
 type CordonInput struct {
 	Node        *corev1.Node
 	VirtualNode *offloadingv1beta1.VirtualNode
 }
 
-// annotationCordoned on a Node says that it was cordoned here, not by a user.
+// annotationCordoned marks a Node that Liqo has cordoned, not a user.
 const annotationCordoned = "offloading.liqo.io/cordoned"
 
-// Cordon plans that no new pods come to the node of a virtual node that is to have none, and that they
-// come again if it is to have one after all. What a user cordoned stays so.
+// Cordon makes the Node of a virtual node unschedulable while it is to be deleted, and schedulable again if
+// it is to stay after all. A Node that a user has cordoned stays unschedulable.
 func Cordon(in CordonInput) desired.Plan {
 	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil {
 		return desired.Plan{}
