@@ -27,8 +27,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// admissionServer serves the admission webhooks in every replica of the controller role. All replicas
-// share one certificate.
+// admissionServer serves the admission webhooks in every replica of the controller role. All
+// replicas share one certificate.
 type admissionServer struct {
 	options Options
 	quotas  *accounts
@@ -76,8 +76,8 @@ func servingCertificate(
 	}
 }
 
-// mutatePod adds toleration and node affinity to a new pod of an offloaded namespace, and keeps the toleration of an
-// updated one.
+// mutatePod adds toleration and node affinity to a new pod of an offloaded namespace, and keeps the
+// toleration of an updated one.
 func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder admission.Decoder,
 	req admission.Request) admission.Response {
 	var pod corev1.Pod
@@ -108,9 +108,10 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, mayLeave))
 }
 
-// mutateShadowPod labels a ShadowPod with the user who created it, which nobody can choose or change.
-// It also validates a new ShadowPod, because a second webhook would double the cost. Later mutations by
-// others are checked when the pod is created. A request has no side effects, so anybody may send one.
+// mutateShadowPod labels a ShadowPod with the user who created it, which nobody can choose or
+// change. It also validates a new ShadowPod, because a second webhook would double the cost. Later
+// mutations by others are checked when the pod is created. A request has no side effects, so
+// anybody may send one.
 func (s admissionServer) mutateShadowPod(ctx context.Context, r client.Reader, decoder admission.Decoder,
 	req admission.Request) admission.Response {
 	var pod offloadingv1beta1.ShadowPod
@@ -141,8 +142,8 @@ func labelsOf(obj client.Object) client.Object {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(obj.GetLabels())}}
 }
 
-// checkShadowPod validates a new ShadowPod's origin and spec, and checks the quota of its creator. It returns nil if
-// the ShadowPod is allowed.
+// checkShadowPod validates a new ShadowPod's origin and spec, and checks the quota of its creator.
+// It returns nil if the ShadowPod is allowed.
 func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 	pod *offloadingv1beta1.ShadowPod) *admission.Response {
 	origin, err := originOf(ctx, r, pod.Namespace)
@@ -166,8 +167,8 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 	return nil
 }
 
-// patched returns a response with the patch between two states of an object. It does not compare with
-// the request itself, which may have fields of a newer API that must not be lost.
+// patched returns a response with the patch between two states of an object. It does not compare
+// with the request itself, which may have fields of a newer API that must not be lost.
 func patched(before, after client.Object) admission.Response {
 	from, err := json.Marshal(before)
 	if err != nil {

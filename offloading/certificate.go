@@ -29,8 +29,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch
 
-// admissionCertificate keeps the serving certificate of the admission server in a Secret, and its CA in
-// the webhook configuration. The leader does so for all replicas.
+// admissionCertificate keeps the serving certificate of the admission server in a Secret, and its
+// CA in the webhook configuration. The leader does so for all replicas.
 func admissionCertificate(o Options) ctl.Registrar {
 	key := types.NamespacedName{Namespace: o.Kubelet.LiqoNamespace, Name: o.WebhookSecret}
 	atStart := &ctl.Source{}
@@ -72,7 +72,8 @@ func gatherAdmissionCertificate(ctx context.Context, r ctl.Reader,
 	return in, err
 }
 
-// newPair returns a new serving certificate for hosts with its key, and its CA, whose key is discarded.
+// newPair returns a new serving certificate for hosts with its key, and its CA, whose key is
+// discarded.
 func newPair(hosts []string, now time.Time) (map[string][]byte, error) {
 	caKeyPair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 
-// claimsAllowOffloading reports whether the claims of a pod do not tie it to this cluster. This holds
-// if all are of Liqo's storage classes, whose volumes may be in any cluster. It also holds if the pod
-// selects virtual nodes itself: then its user has provided for claims there.
+// claimsAllowOffloading reports whether the claims of a pod do not tie it to this cluster. This
+// holds if all are of Liqo's storage classes, whose volumes may be in any cluster. It also holds if
+// the pod selects virtual nodes itself: then its user has provided for claims there.
 func claimsAllowOffloading(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 	if ours, err := hasOnlyLiqoClaims(ctx, r, pod); ours || err != nil {
 		return ours, err
@@ -34,8 +34,8 @@ func claimsAllowOffloading(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (
 	return plan.ChoosesVirtualNodes(&pod.Spec, nodes.Items), nil
 }
 
-// hasOnlyLiqoClaims reports whether all claims of a pod are of Liqo's storage classes. It reads claims
-// from the API server, because a StatefulSet creates them just before their pod.
+// hasOnlyLiqoClaims reports whether all claims of a pod are of Liqo's storage classes. It reads
+// claims from the API server, because a StatefulSet creates them just before their pod.
 func hasOnlyLiqoClaims(ctx context.Context, r ctl.Reader, pod *corev1.Pod) (bool, error) {
 	for _, v := range pod.Spec.Volumes {
 		var class *string

@@ -19,8 +19,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
-// drain evicts the pods of virtual nodes that are to have no Node any more. The controller of the virtual
-// node waits until all are gone, and decides what happens if they stay.
+// drain evicts the pods of virtual nodes that are to have no Node any more. The controller of the
+// virtual node waits until all are gone, and decides what happens if they stay.
 func drain() ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.VirtualNode, []corev1.Pod]{
 		Name: "drain", Quiet: true, Deleting: true,
@@ -30,7 +30,8 @@ func drain() ctl.Registrar {
 	}
 }
 
-// gatherDrained lists the pods of a virtual node that is drained; none if the Node of its name is not its own.
+// gatherDrained lists the pods of a virtual node that is drained; none if the Node of its name is
+// not its own.
 func gatherDrained(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode) ([]corev1.Pod, error) {
 	if owned, err := ownsNode(ctx, r, root); err != nil || !owned {
 		return nil, err
@@ -42,8 +43,8 @@ func gatherDrained(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.Vi
 	return pods.Items, nil
 }
 
-// ownsNode reports whether the Node of a virtual node's name belongs to it, and not to a real node or
-// to an older virtual node of that name.
+// ownsNode reports whether the Node of a virtual node's name belongs to it, and not to a real node
+// or to an older virtual node of that name.
 func ownsNode(ctx context.Context, r client.Reader, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	node, err := ctl.Optional(ctx, r, types.NamespacedName{Name: vn.Name}, &corev1.Node{})
 	if err != nil || node == nil || !isVirtual(node) {

@@ -29,7 +29,8 @@ func lostProviders() ctl.Registrar {
 			in := plan.LostProviderInput{Root: root}
 			var pods metav1.PartialObjectMetadataList
 			pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-			// The cache does not hold this label of users' pods. Readiness of virtual nodes changes rarely.
+			// The cache does not hold this label of users' pods. Readiness of virtual nodes changes
+			// rarely.
 			if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": root.Name},
 				client.HasLabels{api.LabelShadowPod}); err != nil {
 				return in, fmt.Errorf("list pods of node %s: %w", root.Name, err)
@@ -49,8 +50,8 @@ func isVirtual[T client.Object](node T) bool {
 	return node.GetLabels()[api.LabelType] == api.TypeVirtualNode
 }
 
-// lostPods force-deletes, as provider, pods of consumers that terminate on a node that is not ready.
-// While they exist, nothing replaces them.
+// lostPods force-deletes, as provider, pods of consumers that terminate on a node that is not
+// ready. While they exist, nothing replaces them.
 func lostPods() ctl.Registrar {
 	return ctl.Controller[*corev1.Pod, plan.LostPodInput]{
 		Name: "lost-pods", Quiet: true, Only: plan.Ending, Deleting: true,

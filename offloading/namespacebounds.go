@@ -21,16 +21,17 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 
-// secretCounts counts, as provider, the Secrets in the namespaces of consumers, and labels a namespace that has reached
-// the limit. An admission policy refuses further Secrets there. Below the limit nothing is written, so the Secrets
-// that come with pods cost no write.
+// secretCounts counts, as provider, the Secrets in the namespaces of consumers, and labels a
+// namespace that has reached the limit. An admission policy refuses further Secrets there. Below
+// the limit nothing is written, so the Secrets that come with pods cost no write.
 type secretCounts struct{ bounds plan.NamespaceBounds }
 
-// countDelay is the time from the creation or deletion of a Secret to the count, so that a burst is counted once.
+// countDelay is the time from the creation or deletion of a Secret to the count, so that a burst is
+// counted once.
 const countDelay = time.Second
 
-// Register adds the controller to mgr. The Secrets have a cache of their own, which holds names only: mgr's cache
-// leaves out the Secrets that consumers reflect.
+// Register adds the controller to mgr. The Secrets have a cache of their own, which holds names
+// only: mgr's cache leaves out the Secrets that consumers reflect.
 func (s secretCounts) Register(mgr manager.Manager) error {
 	names, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()

@@ -29,7 +29,8 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 
-// schedulingLabel labels offloaded namespaces, so that their new pods are sent to the admission webhook.
+// schedulingLabel labels offloaded namespaces, so that their new pods are sent to the admission
+// webhook.
 func schedulingLabel() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.SchedulingLabelInput]{
 		Name:    "scheduling-label",
@@ -88,7 +89,8 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	}
 	in.Offloadings = offloadings.Items
 	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
-	// A stale map may have a former selector, and a remote namespace that is given up is lost with its data.
+	// A stale map may have a former selector, and a remote namespace that is given up is lost with
+	// its data.
 	if in.Current, err = ctl.Optional(ctx, r.Live, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
 		return in, err
 	}
@@ -103,8 +105,8 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
 
-// holdsVolumes reports whether claims of a namespace have their volumes at a provider. It reads from
-// the API server, because a volume that is given up is lost.
+// holdsVolumes reports whether claims of a namespace have their volumes at a provider. It reads
+// from the API server, because a volume that is given up is lost.
 func holdsVolumes(ctx context.Context, live client.Reader, namespace, provider string) (bool, error) {
 	var claims corev1.PersistentVolumeClaimList
 	if err := live.List(ctx, &claims, client.InNamespace(namespace)); err != nil {

@@ -4,11 +4,12 @@
 // Package offloading holds the controllers and the admission server for pods that run in another
 // cluster than they belong to.
 //
-// As consumer it turns NamespaceOffloadings into the NamespaceMap of each peer and VirtualNodes into
-// virtual kubelets, and admits new pods. As provider it creates namespaces, pods and endpoint slices
-// from the NamespaceMaps, ShadowPods and ShadowEndpointSlices of consumers, within their Quotas. It
-// reads from and writes to the local API server only. Package plan decides. Objects are reflected
-// between clusters by another room, and package kubelet implements the virtual kubelet's node.
+// As consumer it turns NamespaceOffloadings into the NamespaceMap of each peer and VirtualNodes
+// into virtual kubelets, and admits new pods. As provider it creates namespaces, pods and endpoint
+// slices from the NamespaceMaps, ShadowPods and ShadowEndpointSlices of consumers, within their
+// Quotas. It reads from and writes to the local API server only. Package plan decides. Objects are
+// reflected between clusters by another room, and package kubelet implements the virtual kubelet's
+// node.
 //
 // Start reading at Controllers.
 package offloading
@@ -38,7 +39,8 @@ type Options struct {
 	StorageNamespace string
 	// NamespaceBounds are the limits in each namespace of a consumer.
 	NamespaceBounds plan.NamespaceBounds
-	// GuestPods lists the features that pods of consumers may use beyond those of ordinary workloads.
+	// GuestPods lists the features that pods of consumers may use beyond those of ordinary
+	// workloads.
 	GuestPods plan.GuestPods
 	// DenyDirectConnections prevents direct connections to addresses of third clusters.
 	DenyDirectConnections bool

@@ -27,9 +27,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// pendingPods registers the controllers for pods that wait. Some were created before their namespace was
-// offloaded as it is now; for others the provider has no room. An informer of their own holds only pods
-// that have not started, which are few in any cluster.
+// pendingPods registers the controllers for pods that wait. Some were created before their
+// namespace was offloaded as it is now; for others the provider has no room. An informer of their
+// own holds only pods that have not started, which are few in any cluster.
 type pendingPods struct{ runtimeClass string }
 
 // Register adds the controllers and their informer to mgr.
@@ -51,8 +51,9 @@ func (p pendingPods) Register(mgr manager.Manager) error {
 	return errors.Join(p.earlier(pending).Register(mgr), p.unplaced(pending).Register(mgr))
 }
 
-// standby starts a cache also in a replica that is not the leader. Controllers end the process if their
-// cache does not sync in time, and the manager starts only its own cache before leader election.
+// standby starts a cache also in a replica that is not the leader. Controllers end the process if
+// their cache does not sync in time, and the manager starts only its own cache before leader
+// election.
 type standby struct{ cache.Cache }
 
 // NeedLeaderElection returns false: every replica needs the cache.

@@ -26,15 +26,17 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// accounts sums up the requests of each user's ShadowPods, for admission and for the plans of their pods. It is updated
-// by watches, so the cost of an answer does not depend on the number of pods. Only a plan reserves: what it grants
-// counts immediately, before a watch shows it. Admission reserves nothing, because anybody who reaches its port can
-// send requests. A restart loses nothing: the pods are observed again.
+// accounts sums up the requests of each user's ShadowPods, for admission and for the plans of their
+// pods. It is updated by watches, so the cost of an answer does not depend on the number of pods.
+// Only a plan reserves: what it grants counts immediately, before a watch shows it. Admission
+// reserves nothing, because anybody who reaches its port can send requests. A restart loses
+// nothing: the pods are observed again.
 type accounts struct {
 	synced []toolscache.InformerSynced
 
 	mu sync.Mutex
-	// demands holds the demands of pods by their encoding, so that thousands of equal ones share one.
+	// demands holds the demands of pods by their encoding, so that thousands of equal ones share
+	// one.
 	demands map[string]corev1.ResourceList
 	items   map[entry]*item
 	users   map[string]*account
@@ -54,8 +56,8 @@ func entryOf(obj client.Object) entry {
 
 // account is the usage of one user.
 type account struct {
-	// asked is the sum of the ShadowPods that have not ended; held is that of pods that have not, and of ShadowPods
-	// that have, had or are granted a pod.
+	// asked is the sum of the ShadowPods that have not ended; held is that of pods that have not,
+	// and of ShadowPods that have, had or are granted a pod.
 	asked, held corev1.ResourceList
 	items       int
 }
@@ -64,8 +66,8 @@ type account struct {
 type item struct {
 	shadow *shadow
 	pod    *podSeen
-	// admitted is the UID of the ShadowPod that was granted a pod, or has one; empty = none. It lasts as long as the
-	// ShadowPod: a pod that vanishes is created again.
+	// admitted is the UID of the ShadowPod that was granted a pod, or has one; empty = none. It
+	// lasts as long as the ShadowPod: a pod that vanishes is created again.
 	admitted types.UID
 	// promise holds the resources that were granted and that no watch has shown yet; nil = none.
 	promise *promise
@@ -88,7 +90,8 @@ type most struct {
 	demand corev1.ResourceList
 }
 
-// podSeen is the pod of a ShadowPod's name as the watch shows it. It may belong to a deleted ShadowPod of that name.
+// podSeen is the pod of a ShadowPod's name as the watch shows it. It may belong to a deleted
+// ShadowPod of that name.
 type podSeen struct {
 	uid    types.UID
 	of     types.UID // of the ShadowPod that owns it; empty = no owner
@@ -96,8 +99,8 @@ type podSeen struct {
 	demand corev1.ResourceList
 }
 
-// promise counts until the watch shows the granted pod, or until the ledger's patience is over: the create may have
-// failed without an answer.
+// promise counts until the watch shows the granted pod, or until the ledger's patience is over: the
+// create may have failed without an answer.
 type promise struct {
 	former types.UID // of the pod that was observed before; empty = none
 	demand corev1.ResourceList
@@ -237,8 +240,8 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	plan.Add(of.held, i.held)
 }
 
-// asks returns what a ShadowPod that has not ended requests. If its pod was refused more, it counts with what the pod
-// has.
+// asks returns what a ShadowPod that has not ended requests. If its pod was refused more, it counts
+// with what the pod has.
 func (i *item) asks() corev1.ResourceList {
 	switch pod := i.itsPod(); {
 	case i.shadow == nil || api.Finished(i.shadow.phase):
@@ -249,10 +252,10 @@ func (i *item) asks() corev1.ResourceList {
 	return i.shadow.demand
 }
 
-// holds returns the most that a pod of this name requests, of which one exists at a time: the promised pod, that of the
-// ShadowPod, and the observed one. The observed pod counts until it has ended, even if its ShadowPod was deleted or
-// requests less. What this cluster adds to a pod, such as defaults and sidecars, counts only if the ShadowPod's demand
-// is unknown.
+// holds returns the most that a pod of this name requests, of which one exists at a time: the
+// promised pod, that of the ShadowPod, and the observed one. The observed pod counts until it has
+// ended, even if its ShadowPod was deleted or requests less. What this cluster adds to a pod, such
+// as defaults and sidecars, counts only if the ShadowPod's demand is unknown.
 func (i *item) holds() corev1.ResourceList {
 	held := i.granted()
 	if i.promise != nil {
@@ -275,8 +278,8 @@ func (i *item) note(of types.UID, demand corev1.ResourceList) {
 	i.most = most{of, demand}
 }
 
-// granted returns what a ShadowPod requests that has, had or is granted a pod which has not ended, but not more than
-// its pod has.
+// granted returns what a ShadowPod requests that has, had or is granted a pod which has not ended,
+// but not more than its pod has.
 func (i *item) granted() corev1.ResourceList {
 	if i.shadow == nil {
 		return nil
@@ -307,8 +310,8 @@ func (i *item) grant(to types.UID, demand corev1.ResourceList) {
 	i.note(to, promised.demand)
 }
 
-// settle ends the promise: a watch has shown the pod, or the patience is over. The ShadowPod stays admitted as long as
-// it exists.
+// settle ends the promise: a watch has shown the pod, or the patience is over. The ShadowPod stays
+// admitted as long as it exists.
 func (i *item) settle() {
 	i.promise = nil
 	if i.shadow == nil || i.shadow.uid != i.admitted {
@@ -356,8 +359,8 @@ func (a *accounts) current(p *offloadingv1beta1.ShadowPod) error {
 	return nil
 }
 
-// refuseShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many that are created at
-// once more may pass than fit, and the rest get no pod.
+// refuseShadowPod returns why a new ShadowPod is refused, or empty. It reserves nothing: of many
+// that are created at once more may pass than fit, and the rest get no pod.
 func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.ShadowPod) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -367,8 +370,8 @@ func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.Sha
 	return plan.Refusal(in)
 }
 
-// planShadowPod plans with what the user's other pods hold, including those that no watch has shown yet. What the plan
-// grants is promised before the next plan is made.
+// planShadowPod plans with what the user's other pods hold, including those that no watch has shown
+// yet. What the plan grants is promised before the next plan is made.
 func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
 	if in.Quota == nil {
 		return plan.ShadowPod(in)

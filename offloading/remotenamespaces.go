@@ -27,7 +27,8 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote,verbs=bind
 
-// remoteNamespaces creates and deletes, as provider, the namespaces that consumers request in their NamespaceMaps.
+// remoteNamespaces creates and deletes, as provider, the namespaces that consumers request in their
+// NamespaceMaps.
 func remoteNamespaces(o Options) ctl.Registrar {
 	all := &offloadingv1beta1.NamespaceMapList{}
 	return ctl.Controller[*offloadingv1beta1.NamespaceMap, plan.RemoteNamespacesInput]{
@@ -73,8 +74,8 @@ func replicated(root *offloadingv1beta1.NamespaceMap) bool {
 	return root.Labels[api.LabelReplicated] == api.True
 }
 
-// dependsOn reports whether a consumer's NamespaceMap is in the namespace, requests it, or is the one that it was
-// created for.
+// dependsOn reports whether a consumer's NamespaceMap is in the namespace, requests it, or is the
+// one that it was created for.
 func dependsOn(namespace client.Object, root *offloadingv1beta1.NamespaceMap) bool {
 	name, maker := namespace.GetName(), namespace.GetAnnotations()[api.AnnotationManagedByNamespaceMap]
 	isMaker := maker == api.ManagedByNamespaceMap(root.Namespace, root.Name)

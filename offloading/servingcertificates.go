@@ -40,7 +40,8 @@ func servingCertificates() ctl.Registrar {
 	}
 }
 
-// looksLikeOurs reports whether a request claims to be of a virtual kubelet; anybody can set the label.
+// looksLikeOurs reports whether a request claims to be of a virtual kubelet; anybody can set the
+// label.
 func looksLikeOurs(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && csr.Labels[api.LabelVirtualNode] != ""
 }

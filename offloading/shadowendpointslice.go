@@ -221,7 +221,8 @@ func peerDown(ctx context.Context, r client.Reader, peer string, fc *corev1beta1
 	}), nil
 }
 
-// slicesFrom returns the ShadowEndpointSlices in the namespaces of the peer that a changed object is about.
+// slicesFrom returns the ShadowEndpointSlices in the namespaces of the peer that a changed object
+// is about.
 func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	peer := obj.GetLabels()[api.LabelRemoteClusterID]
 	if fc, ok := obj.(*corev1beta1.ForeignCluster); ok {
@@ -238,8 +239,8 @@ func slicesFrom(ctx context.Context, r client.Reader, obj client.Object) (reques
 	return requests
 }
 
-// slicesAddressed returns the ShadowEndpointSlices whose addresses a changed Configuration may remap:
-// those of its peer, and those with pods of third clusters.
+// slicesAddressed returns the ShadowEndpointSlices whose addresses a changed Configuration may
+// remap: those of its peer, and those with pods of third clusters.
 func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	hasDirect := func(_ client.Object, root *offloadingv1beta1.ShadowEndpointSlice) bool {
 		_, direct := root.Annotations[api.AnnotationDirectConnectionsData]
@@ -249,8 +250,8 @@ func slicesAddressed(ctx context.Context, r client.Reader, obj client.Object) []
 	return append(slicesFrom(ctx, r, obj), direct(ctx, r, obj)...)
 }
 
-// slicesNaming returns the ShadowEndpointSlices of a pod's consumer that contain an address of the pod.
-// It is called with the pod before and after an update.
+// slicesNaming returns the ShadowEndpointSlices of a pod's consumer that contain an address of the
+// pod. It is called with the pod before and after an update.
 func slicesNaming(ctx context.Context, r client.Reader, obj client.Object) (requests []reconcile.Request) {
 	for _, address := range addressesOf(obj.(*corev1.Pod)) {
 		at := client.MatchingFields{fieldProviderAddress: address.String()}

@@ -28,8 +28,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=update
 
-// shadowPod creates, as provider, the pods of ShadowPods. Many are reconciled concurrently; only the
-// decision about quotas is serialized.
+// shadowPod creates, as provider, the pods of ShadowPods. Many are reconciled concurrently; only
+// the decision about quotas is serialized.
 func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
 		Name:    "shadowpod",
@@ -102,7 +102,8 @@ func confirmAbsence(ctx context.Context, r ctl.Reader, in *plan.ShadowPodInput) 
 	return err
 }
 
-// configurationOf returns the Configuration for a peer, by which its addresses are remapped; nil without networking.
+// configurationOf returns the Configuration for a peer, by which its addresses are remapped; nil
+// without networking.
 func configurationOf(ctx context.Context, r client.Reader, peer string) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
 	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
@@ -114,13 +115,15 @@ func configurationOf(ctx context.Context, r client.Reader, peer string) (*networ
 	return &list.Items[0], nil
 }
 
-// maybeRefused reports whether a changed Quota may let a ShadowPod of its user have a pod that it lacks.
+// maybeRefused reports whether a changed Quota may let a ShadowPod of its user have a pod that it
+// lacks.
 func maybeRefused(quota client.Object, root *offloadingv1beta1.ShadowPod) bool {
 	user := api.LabelValue(quota.(*offloadingv1beta1.Quota).Spec.User)
 	return !plan.HasPhase(root) && root.Labels[api.LabelCreatorUser] == user
 }
 
-// quotaOf returns what the quota says of the user whose value of LabelCreatorUser is user; nil if no quota exists.
+// quotaOf returns what the quota says of the user whose value of LabelCreatorUser is user; nil if
+// no quota exists.
 func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.QuotaSpec, error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -134,7 +137,8 @@ func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1be
 	return nil, nil
 }
 
-// originOf returns the ID of the consumer that a namespace was created for; empty for any other namespace.
+// originOf returns the ID of the consumer that a namespace was created for; empty for any other
+// namespace.
 func originOf(ctx context.Context, r client.Reader, namespace string) (string, error) {
 	ns, err := ctl.Optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 	if err != nil || ns == nil || ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {

@@ -19,8 +19,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 
-// takenBack ends, as provider, the pods in a consumer's namespace that is being deleted, in bounded time. Otherwise
-// their grace periods, which the consumer chooses, would decide how long the namespace stays.
+// takenBack ends, as provider, the pods in a consumer's namespace that is being deleted, in bounded
+// time. Otherwise their grace periods, which the consumer chooses, would decide how long the
+// namespace stays.
 func takenBack(now func() time.Time) ctl.Controller[*corev1.Namespace, plan.TakenBackInput] {
 	return ctl.Controller[*corev1.Namespace, plan.TakenBackInput]{
 		Name: "taken-back", Quiet: true, Deleting: true,

@@ -93,7 +93,8 @@ func olderNamesake(ctx context.Context, r client.Reader, root *offloadingv1beta1
 	return first.Namespace, nil
 }
 
-// firstNamed returns the oldest virtual node of a name, to which the Node belongs; nil if there is none.
+// firstNamed returns the oldest virtual node of a name, to which the Node belongs; nil if there is
+// none.
 func firstNamed(ctx context.Context, r client.Reader, name string) (*offloadingv1beta1.VirtualNode, error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &list); err != nil {
@@ -126,8 +127,8 @@ func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedN
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. No cache
-// holds the pods of users or the leases.
+// gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. No
+// cache holds the pods of users or the leases.
 func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
 	dead, err := deadPeers(ctx, r)
 	if err != nil {

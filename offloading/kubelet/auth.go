@@ -30,25 +30,25 @@ const (
 	authorityConfigMap = "extension-apiserver-authentication"
 	authorityKey       = "client-ca-file"
 
-	// authorityTime is how long the cluster's client CA is taken for unchanged.
+	// authorityTime is how long the cluster's client CA is cached.
 	authorityTime = 5 * time.Minute
-	// allowedTime and deniedTime are how long an answer of the API server is remembered; denied
-	// ones shorter, so that a right just granted works soon.
+	// allowedTime and deniedTime are how long answers of the API server are cached. Denials are
+	// cached for a shorter time, so that a new right works soon.
 	allowedTime = time.Minute
 	deniedTime  = 10 * time.Second
 )
 
 var errUnauthenticated = errors.New("unauthenticated")
 
-// user is who asks.
+// user is the authenticated client.
 type user struct {
 	name, uid string
 	groups    []string
 	extra     map[string]authenticationv1.ExtraValue
 }
 
-// gate decides who may use the kubelet API, as kubelets do: with a certificate of the cluster's
-// client CA, or a token the API server knows, and a right on this node.
+// gate authenticates and authorizes requests as kubelets do: by a certificate of the cluster's
+// client CA or a token that the API server accepts, and by a right on this node.
 type gate struct {
 	home kubernetes.Interface
 	node string
@@ -57,7 +57,7 @@ type gate struct {
 	authorities *x509.CertPool
 	fetched     time.Time
 
-	// users holds the users of tokens, and rights whether a user has a right, by hashes.
+	// users caches the users of tokens, and rights whether a user has a right, both by hashes.
 	users, rights *cache.Expiring
 }
 
@@ -65,7 +65,7 @@ func newGate(home kubernetes.Interface, node string) *gate {
 	return &gate{home: home, node: node, users: cache.NewExpiring(), rights: cache.NewExpiring()}
 }
 
-// guard lets requests through to next that are allowed.
+// guard passes allowed requests to next.
 func (g *gate) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := g.authenticate(r)
@@ -103,8 +103,8 @@ func verb(method string) string {
 	return strings.ToLower(method)
 }
 
-// subresources returns the node subresources of which a request for the path needs one, as in
-// Kubernetes (KEP-2862). Paths without a narrower name need "proxy".
+// subresources returns the node subresources for a path, as in Kubernetes (KEP-2862). A right on
+// one of them suffices. Paths without a more specific name need "proxy".
 func subresources(path string) []string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
@@ -120,7 +120,7 @@ func subresources(path string) []string {
 	return []string{"proxy"}
 }
 
-// authenticate finds out who asks.
+// authenticate returns the user of a request.
 func (g *gate) authenticate(r *http.Request) (*user, error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if who, err := g.byCertificate(r.Context(), r.TLS.PeerCertificates); err == nil {
@@ -161,7 +161,7 @@ func (g *gate) clientCA(ctx context.Context) (*x509.CertPool, error) {
 	cm, err := g.home.CoreV1().ConfigMaps(authorityNamespace).Get(ctx, authorityConfigMap, metav1.GetOptions{})
 	if err != nil {
 		if g.authorities != nil {
-			return g.authorities, nil // better the known one than none
+			return g.authorities, nil // the former one probably still holds
 		}
 		return nil, fmt.Errorf("get client CA: %w", err)
 	}
@@ -192,7 +192,7 @@ func (g *gate) byToken(ctx context.Context, token string) (*user, error) {
 	return who, nil
 }
 
-// authorize asks the API server whether the user has one of the rights.
+// authorize reports whether the user has the right on one of the subresources.
 func (g *gate) authorize(ctx context.Context, who *user, verb string, subresources []string) (bool, error) {
 	for _, sub := range subresources {
 		allowed, err := g.may(ctx, who, verb, sub)
@@ -203,6 +203,7 @@ func (g *gate) authorize(ctx context.Context, who *user, verb string, subresourc
 	return false, nil
 }
 
+// may asks the API server whether the user has a right.
 func (g *gate) may(ctx context.Context, who *user, verb, subresource string) (bool, error) {
 	key := sha256.Sum256([]byte(strings.Join([]string{verb, subresource, who.name, who.uid,
 		strings.Join(who.groups, "\x01"), fmt.Sprint(who.extra)}, "\x00")))

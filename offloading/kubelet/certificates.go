@@ -34,17 +34,18 @@ import (
 const (
 	// awsSigner signs serving certificates of kubelets on EKS.
 	awsSigner = "beta.eks.amazonaws.com/app-serving"
-	// pollInterval and pollTime bound the wait for one request to be signed.
+	// pollInterval is the time between two reads of a request, and pollTime limits the wait for its
+	// certificate.
 	pollInterval = 250 * time.Millisecond
 	pollTime     = time.Minute
-	// requestInterval is the time between two requests when the first was not signed.
+	// requestInterval is the time until the next request if one was not signed.
 	requestInterval = 30 * time.Second
-	// selfSignedLife is long: nobody renews trust in a certificate nobody verifies.
+	// selfSignedLife is long, because clients cannot verify the certificate anyway.
 	selfSignedLife = 10 * 365 * 24 * time.Hour
 )
 
-// certificates holds the serving certificate of the kubelet API. Until the cluster has signed one
-// a self-signed one is served, which API servers that do not verify kubelets accept.
+// certificates holds the serving certificate of the kubelet API. Until the cluster has signed one,
+// it is self-signed, which API servers that do not verify kubelets accept.
 type certificates struct {
 	requests certificatesclient.CertificateSigningRequestInterface
 	node     string
@@ -69,7 +70,8 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("there is no serving certificate yet")
 }
 
-// run gets certificates until ctx ends, the next one when four fifths of a life have passed.
+// run obtains certificates until ctx ends. It renews one when four fifths of its validity have
+// passed.
 func (c *certificates) run(ctx context.Context) error {
 	if c.address == nil {
 		return errors.New("the node has no address; set POD_IP or --node-ip")
@@ -106,7 +108,7 @@ func (c *certificates) subject() pkix.Name {
 	return pkix.Name{CommonName: plan.NodeUser(c.node), Organization: []string{plan.NodesGroup}}
 }
 
-// signed asks the cluster for a certificate and waits until it is there.
+// signed requests a certificate from the cluster and waits for it.
 func (c *certificates) signed(ctx context.Context) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -142,7 +144,7 @@ func (c *certificates) signed(ctx context.Context) (*tls.Certificate, error) {
 	return pair(chain, key)
 }
 
-// wait looks at the request until it is signed, refused, or taking too long.
+// wait polls a request until it is signed or denied, or the time is over.
 func (c *certificates) wait(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
@@ -168,6 +170,7 @@ func (c *certificates) wait(ctx context.Context, name string) ([]byte, error) {
 	}
 }
 
+// pair returns a certificate chain with its key, and the leaf parsed.
 func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -181,6 +184,7 @@ func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	return &cert, nil
 }
 
+// selfSigned returns a self-signed certificate for the node's name and address.
 func (c *certificates) selfSigned(now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

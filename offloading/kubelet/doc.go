@@ -1,13 +1,13 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet is the node side of a virtual kubelet: it keeps the Node and its lease, and
-// serves the kubelet API. Requests about a pod are passed on to the provider; lists, metrics and
-// configuration are answered from what this cluster knows and the provider measures.
+// Package kubelet is the node of a virtual kubelet: it maintains the Node and its lease, and serves
+// the kubelet API. Requests about a pod are forwarded to the provider. Lists and configuration come
+// from this cluster, and metrics from the provider's metrics API.
 //
-// VirtualNode, ForeignCluster and NamespaceMap come from the home cluster, the liveness of the
-// provider from its API server; Node and Lease go to the home cluster. Pods are reflected in another
-// room, whose cache this one only reads.
+// The package reads VirtualNode, ForeignCluster and NamespaceMap from the local cluster and the
+// liveness of the provider from its API server. It writes Node and Lease to the local cluster.
+// Package reflection reflects pods; this package only reads its cache.
 //
 // Start reading at RunNode.
 package kubelet

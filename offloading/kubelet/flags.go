@@ -22,14 +22,14 @@ const (
 	CertificateKubelet CertificateType = "kubelet"
 	// CertificateAWS asks the signer of EKS.
 	CertificateAWS CertificateType = "aws"
-	// CertificateSelfSigned makes one that nobody verifies.
+	// CertificateSelfSigned creates a self-signed certificate, which clients cannot verify.
 	CertificateSelfSigned CertificateType = "self-signed"
 )
 
-// String is the flag's value.
+// String returns the flag's value.
 func (c *CertificateType) String() string { return string(*c) }
 
-// Set takes the flag's value.
+// Set parses the flag's value.
 func (c *CertificateType) Set(value string) error {
 	for _, known := range []CertificateType{CertificateKubelet, CertificateAWS, CertificateSelfSigned} {
 		if value == string(known) {
@@ -40,11 +40,11 @@ func (c *CertificateType) Set(value string) error {
 	return fmt.Errorf("unknown certificate type %s, use kubelet, aws or self-signed", value)
 }
 
-// Type is the flag's kind in help texts.
+// Type returns the name of the value in help texts.
 func (c *CertificateType) Type() string { return "type" }
 
-// Flags are the documented flags of the kubelet role. What may change while the process runs
-// (labels, taints, amounts) is read from the VirtualNode instead.
+// Flags holds the documented flags of the kubelet role. Labels, taints and resources, which may
+// change while the process runs, are read from the VirtualNode instead.
 type Flags struct {
 	HomeKubeconfig, HomeClusterID                 string
 	ForeignClusterID, ForeignKubeconfigSecretName string
@@ -56,16 +56,18 @@ type Flags struct {
 	CertificateType                               CertificateType
 	ListenPort                                    uint16
 	EnableProfiling                               bool
-	// NodeLeaseDuration is how long the node counts as alive after a sign of life. NodePingInterval
-	// is the time between two checks of the provider's API server; 0 checks before each renewal
-	// of the lease only. NodePingTimeout bounds one check.
+	// NodeLeaseDuration is how long the node counts as alive after a renewal of its lease.
+	// NodePingInterval is the time between two checks of the provider's API server; 0 = a check
+	// before each renewal. NodePingTimeout limits one check.
 	NodeLeaseDuration, NodePingInterval, NodePingTimeout time.Duration
 	NodeCheckNetwork                                     bool
 	NodeExtraLabels, NodeExtraAnnotations                map[string]string
 	CreateNode                                           bool
-	// Reflectors are by key, as in VkOptionsTemplate: pod, service, endpointslice, …
+	// Reflectors holds the settings by kind, as in VkOptionsTemplate: pod, service, endpointslice,
+	// …
 	Reflectors map[string]*offloadingv1beta1.ReflectorConfig
-	// CustomReflectors are custom resources, <plural>.<version>.<group> to <kind>:<workers>[:<type>].
+	// CustomReflectors maps custom resources, <plural>.<version>.<group>, to
+	// <kind>:<workers>[:<type>].
 	CustomReflectors                            map[string]string
 	LabelsNotReflected, AnnotationsNotReflected []string
 	EnableAPIServerSupport                      bool
@@ -75,8 +77,8 @@ type Flags struct {
 	MetricsAddress                              string
 	HomeAPIServerHost, HomeAPIServerPort        string
 	RemotePodCIDRs, RemotePodCIDRRemaps         []string
-	// Replicas is how many processes keep this virtual node; of more than one the holder of a
-	// lease acts.
+	// Replicas is the number of processes for this virtual node. With more than one, the leader
+	// acts.
 	Replicas                                            int
 	LeaseEnabled                                        bool
 	LeaseDuration, LeaseRenewInterval, LeaseRetryPeriod time.Duration
@@ -84,7 +86,7 @@ type Flags struct {
 	PodName, PodNamespace string
 }
 
-// NewFlags are the defaults. The node's name and address come from the environment of the pod.
+// NewFlags returns the defaults. The node's name and address come from the environment of the pod.
 func NewFlags() *Flags {
 	reflectors := map[string]*offloadingv1beta1.ReflectorConfig{}
 	for key, config := range offloadingv1beta1.DefaultReflectors() {
@@ -95,7 +97,7 @@ func NewFlags() *Flags {
 		PodName: os.Getenv("POD_NAME"), PodNamespace: os.Getenv("POD_NAMESPACE"),
 		TenantNamespace: os.Getenv("POD_NAMESPACE"), LiqoNamespace: api.Namespace,
 		CertificateType: CertificateKubelet, ListenPort: api.KubeletPort,
-		// 40 s and a quarter of it between renewals are what kubelets use.
+		// 40 s, as in kubelets, which also renew after a quarter of it.
 		NodeLeaseDuration: 40 * time.Second, NodePingTimeout: 5 * time.Second,
 		NodeCheckNetwork: true, CreateNode: true, Reflectors: reflectors,
 		EnableAPIServerSupport: true,
@@ -104,7 +106,7 @@ func NewFlags() *Flags {
 	}
 }
 
-// AddFlags adds all flags to fs; their present values are the defaults.
+// AddFlags adds all flags to fs; their current values are the defaults.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	f.addIdentity(fs)
 	f.addNode(fs)

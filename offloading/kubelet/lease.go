@@ -23,11 +23,12 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 
-// maxUnasked is how many intervals may pass without a request to a provider that answers.
+// maxUnasked is how many intervals may pass without a check while other responses of the provider
+// arrive.
 const maxUnasked = 3
 
-// lease renews the Node's Lease while the provider answers. So the node of a lost provider becomes
-// not ready after the usual grace period.
+// lease renews the Node's Lease while the provider answers. Without renewals the node becomes not
+// ready after the usual grace period.
 type lease struct {
 	leases   coordinationclient.LeaseInterface
 	peer     *remote.Peer
@@ -37,7 +38,8 @@ type lease struct {
 	// changed is called when the provider starts or stops answering.
 	changed func()
 
-	// current is the lease as last written, and renewed the time of that; only run uses them.
+	// current is the lease as last written, and renewed the time of the last renewal; only run uses
+	// them.
 	current *coordinationv1.Lease
 	renewed time.Time
 
@@ -63,10 +65,10 @@ func (l *lease) own(node *corev1.Node) {
 	l.owner.Store(&metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
-// run checks and renews until ctx ends.
+// run checks the provider and renews the lease until ctx ends.
 func (l *lease) run(ctx context.Context) error {
 	l.peer.Monitor(ctx, l.checks, func(began time.Time, h remote.Health) bool {
-		answers := l.note(ctx, h)
+		answers := l.record(ctx, h)
 		// A quarter of the duration: three renewals in a row may fail before the node is lost.
 		if answers && began.Sub(l.renewed) >= l.duration/4-l.checks.Interval/2 {
 			if err := l.renew(ctx); err == nil {
@@ -80,9 +82,9 @@ func (l *lease) run(ctx context.Context) error {
 	return nil
 }
 
-// note keeps whether the provider answers and returns it. Any response of a healthy server counts, also that this
-// cluster may not ask.
-func (l *lease) note(ctx context.Context, h remote.Health) bool {
+// record stores whether the provider answers, and returns it. Any response below 500 counts, such
+// as one that forbids the request.
+func (l *lease) record(ctx context.Context, h remote.Health) bool {
 	answers := h.Err == nil && h.Code < http.StatusInternalServerError
 	if l.answers.Swap(answers) == answers {
 		return answers
@@ -100,7 +102,8 @@ func (l *lease) note(ctx context.Context, h remote.Health) bool {
 	return answers
 }
 
-// renew writes the lease; one that somebody else changed or deleted is read again next time.
+// renew writes the lease. After a failed write, such as a conflict, the lease is read again next
+// time.
 func (l *lease) renew(ctx context.Context) error {
 	owner := l.owner.Load()
 	if owner == nil {
@@ -111,7 +114,7 @@ func (l *lease) renew(ctx context.Context) error {
 		if apierrors.IsNotFound(err) {
 			fresh := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.node}}
 			l.current, err = l.leases.Create(ctx, l.renewal(fresh, *owner), metav1.CreateOptions{})
-			return l.keep(err)
+			return l.written(err)
 		}
 		if err != nil {
 			return fmt.Errorf("get lease %s: %w", l.node, err)
@@ -120,11 +123,11 @@ func (l *lease) renew(ctx context.Context) error {
 	}
 	var err error
 	l.current, err = l.leases.Update(ctx, l.renewal(l.current, *owner), metav1.UpdateOptions{})
-	return l.keep(err)
+	return l.written(err)
 }
 
-// keep forgets what is known of the lease after a write that failed.
-func (l *lease) keep(err error) error {
+// written handles the result of a write: after a failure, the stored lease is discarded.
+func (l *lease) written(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -132,6 +135,7 @@ func (l *lease) keep(err error) error {
 	return fmt.Errorf("write lease %s: %w", l.node, err)
 }
 
+// renewal returns the lease to write.
 func (l *lease) renewal(from *coordinationv1.Lease, owner metav1.OwnerReference) *coordinationv1.Lease {
 	out := from.DeepCopy()
 	out.OwnerReferences = []metav1.OwnerReference{owner}

@@ -41,24 +41,25 @@ import (
 // Options holds the settings and clients of one virtual node.
 type Options struct {
 	Flags *Flags
-	// Home is this cluster.
+	// Home is the configuration for the local cluster.
 	Home *rest.Config
 	// Peer is the provider.
 	Peer *remote.Peer
-	// Pods lists the pods of the node with their status; of their specs little need be there.
+	// Pods lists the pods of the node with their status; a part of their specs suffices.
 	Pods client.Reader
 	// Metrics gathers the metrics of this process, which the kubelet API serves.
 	Metrics prometheus.Gatherer
 }
 
-// fallbackVersion is announced where the API server does not tell its own.
+// fallbackVersion is the version of the Node if the API server does not return its own.
 const fallbackVersion = "v1.25.0"
 
-// retry is the time until a write that failed is tried again.
+// retry is the time until a failed write is retried.
 const retry = 2 * time.Second
 
-// RunNode keeps the Node of a virtual node and serves its kubelet API until ctx ends. With
-// createNode false there is nothing to do. Errors are permanent: what can pass is tried again.
+// RunNode maintains the Node of a virtual node and serves its kubelet API until ctx ends. If
+// CreateNode is false it only waits. It retries all errors that may be temporary, and returns
+// others.
 func RunNode(ctx context.Context, o Options) error {
 	if !o.Flags.CreateNode {
 		<-ctx.Done()
@@ -143,7 +144,7 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 	return n, nil
 }
 
-// versionOf returns the version of the home API server.
+// versionOf returns the version of the local API server.
 func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
 	v, err := d.ServerVersion()
 	if err != nil {
@@ -154,7 +155,7 @@ func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
 	return v.GitVersion
 }
 
-// poke makes the Node be looked at.
+// poke triggers a sync of the Node.
 func (n *node) poke() {
 	select {
 	case n.wake <- struct{}{}:
@@ -162,7 +163,7 @@ func (n *node) poke() {
 	}
 }
 
-// watch wakes the node at changes of what it reads.
+// watch triggers a sync when an object changes that sync reads.
 func (n *node) watch(ctx context.Context) error {
 	changed := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { n.poke() },
@@ -184,7 +185,7 @@ func (n *node) watch(ctx context.Context) error {
 	return nil
 }
 
-// run keeps the Node as it should be. Without changes it is looked at when its heartbeat is due.
+// run syncs the Node after changes, and when its heartbeat is due.
 func (n *node) run(ctx context.Context) error {
 	if err := n.watch(ctx); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (n *node) run(ctx context.Context) error {
 	for {
 		after := plan.Heartbeat
 		if err := n.sync(ctx); err != nil {
-			if !apierrors.IsConflict(err) { // a stale cache is not worth a log line
+			if !apierrors.IsConflict(err) { // conflicts come from a stale cache
 				log.FromContext(ctx).Error(err, "keep node")
 			}
 			after = retry
@@ -206,9 +207,8 @@ func (n *node) run(ctx context.Context) error {
 	}
 }
 
-// sync makes the Node what its plan says. A Node that went because its virtual node is to have none
-// any more does not come back. While the provider does not answer, the status is left to the node
-// controller, which finds out by the lease.
+// sync writes the desired Node. It does not create one if the virtual node is to have none. While
+// the provider does not answer, the node controller writes the status after the lease has expired.
 func (n *node) sync(ctx context.Context) error {
 	key := types.NamespacedName{Namespace: n.Flags.TenantNamespace, Name: n.Flags.NodeName}
 	vn, err := ctl.Optional(ctx, n.cache, key, &offloadingv1beta1.VirtualNode{})
@@ -239,8 +239,8 @@ func (n *node) sync(ctx context.Context) error {
 	}))
 }
 
-// write makes the Node what is desired. Taints are a list that the node controller and users
-// write, too: they are changed only from the state seen, everything else is applied.
+// write updates the Node. Taints, which the node controller and users write as well, are patched
+// with the resource version as precondition; everything else is applied.
 func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	n.lease.own(live)
 	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
@@ -252,7 +252,7 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 		}
 	}
 	desired.Spec.Taints = nil
-	desired.UID = live.UID // a Node deleted meanwhile must not come back by this
+	desired.UID = live.UID // so that the apply does not create a Node that was deleted meanwhile
 	if _, err := n.objects.Object(ctx, live, desired); err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	return err
 }
 
-// create makes the Node.
+// create creates the Node.
 func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	if err := n.writer.Create(ctx, node); err != nil {
 		return fmt.Errorf("create node %s: %w", node.Name, err)
@@ -272,13 +272,13 @@ func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// remoteNamespace returns the provider's namespace for a home namespace; false if there is none.
-func (n *node) remoteNamespace(ctx context.Context, home string) (string, bool) {
+// remoteNamespace returns the remote namespace of a local one; false if there is none.
+func (n *node) remoteNamespace(ctx context.Context, local string) (string, bool) {
 	m, err := n.namespaceMap(ctx)
 	if err != nil || m == nil {
 		return "", false
 	}
-	entry, ok := m.Status.CurrentMapping[home]
+	entry, ok := m.Status.CurrentMapping[local]
 	return entry.RemoteNamespace, ok && entry.Phase == offloadingv1beta1.NamespaceAccepted
 }
 

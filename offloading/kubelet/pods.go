@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// pods answers /pods. The caches of a virtual kubelet keep only a part of each pod, so the list of
-// the home API server is copied, from that server's own cache (resourceVersion 0).
+// pods serves /pods. The caches of a virtual kubelet hold only a part of each pod, so it copies the
+// list of the local API server, from that server's own cache (resourceVersion 0).
 func (n *node) pods(w http.ResponseWriter, r *http.Request) {
 	list, err := n.home.CoreV1().RESTClient().Get().Resource("pods").
 		Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", n.Flags.NodeName).String()).
@@ -35,8 +35,7 @@ func (n *node) pods(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cachedPods are the pods of the node; of their specs only a part is known, of their status
-// everything.
+// cachedPods returns the pods of the node, with their whole status and a part of their specs.
 func (n *node) cachedPods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := n.Pods.List(ctx, &list); err != nil {
@@ -45,7 +44,7 @@ func (n *node) cachedPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// runningPods answers /runningpods with names, IDs and images of running containers, as a container
+// runningPods serves /runningpods with names, IDs and images of running containers, as a container
 // runtime reports them.
 func (n *node) runningPods(w http.ResponseWriter, r *http.Request) {
 	pods, err := n.cachedPods(r.Context())
@@ -74,8 +73,8 @@ func containerStatuses(p *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses)
 }
 
-// ownMetrics answers /metrics: those of the process and, by their names in kubelets, what the node
-// runs.
+// ownMetrics serves /metrics: those of the process, and the numbers of pods and containers under
+// the names that kubelets use.
 func (n *node) ownMetrics(w http.ResponseWriter, r *http.Request) {
 	pods, err := n.cachedPods(r.Context())
 	if err != nil {

@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// headerTime bounds how long a client may take for its request line and headers.
+	// headerTime limits how long a client may take to send its request line and headers.
 	headerTime = 30 * time.Second
-	// endTime is how long running answers may take when the process ends.
+	// endTime is how long running responses may take when the process ends.
 	endTime = 2 * time.Second
 )
 
-// serve answers the home API server and other clients of kubelets until ctx ends.
+// serve serves the kubelet API until ctx ends.
 func (n *node) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           newGate(n.home, n.Flags.NodeName).guard(n.routes()),
@@ -40,7 +40,7 @@ func (n *node) serve(ctx context.Context) error {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: n.certificates.get,
-			ClientAuth:     tls.RequestClientCert, // verified by the gate, which also takes tokens
+			ClientAuth:     tls.RequestClientCert, // verified by the gate, which also accepts tokens
 		},
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(n.Flags.ListenPort))))
@@ -61,8 +61,8 @@ func (n *node) serve(ctx context.Context) error {
 	return nil
 }
 
-// routes are the paths of the kubelet API. Those with a pod are passed on to the provider's API
-// server, which speaks the same protocols towards its own kubelets.
+// routes returns the handler for the paths of the kubelet API. Requests about a pod are forwarded
+// to the provider's API server, which uses the same protocols with its own kubelets.
 func (n *node) routes() http.Handler {
 	mux := http.NewServeMux()
 	logs := n.passOn("log", func(in url.Values, container string) url.Values {
@@ -103,19 +103,19 @@ func (n *node) routes() http.Handler {
 			continue
 		}
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			// Kubelets answer so where a path is disabled.
+			// Kubelets return the same code for a disabled path.
 			http.Error(w, "not offered by a virtual node: "+why, http.StatusMethodNotAllowed)
 		})
 	}
 	return mux
 }
 
-// healthChecks are the parts of /healthz that a kubelet has.
+// healthChecks are the names of a kubelet's checks under /healthz.
 var healthChecks = []string{"ping", "log", "syncloop"}
 
 func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
 
-// configz answers /configz with those settings of a kubelet that a virtual one has.
+// configz serves /configz with those settings of a kubelet that apply to a virtual one.
 func (n *node) configz(w http.ResponseWriter, r *http.Request) {
 	type object = map[string]any
 	config := object{
@@ -144,8 +144,8 @@ func (n *node) configz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, object{"kubeletconfig": config})
 }
 
-// streamOptions are the options of exec and attach as the API server names them; kubelets have
-// other names for the same.
+// streamOptions returns the options of exec and attach under the API server's names, which differ
+// from those of kubelets.
 func streamOptions(in url.Values, container string) url.Values {
 	out := url.Values{"container": {container}, "command": in[corev1.ExecCommandParam]}
 	for kubelet, apiserver := range map[string]string{
@@ -159,7 +159,7 @@ func streamOptions(in url.Values, container string) url.Values {
 	return out
 }
 
-// passOn answers with what the provider's API server says about the same pod.
+// passOn forwards requests about a pod to the provider's API server, for the remote pod.
 func (n *node) passOn(subresource string, options func(url.Values, string) url.Values) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		local := r.PathValue("namespace")

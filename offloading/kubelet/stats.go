@@ -28,18 +28,18 @@ import (
 	"github.com/liqo-go/liqo/internal/metrics"
 )
 
-// metricsTime bounds one question to the provider's metrics API.
+// metricsTime limits one query of the provider's metrics API.
 const metricsTime = 5 * time.Second
 
 // podMetrics holds the metrics of a pod from the metrics API (metrics.k8s.io/v1beta1).
 type podMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
-		// Namespace is the home one once read.
+		// Namespace is replaced by the local one.
 		Namespace string `json:"namespace"`
 	} `json:"metadata"`
 	Timestamp metav1.Time `json:"timestamp"`
-	// Window is the time before Timestamp that the rates are of.
+	// Window is the duration before Timestamp over which the rates are averaged.
 	Window     metav1.Duration `json:"window"`
 	Containers []struct {
 		Name  string `json:"name"`
@@ -50,12 +50,13 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
-// leastSeconds is the CPU time of a container at first sight, if none was measured: it has used
-// some to start. metrics-server takes 0 for not measured, and then leaves out the whole pod.
+// leastSeconds is the CPU time of a new container if 0 was measured, because it has used some to
+// start. metrics-server takes 0 for a missing value, and leaves out the whole pod.
 const leastSeconds = 0.001
 
-// sample holds the state of one container. The metrics API gives rates only, and the summary needs
-// totals. CPU is the sum of rate times time, from the window in which the container was first seen.
+// sample holds the state of one container. The metrics API returns rates only, and the summary
+// needs totals: CPU time is the sum of rate times duration, from the window in which the container
+// appeared.
 type sample struct {
 	sampleKey
 	at, start time.Time
@@ -69,12 +70,12 @@ type sampleKey struct{ namespace, pod, container string }
 // measurement is the state of all containers of the node.
 type measurement struct {
 	samples []sample
-	// gone is the CPU time in seconds of containers that are no more: the node's total never falls.
+	// gone is the CPU time in seconds of deleted containers, so that the node's total never falls.
 	gone float64
 }
 
-// total adds up the node's use, at the time of the newest sample: while the provider measures
-// nothing new, nobody may take the time that passes for idle.
+// total returns the sum of all containers, at the time of the newest sample. With the current time,
+// an interval without new samples would look idle.
 func (m measurement) total(now time.Time) sample {
 	all := sample{coreSeconds: m.gone}
 	for _, s := range m.samples {
@@ -96,7 +97,7 @@ type meter struct {
 	gone    float64
 }
 
-// take notes what was measured and forgets containers that are gone.
+// take adds a measurement, and removes deleted containers.
 func (m *meter) take(pods []podMetrics) measurement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +129,8 @@ func (m *meter) take(pods []podMetrics) measurement {
 	})}
 }
 
-// measure asks the provider about this node's pods. Namespaces it says nothing about are left out.
+// measure queries the provider's metrics of this node's pods. It leaves out namespaces without a
+// response.
 func (n *node) measure(ctx context.Context) measurement {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
@@ -137,17 +139,17 @@ func (n *node) measure(ctx context.Context) measurement {
 		return n.meter.take(nil)
 	}
 	var pods []podMetrics
-	for home, entry := range m.Status.CurrentMapping {
+	for local, entry := range m.Status.CurrentMapping {
 		if entry.Phase != offloadingv1beta1.NamespaceAccepted {
 			continue
 		}
 		list, err := n.podMetrics(ctx, entry.RemoteNamespace)
 		if err != nil {
-			log.FromContext(ctx).V(1).Info("no metrics", "namespace", home, "error", err.Error())
+			log.FromContext(ctx).V(1).Info("no metrics", "namespace", local, "error", err.Error())
 			continue
 		}
 		for _, p := range list {
-			p.Metadata.Namespace = home
+			p.Metadata.Namespace = local
 			pods = append(pods, p)
 		}
 	}
@@ -180,7 +182,7 @@ func (n *node) podMetrics(ctx context.Context, namespace string) ([]podMetrics, 
 	return list.Items, nil
 }
 
-// summary answers /stats/summary.
+// summary serves /stats/summary.
 func (n *node) summary(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, summaryOf(n.Flags.NodeName, n.measure(r.Context()), time.Now()))
 }
@@ -222,7 +224,7 @@ func usageOf(s sample) (*stats.CPUStats, *stats.MemoryStats) {
 		&stats.MemoryStats{Time: t, WorkingSetBytes: new(s.memory), UsageBytes: new(s.memory)}
 }
 
-// resourceMetrics answers /metrics/resource, which metrics-server reads.
+// resourceMetrics serves /metrics/resource, which metrics-server reads.
 func (n *node) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	writePage(w, r, exposition(n.measure(r.Context()), time.Now()))
 }
@@ -234,7 +236,7 @@ func writePage(w http.ResponseWriter, r *http.Request, text string) {
 	}
 }
 
-// exposition writes the metrics kubelets offer (KEP-727) in the text format of Prometheus.
+// exposition returns the resource metrics of kubelets (KEP-727) in the text format of Prometheus.
 func exposition(m measurement, now time.Time) string {
 	var b metrics.Page
 	containers(&b, m.samples, "", func(s sample) string {
@@ -250,7 +252,7 @@ func exposition(m measurement, now time.Time) string {
 	return b.String()
 }
 
-// containers writes what is measured of each container. cpu is one more label of its CPU time.
+// containers writes the metrics of each container. cpu is a further label of its CPU time.
 func containers(p *metrics.Page, samples []sample, cpu string, labels func(sample) string) {
 	p.Family("container_cpu_usage_seconds_total", "counter",
 		"Cumulative cpu time consumed by the container in core-seconds")
@@ -263,7 +265,7 @@ func containers(p *metrics.Page, samples []sample, cpu string, labels func(sampl
 		func(s sample) float64 { return float64(s.start.Unix()) })
 }
 
-// gauge writes one value of each container.
+// gauge writes a metric with one value for each container.
 func gauge(p *metrics.Page, samples []sample, labels func(sample) string, name, help string,
 	value func(sample) float64) {
 	p.Family(name, "gauge", help)
@@ -272,7 +274,7 @@ func gauge(p *metrics.Page, samples []sample, labels func(sample) string, name, 
 	}
 }
 
-// cadvisorMetrics answers /metrics/cadvisor with what the provider's metrics API measures.
+// cadvisorMetrics serves /metrics/cadvisor from the provider's metrics API.
 func (n *node) cadvisorMetrics(w http.ResponseWriter, r *http.Request) {
 	pods, err := n.cachedPods(r.Context())
 	if err != nil {
@@ -282,9 +284,9 @@ func (n *node) cadvisorMetrics(w http.ResponseWriter, r *http.Request) {
 	writePage(w, r, cadvisor(n.measure(r.Context()), pods))
 }
 
-// cadvisor writes metrics with the names and labels of cAdvisor. Of a container that has just ended
-// only the names are known: its label image is empty, as cAdvisor has it for cgroups that are no
-// containers.
+// cadvisor returns metrics with the names and labels of cAdvisor. For a container that has just
+// ended only the names are known. Its label image is empty, as cAdvisor sets it for cgroups other
+// than containers.
 func cadvisor(m measurement, pods []corev1.Pod) string {
 	type identity struct{ path, image, name string }
 	known := map[sampleKey]identity{}
@@ -310,10 +312,10 @@ func cadvisor(m measurement, pods []corev1.Pod) string {
 	return b.String()
 }
 
-// probeMetrics answers /metrics/probes: nothing was counted, because the provider's kubelets probe.
+// probeMetrics serves /metrics/probes. It is empty, because the provider's kubelets run the probes.
 func probeMetrics(w http.ResponseWriter, r *http.Request) { writePage(w, r, "") }
 
-// checkMetrics answers /metrics/slis: this kubelet is well when it answers.
+// checkMetrics serves /metrics/slis: a kubelet that responds is healthy.
 func checkMetrics(w http.ResponseWriter, r *http.Request) {
 	var b metrics.Page
 	b.Family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")

@@ -28,11 +28,12 @@ const (
 	renewBefore     = CertificateLife / 3
 )
 
-// AdmissionCertificateInput holds the Secret with the certificate of the admission server. The Secret has no UID if it
-// does not exist.
+// AdmissionCertificateInput holds the Secret with the certificate of the admission server. The
+// Secret has no UID if it does not exist.
 type AdmissionCertificateInput struct {
 	Root *corev1.Secret
-	// Pair is a new certificate with its key and authority, as a Secret holds them; nil if none is due.
+	// Pair is a new certificate with its key and authority, as a Secret holds them; nil if none is
+	// due.
 	Pair map[string][]byte
 	// Webhooks holds the CA that the API server trusts; nil if it does not exist or a certificate
 	// is due.
@@ -40,8 +41,9 @@ type AdmissionCertificateInput struct {
 	Now      time.Time
 }
 
-// AdmissionCertificate writes the certificate, and once the Secret is observed, its CA into the webhooks. During a
-// renewal both CAs are trusted. If two replicas write at once, one of them fails with a conflict.
+// AdmissionCertificate writes the certificate, and once the Secret is observed, its CA into the
+// webhooks. During a renewal both CAs are trusted. If two replicas write at once, one of them fails
+// with a conflict.
 func AdmissionCertificate(in AdmissionCertificateInput) desired.Plan {
 	switch {
 	case in.Pair != nil:

@@ -15,12 +15,12 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// settling is the minimum age of a pod before it is changed. Caches may not show all of a new pod yet,
-// and without admission a replaced pod is not replaced again at a higher rate.
+// settling is the minimum age of a pod before it is changed. Caches may not show all of a new pod
+// yet, and without admission a replaced pod is not replaced again at a higher rate.
 const settling = 5 * time.Second
 
-// AnnotationLetGo marks a pod whose labels were removed so that its controller releases it. The pod is
-// deleted next.
+// AnnotationLetGo marks a pod whose labels were removed so that its controller releases it. The pod
+// is deleted next.
 const AnnotationLetGo = "offloading.liqo.io/let-go"
 
 // EarlierPodInput holds a pod and the NamespaceOffloading of its namespace; nil if there is none.
@@ -33,9 +33,10 @@ type EarlierPodInput struct {
 	Now         time.Time
 }
 
-// EarlierPod decides about a pod that is pending, or on a virtual node that its namespace is not offloaded
-// to any more. It was created before the namespace was offloaded as it is now, or while admission was down.
-// Kubernetes allows to add tolerations to a pod, but not to change its affinity.
+// EarlierPod decides about a pod that is pending, or on a virtual node that its namespace is not
+// offloaded to any more. It was created before the namespace was offloaded as it is now, or while
+// admission was down. Kubernetes allows to add tolerations to a pod, but not to change its
+// affinity.
 //
 //	pod                                              has a controller   plan
 //	was released by its controller                   any                replaced
@@ -83,8 +84,9 @@ func (in EarlierPodInput) plan() desired.Plan {
 	return replaced(pod)
 }
 
-// replaced deletes a pod whose controller creates another, and reports other pods to the user. A Job would count the
-// deleted pod as failed, so the labels that it selects are removed first, and the Job releases the pod.
+// replaced deletes a pod whose controller creates another, and reports other pods to the user. A
+// Job would count the deleted pod as failed, so the labels that it selects are removed first, and
+// the Job releases the pod.
 func replaced(pod *corev1.Pod) desired.Plan {
 	owner := metav1.GetControllerOf(pod)
 	_, letGo := pod.Annotations[AnnotationLetGo]

@@ -28,14 +28,15 @@ type GuestPods struct {
 	RuntimeClasses []string `json:"runtimeClasses"`
 	// Annotations are prefixes of annotations and labels that are denied otherwise.
 	Annotations []string `json:"annotations"`
-	// Tolerations are keys of taints that a toleration without a key covers. A taint of control planes that is listed
-	// here may be tolerated.
+	// Tolerations are keys of taints that a toleration without a key covers. A taint of control
+	// planes that is listed here may be tolerated.
 	Tolerations []string `json:"tolerations"`
 }
 
 var (
-	// guestFields are the fields that virtual kubelets copy, those of the original Liqo included. The pod gets no other
-	// field, such as host namespaces, a node name that bypasses the scheduler, a priority or devices.
+	// guestFields are the fields that virtual kubelets copy, those of the original Liqo included.
+	// The pod gets no other field, such as host namespaces, a node name that bypasses the
+	// scheduler, a priority or devices.
 	guestFields = []string{
 		"activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy",
 		"enableServiceLinks",
@@ -47,13 +48,15 @@ var (
 		"terminationGracePeriodSeconds", "tolerations",
 		"topologySpreadConstraints", "volumes",
 	}
-	// guestVolumes are the kinds that use neither a node's file system nor a server that the consumer chooses.
+	// guestVolumes are the kinds that use neither a node's file system nor a server that the
+	// consumer chooses.
 	guestVolumes = []string{"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
 		"projected", "secret"}
-	// guestProjections are the sources of projected volumes. Certificates of the provider's signers are not among them.
+	// guestProjections are the sources of projected volumes. Certificates of the provider's signers
+	// are not among them.
 	guestProjections = []string{"clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"}
-	// foreignPrefixes are prefixes of annotations and labels by which controllers of clouds, CNIs and injectors give a
-	// pod an identity or a network.
+	// foreignPrefixes are prefixes of annotations and labels by which controllers of clouds, CNIs
+	// and injectors give a pod an identity or a network.
 	foreignPrefixes = []string{
 		"aadpodidbinding", "azure.workload.identity/", "eks.amazonaws.com/", "iam.amazonaws.com/",
 		"iam.cloud.google.com/", "iam.gke.io/",
@@ -69,14 +72,16 @@ var (
 		"node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
 		"node.kubernetes.io/network-unavailable", "node.kubernetes.io/out-of-service",
 	}
-	// controlPlaneTaints keep workloads away from control planes, as Kubernetes and its distributions name them.
+	// controlPlaneTaints keep workloads away from control planes, as Kubernetes and its
+	// distributions name them.
 	controlPlaneTaints = []string{
 		"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 		"node-role.kubernetes.io/controlplane", "node-role.kubernetes.io/etcd",
 	}
 )
 
-// refused returns the message that pods of consumers may not have something, with the chart value that would allow it.
+// refused returns the message that pods of consumers may not have something, with the chart value
+// that would allow it.
 func refused(what, key, value string) string {
 	return fmt.Sprintf("%s is not granted to pods of consumers; make the pod without it, or have the provider add %q "+
 		"to the value offloading.guestPods.%s", what, value, key)
@@ -110,7 +115,8 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 	return g.refusesTolerations(spec.Tolerations)
 }
 
-// refusesChange returns which later change of a ShadowPod is not applied to its pod, and why, or empty.
+// refusesChange returns which later change of a ShadowPod is not applied to its pod, and why, or
+// empty.
 func (g GuestPods) refusesChange(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) string {
 	if keys := g.foreign(root, pod); len(keys) > 0 {
 		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
@@ -131,7 +137,8 @@ func (g GuestPods) refusesTolerations(tolerations []corev1.Toleration) string {
 	return ""
 }
 
-// controlPlane reports whether a toleration is of a control plane's taint that the administrator has not allowed.
+// controlPlane reports whether a toleration is of a control plane's taint that the administrator
+// has not allowed.
 func (g GuestPods) controlPlane(t corev1.Toleration) bool {
 	return slices.Contains(controlPlaneTaints, t.Key) && !slices.Contains(g.Tolerations, t.Key)
 }
@@ -142,7 +149,8 @@ func tolerated(tolerations []corev1.Toleration, t corev1.Toleration) bool {
 		func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, t) })
 }
 
-// used returns the fields of a pod's spec that differ from the API server's defaults, and the kinds of its volumes.
+// used returns the fields of a pod's spec that differ from the API server's defaults, and the kinds
+// of its volumes.
 func used(spec *corev1.PodSpec) (fields, volumes []string) {
 	top, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
@@ -172,8 +180,9 @@ func used(spec *corev1.PodSpec) (fields, volumes []string) {
 	return fields, volumes
 }
 
-// foreign returns the labels and annotations of a ShadowPod that its pod must not get, because controllers of the
-// provider's cloud or network act on them. Those that the pod already has with the same value are left out.
+// foreign returns the labels and annotations of a ShadowPod that its pod must not get, because
+// controllers of the provider's cloud or network act on them. Those that the pod already has with
+// the same value are left out.
 func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []string {
 	var keys []string
 	for i, set := range []map[string]string{root.Labels, root.Annotations} {
@@ -194,8 +203,9 @@ func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) [
 	return slices.Compact(keys)
 }
 
-// narrowed replaces tolerations without a key, which cover every taint, by tolerations of Kubernetes' own taints and of
-// those that the administrator allows. It reports whether there were any.
+// narrowed replaces tolerations without a key, which cover every taint, by tolerations of
+// Kubernetes' own taints and of those that the administrator allows. It reports whether there were
+// any.
 func (g GuestPods) narrowed(tolerations []corev1.Toleration) (out []corev1.Toleration, changed bool) {
 	for _, t := range tolerations {
 		if t.Key != "" {

@@ -37,8 +37,8 @@ type KubeletSettings struct {
 	ReflectIPs bool
 	// Storage makes virtual kubelets offer storage.
 	Storage bool
-	// RuntimeClass is the runtime class that sends pods to virtual nodes, whether their namespace is
-	// offloaded or not.
+	// RuntimeClass is the runtime class that sends pods to virtual nodes, whether their namespace
+	// is offloaded or not.
 	RuntimeClass string
 }
 
@@ -65,8 +65,8 @@ func kubeletLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return set
 }
 
-// kubeletDeployment returns the Deployment of a virtual node's kubelet, from spec.template if the user
-// has set it, else from the options.
+// kubeletDeployment returns the Deployment of a virtual node's kubelet, from spec.template if the
+// user has set it, else from the options.
 func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate,
 	s KubeletSettings) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
@@ -91,8 +91,8 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if o.Replicas != nil {
 		replicas = *o.Replicas
 	}
-	// Recreate, because two kubelets at once would overwrite each other's address in the Node. Several
-	// replicas elect a leader.
+	// Recreate, because two kubelets at once would overwrite each other's address in the Node.
+	// Several replicas elect a leader.
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
 		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
@@ -118,9 +118,10 @@ func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	}
 }
 
-// leaveLostNode makes Kubernetes evict a kubelet from a lost node after 30 s. Without its kubelet the
-// virtual node is not ready either, and its pods, which still run at the provider, are evicted after
-// 300 s (Kubernetes' default). With that default for the kubelet, too, it would be replaced too late.
+// leaveLostNode makes Kubernetes evict a kubelet from a lost node after 30 s. Without its kubelet
+// the virtual node is not ready either, and its pods, which still run at the provider, are evicted
+// after 300 s (Kubernetes' default). With that default for the kubelet, too, it would be replaced
+// too late.
 func leaveLostNode() []corev1.Toleration {
 	leave := func(taint string) corev1.Toleration {
 		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
@@ -169,8 +170,8 @@ func kubeletPorts(o offloadingv1beta1.VkOptionsTemplateSpec) []corev1.ContainerP
 	return ports
 }
 
-// kubeletArgs returns the arguments for a virtual node and its options. Labels, taints and resources,
-// which may change while the kubelet runs, are read from the VirtualNode instead.
+// kubeletArgs returns the arguments for a virtual node and its options. Labels, taints and
+// resources, which may change while the kubelet runs, are read from the VirtualNode instead.
 func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
 	s KubeletSettings) []string {
 	args := []string{
@@ -238,7 +239,8 @@ func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) (args 
 	return args
 }
 
-// chosenClass returns the name of the default class, or of the first if none is the default; empty without classes.
+// chosenClass returns the name of the default class, or of the first if none is the default; empty
+// without classes.
 func chosenClass[T any](classes []T, of func(T) (name string, isDefault bool)) (first string) {
 	for _, class := range classes {
 		name, isDefault := of(class)

@@ -14,7 +14,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ReadyChanges reports whether an update changes the readiness of a node. Most updates are heartbeats.
+// ReadyChanges reports whether an update changes the readiness of a node. Most updates are
+// heartbeats.
 func ReadyChanges(before, after *corev1.Node) bool {
 	return api.NodeReady(before) != api.NodeReady(after)
 }
@@ -25,8 +26,8 @@ type LostProviderInput struct {
 	Pods []metav1.PartialObjectMetadata
 }
 
-// lostCheck is the interval at which the pods of an unavailable provider are listed. A pod counts as offloaded from
-// the provider's first status on, which may come late.
+// lostCheck is the interval at which the pods of an unavailable provider are listed. A pod counts
+// as offloaded from the provider's first status on, which may come late.
 const lostCheck = 10 * time.Second
 
 // LostProvider labels the pods of a virtual node while its provider is unavailable.
@@ -64,14 +65,15 @@ func Ending(pod *corev1.Pod) bool {
 	return pod.Labels[api.LabelManagedBy] == api.ManagedByShadowPod && pod.DeletionTimestamp != nil
 }
 
-// LostPodInput holds a pod that is being deleted, and its node; nil if the node does not exist: then Kubernetes removes
-// the pod.
+// LostPodInput holds a pod that is being deleted, and its node; nil if the node does not exist:
+// then Kubernetes removes the pod.
 type LostPodInput struct {
 	Root *corev1.Pod
 	Node *corev1.Node
 }
 
-// LostPod force-deletes a terminating pod whose node is not ready, so that no kubelet confirms its end.
+// LostPod force-deletes a terminating pod whose node is not ready, so that no kubelet confirms its
+// end.
 func LostPod(in LostPodInput) desired.Plan {
 	if in.Node == nil || api.NodeReady(in.Node) {
 		return desired.Plan{}

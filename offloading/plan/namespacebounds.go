@@ -12,22 +12,25 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// NamespaceBounds holds the limits in each namespace of a consumer. It is the chart value offloading.namespaceBounds.
+// NamespaceBounds holds the limits in each namespace of a consumer. It is the chart value
+// offloading.namespaceBounds.
 type NamespaceBounds struct {
 	// Quota holds the hard limits of a ResourceQuota; empty = no ResourceQuota.
 	Quota corev1.ResourceList `json:"quota,omitempty"`
-	// Secrets is the maximum number of Secrets; 0 = no limit. A ResourceQuota does not count them, because every pod
-	// brings one, and the API server would update the ResourceQuota for each pod of a burst.
+	// Secrets is the maximum number of Secrets; 0 = no limit. A ResourceQuota does not count them,
+	// because every pod brings one, and the API server would update the ResourceQuota for each pod
+	// of a burst.
 	Secrets int `json:"secrets,omitempty"`
 	// ClaimSize is the maximum storage request of one PersistentVolumeClaim; 0 = no limit.
 	ClaimSize resource.Quantity `json:"claimSize,omitempty"`
 }
 
-// boundsName is the name of the ResourceQuota and the LimitRange in a namespace made for a consumer.
+// boundsName is the name of the ResourceQuota and the LimitRange in a namespace made for a
+// consumer.
 const boundsName = "liqo-bounds"
 
-// objects returns the ResourceQuota and the LimitRange of a namespace. They apply to all clients, so that claims created
-// for ephemeral volumes count as well.
+// objects returns the ResourceQuota and the LimitRange of a namespace. They apply to all clients,
+// so that claims created for ephemeral volumes count as well.
 func (b NamespaceBounds) objects(namespace string) []desired.Object {
 	var objects []desired.Object
 	meta := metav1.ObjectMeta{Name: boundsName, Namespace: namespace}
@@ -51,8 +54,8 @@ type SecretCountInput struct {
 	Secrets, Most int
 }
 
-// SecretCount labels a namespace that has reached the maximum number of Secrets. An admission policy selects the
-// label and refuses further Secrets.
+// SecretCount labels a namespace that has reached the maximum number of Secrets. An admission
+// policy selects the label and refuses further Secrets.
 func SecretCount(in SecretCountInput) desired.Plan {
 	labelled := in.Root.DeepCopy()
 	if !setLabel(labelled, api.LabelTooManySecrets, in.Secrets >= in.Most) {

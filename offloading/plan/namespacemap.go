@@ -27,8 +27,8 @@ type NamespaceMapInput struct {
 	Namespace corev1.Namespace
 	// VirtualNodes are those in the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
-	// Nodes are the Nodes of virtual nodes by name, with labels of users. While a Node is missing, its former labels
-	// count, so that deleting a Node deletes nothing at the provider.
+	// Nodes are the Nodes of virtual nodes by name, with labels of users. While a Node is missing,
+	// its former labels count, so that deleting a Node deletes nothing at the provider.
 	Nodes map[string]corev1.Node
 	// Offloadings are all NamespaceOffloadings of the cluster.
 	Offloadings []offloadingv1beta1.NamespaceOffloading
@@ -38,8 +38,8 @@ type NamespaceMapInput struct {
 	HoldVolumes map[string]bool
 }
 
-// annotationSelectors of a NamespaceMap holds, for each namespace, a hash of the cluster selector that
-// matched.
+// annotationSelectors of a NamespaceMap holds, for each namespace, a hash of the cluster selector
+// that matched.
 const annotationSelectors = "offloading.liqo.io/selectors"
 
 // keepInterval is how often a namespace that stays mapped because of its volumes is checked for
@@ -47,8 +47,9 @@ const annotationSelectors = "offloading.liqo.io/selectors"
 const keepInterval = 30 * time.Second
 
 // Deselected returns the mapped namespaces whose cluster selector does not match any more because
-// labels have changed. They stay mapped while they hold volumes: changes of labels, by the provider or
-// others, must not delete data. A user who changes the selector may; liqoctl names the volumes and asks.
+// labels have changed. They stay mapped while they hold volumes: changes of labels, by the provider
+// or others, must not delete data. A user who changes the selector may; liqoctl names the volumes
+// and asks.
 func (in NamespaceMapInput) Deselected() []string {
 	var out []string
 	for _, o := range in.Offloadings {
@@ -60,7 +61,8 @@ func (in NamespaceMapInput) Deselected() []string {
 	return out
 }
 
-// matchedBefore reports whether a namespace is mapped because its current cluster selector once matched.
+// matchedBefore reports whether a namespace is mapped because its current cluster selector once
+// matched.
 func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.NamespaceOffloading) bool {
 	if m == nil || m.Spec.DesiredMapping[o.Namespace] == "" {
 		return false
@@ -69,10 +71,11 @@ func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.Names
 	return err == nil && matched[o.Namespace] == hash(selectorTerms(o.Spec))
 }
 
-// NamespaceMap plans the map of a tenant namespace with virtual nodes: the namespaces that are offloaded to
-// that provider, with their remote names. One controller computes it from all NamespaceOffloadings, so it
-// has one writer. In these namespaces the peer's virtual kubelets may read the Secrets and ConfigMaps of
-// pods. The provider acts on its replica of the map in RemoteNamespaces.
+// NamespaceMap plans the map of a tenant namespace with virtual nodes: the namespaces that are
+// offloaded to that provider, with their remote names. One controller computes it from all
+// NamespaceOffloadings, so it has one writer. In these namespaces the peer's virtual kubelets may
+// read the Secrets and ConfigMaps of pods. The provider acts on its replica of the map in
+// RemoteNamespaces.
 func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {
@@ -114,9 +117,9 @@ func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	return p
 }
 
-// Extended returns the IDs of the providers that each namespace is offloaded to. Nodes are the Nodes of
-// virtual nodes by name. Current are the maps of providers, in which a namespace may be kept for its
-// volumes although its selector does not match any more.
+// Extended returns the IDs of the providers that each namespace is offloaded to. Nodes are the
+// Nodes of virtual nodes by name. Current are the maps of providers, in which a namespace may be
+// kept for its volumes although its selector does not match any more.
 func Extended(
 	offloadings []offloadingv1beta1.NamespaceOffloading, vns []offloadingv1beta1.VirtualNode,
 	nodes map[string]corev1.Node, current []offloadingv1beta1.NamespaceMap,

@@ -26,10 +26,11 @@ type NamespaceOffloadingInput struct {
 	ClusterID string
 	// Root is the NamespaceOffloading.
 	Root *offloadingv1beta1.NamespaceOffloading
-	// Maps are the NamespaceMaps that this cluster sends to providers, those being deleted included.
+	// Maps are the NamespaceMaps that this cluster sends to providers, those being deleted
+	// included.
 	Maps []offloadingv1beta1.NamespaceMap
-	// VirtualNodes are those of all peers, and Nodes their Nodes by name. A selected peer is waited for
-	// even before its map has the namespace.
+	// VirtualNodes are those of all peers, and Nodes their Nodes by name. A selected peer is waited
+	// for even before its map has the namespace.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	Nodes        map[string]corev1.Node
 	// Pods are the pods of the namespace.
@@ -42,8 +43,9 @@ type NamespaceOffloadingInput struct {
 	Now time.Time
 }
 
-// NamespaceOffloading plans the status of an offloaded namespace; NamespaceMap does the offloading. While
-// the NamespaceOffloading is being deleted, it waits until no reachable peer has the remote namespace.
+// NamespaceOffloading plans the status of an offloaded namespace; NamespaceMap does the offloading.
+// While the NamespaceOffloading is being deleted, it waits until no reachable peer has the remote
+// namespace.
 func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	name := RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID)
 	status := &offloadingv1beta1.NamespaceOffloading{}
@@ -95,8 +97,8 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	return p
 }
 
-// misplacedInterval is the interval at which misplaced pods are counted again. Nothing waits for that, and
-// watching all pods would cost something for each.
+// misplacedInterval is the interval at which misplaced pods are counted again. Nothing waits for
+// that, and watching all pods would cost something for each.
 const misplacedInterval = 15 * time.Second
 
 // some lists the first three names, and the number of further ones.
@@ -108,7 +110,8 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 }
 
-// selected returns the IDs of the peers that the cluster selector matches, by their tenant namespaces.
+// selected returns the IDs of the peers that the cluster selector matches, by their tenant
+// namespaces.
 func (in NamespaceOffloadingInput) selected() map[string]string {
 	set := map[string]string{}
 	for i, vn := range in.VirtualNodes {
@@ -141,8 +144,8 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 	return p
 }
 
-// phase sums up the states of the remote namespaces. at holds the peers by state, which is "" for peers without a
-// response.
+// phase sums up the states of the remote namespaces. at holds the peers by state, which is "" for
+// peers without a response.
 func phase(at map[offloadingv1beta1.NamespacePhase][]string) offloadingv1beta1.OffloadingPhase {
 	all, failed := 0, len(at[offloadingv1beta1.NamespaceCreationLoopBackOff])
 	for _, peers := range at {
@@ -264,7 +267,8 @@ func peerConditions(in NamespaceOffloadingInput, m *offloadingv1beta1.NamespaceM
 	return list
 }
 
-// remoteCondition returns a condition that is True with the reason yes, or False with the reason no.
+// remoteCondition returns a condition that is True with the reason yes, or False with the reason
+// no.
 func remoteCondition(kind offloadingv1beta1.RemoteNamespaceConditionType, is bool, yes,
 	no string) offloadingv1beta1.RemoteNamespaceCondition {
 	if is {

@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// Heartbeat is the interval at which unchanged conditions are written, that of kubelets with a lease
-	// (nodeStatusReportFrequency).
+	// Heartbeat is the interval at which unchanged conditions are written, that of kubelets with a
+	// lease (nodeStatusReportFrequency).
 	Heartbeat = 5 * time.Minute
 
-	// annotationTaints lists the taints from the VirtualNode. Those that the VirtualNode loses are removed
-	// from the Node, and those that others have set stay.
+	// annotationTaints lists the taints from the VirtualNode. Those that the VirtualNode loses are
+	// removed from the Node, and those that others have set stay.
 	annotationTaints = "offloading.liqo.io/taints"
 
-	// annotationUsersLabels of a VirtualNode holds the labels that users have set on its Node. A deleted Node is
-	// created with them again, because cluster selectors may match them, and data at the provider would be lost.
+	// annotationUsersLabels of a VirtualNode holds the labels that users have set on its Node. A
+	// deleted Node is created with them again, because cluster selectors may match them, and data
+	// at the provider would be lost.
 	annotationUsersLabels = "offloading.liqo.io/labels-of-users"
 )
 
@@ -81,9 +82,9 @@ func Node(in NodeInput) *corev1.Node {
 	return node
 }
 
-// NewNode returns the Node of a virtual node to create, with its taints. Everything else is applied later, because the
-// kubelet could not remove fields that it has created without apply. Only constant labels, and those of users, are
-// created.
+// NewNode returns the Node of a virtual node to create, with its taints. Everything else is applied
+// later, because the kubelet could not remove fields that it has created without apply. Only
+// constant labels, and those of users, are created.
 func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: vn.Name, Labels: labels.Merge(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
@@ -101,7 +102,8 @@ func usersLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return set
 }
 
-// keepUsersLabels records in a virtual node the labels that users have set on its Node; extra are those of the kubelet.
+// keepUsersLabels records in a virtual node the labels that users have set on its Node; extra are
+// those of the kubelet.
 func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra map[string]string) {
 	users, own := labels.Set{}, labels.Merge(extra, NodeLabels(vn))
 	for key, value := range node.Labels {
@@ -160,8 +162,8 @@ const (
 	down
 )
 
-// networkOf returns whether pods at the provider can be reached. The networking module counts as enabled
-// until its state is known. The result is unchecked if the check is disabled.
+// networkOf returns whether pods at the provider can be reached. The networking module counts as
+// enabled until its state is known. The result is unchecked if the check is disabled.
 func networkOf(in NodeInput) network {
 	if !in.CheckNetwork || in.VirtualNode.Spec.DisableNetworkCheck != nil && *in.VirtualNode.Spec.DisableNetworkCheck {
 		return unchecked
@@ -181,8 +183,8 @@ func networkOf(in NodeInput) network {
 	return down
 }
 
-// nodeConditions returns the node's conditions. An unchanged condition keeps its times until the next
-// heartbeat.
+// nodeConditions returns the node's conditions. An unchanged condition keeps its times until the
+// next heartbeat.
 //
 //	condition            true when
 //	Ready                there are resources and the network is not down

@@ -15,10 +15,10 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// AdmitPod returns a copy of the pod that may run where the offloading of its namespace allows. It does not
-// change pods of the runtime class, which brings selector and toleration with it, or of DaemonSets, which
-// belong to one node. A pod with claims may leave this cluster only if claimsAllow is set or the strategy is
-// Remote.
+// AdmitPod returns a copy of the pod that may run where the offloading of its namespace allows. It
+// does not change pods of the runtime class, which brings selector and toleration with it, or of
+// DaemonSets, which belong to one node. A pod with claims may leave this cluster only if
+// claimsAllow is set or the strategy is Remote.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -47,8 +47,9 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	return out
 }
 
-// ReadmitPod returns an updated pod with the toleration that AdmitPod added, even if another toleration covers it.
-// Kubernetes allows only to add tolerations to a pod, so it would refuse a client that applies its manifest again.
+// ReadmitPod returns an updated pod with the toleration that AdmitPod added, even if another
+// toleration covers it. Kubernetes allows only to add tolerations to a pod, so it would refuse a
+// client that applies its manifest again.
 func ReadmitPod(pod, old *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	for _, t := range old.Spec.Tolerations {
@@ -67,8 +68,8 @@ func exempt(pod *corev1.Pod, runtimeClass string) bool {
 		owner.Kind == "DaemonSet"
 }
 
-// Misplaced returns the names of the pods that run where the offloading of their namespace does not allow
-// new ones: running pods are not moved. virtual holds the Nodes of virtual nodes by name.
+// Misplaced returns the names of the pods that run where the offloading of their namespace does not
+// allow new ones: running pods are not moved. virtual holds the Nodes of virtual nodes by name.
 func Misplaced(pods []corev1.Pod, virtual map[string]corev1.Node, offloading offloadingv1beta1.NamespaceOffloadingSpec,
 	runtimeClass string) []string {
 	var names []string
@@ -91,8 +92,8 @@ func Misplaced(pods []corev1.Pod, virtual map[string]corev1.Node, offloading off
 	return names
 }
 
-// admitted returns the value of AnnotationAdmitted: anyNode, or a digest of the required node selector terms.
-// It is empty if admission changes no pod.
+// admitted returns the value of AnnotationAdmitted: anyNode, or a digest of the required node
+// selector terms. It is empty if admission changes no pod.
 func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
 	terms := imposed(offloading)
 	switch {
@@ -114,8 +115,9 @@ func Claims(spec *corev1.PodSpec) bool {
 	})
 }
 
-// ChoosesVirtualNodes reports whether a pod selects virtual nodes: by the name of its node, by labels that only
-// they can have, or by labels that match only virtual ones among nodes, which are all nodes of the cluster.
+// ChoosesVirtualNodes reports whether a pod selects virtual nodes: by the name of its node, by
+// labels that only they can have, or by labels that match only virtual ones among nodes, which are
+// all nodes of the cluster.
 func ChoosesVirtualNodes(spec *corev1.PodSpec, nodes []corev1.Node) bool {
 	var terms []corev1.NodeSelectorTerm
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
@@ -179,7 +181,8 @@ func nodeType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
 	}}}
 }
 
-// require adds alternative terms to the pod's required node affinity, unless they were added before.
+// require adds alternative terms to the pod's required node affinity, unless they were added
+// before.
 func require(spec *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}

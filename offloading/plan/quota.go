@@ -14,11 +14,12 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Demand returns the requests of a pod. Of each resource it is the maximum of the sum of the containers, the largest
-// init container and the request of the pod as a whole, plus the overhead. A limit without a request counts as request,
-// as in the API server. Restartable init containers run beside all others, so they count with both. The pod itself
-// counts as one of "pods". No API server accepts a pod that requests less as a whole than in its containers; such a
-// ShadowPod could exceed the quota.
+// Demand returns the requests of a pod. Of each resource it is the maximum of the sum of the
+// containers, the largest init container and the request of the pod as a whole, plus the overhead.
+// A limit without a request counts as request, as in the API server. Restartable init containers
+// run beside all others, so they count with both. The pod itself counts as one of "pods". No API
+// server accepts a pod that requests less as a whole than in its containers; such a ShadowPod could
+// exceed the quota.
 func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	sum, largest := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range spec.Containers {
@@ -78,7 +79,8 @@ func Subtract(total, less corev1.ResourceList) {
 	}
 }
 
-// Most returns the maximum of two quantities for each resource. If one of the lists is that, it is returned itself.
+// Most returns the maximum of two quantities for each resource. If one of the lists is that, it is
+// returned itself.
 func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	switch {
 	case covers(a, b):
@@ -91,8 +93,8 @@ func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	return most
 }
 
-// Least returns the minimum of two quantities for each resource in both lists. If one of the lists is that, it is
-// returned itself.
+// Least returns the minimum of two quantities for each resource in both lists. If one of the lists
+// is that, it is returned itself.
 func Least(a, b corev1.ResourceList) corev1.ResourceList {
 	switch {
 	case covers(a, b):
@@ -141,11 +143,13 @@ type QuotaInput struct {
 	Used corev1.ResourceList
 	// Pod is the spec of the requested pod.
 	Pod corev1.PodSpec
-	// Returns says that the pod was granted before. It is created again even if the user has been cordoned since.
+	// Returns says that the pod was granted before. It is created again even if the user has been
+	// cordoned since.
 	Returns bool
 }
 
-// Refusal returns why the quota refuses the pod, or empty if it is admitted. A nil input admits every pod.
+// Refusal returns why the quota refuses the pod, or empty if it is admitted. A nil input admits
+// every pod.
 func Refusal(in *QuotaInput) string {
 	switch {
 	case in == nil:
@@ -170,8 +174,8 @@ func Refusal(in *QuotaInput) string {
 	return ""
 }
 
-// negative returns which quantity of a pod is negative, or empty. No API server accepts such a pod; such a ShadowPod
-// could exceed the quota.
+// negative returns which quantity of a pod is negative, or empty. No API server accepts such a pod;
+// such a ShadowPod could exceed the quota.
 func negative(pod *corev1.PodSpec) string {
 	asked := []corev1.ResourceRequirements{{Requests: pod.Overhead}}
 	if pod.Resources != nil {

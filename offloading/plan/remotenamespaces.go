@@ -23,20 +23,21 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// RemoteNamespacesInput holds a consumer's NamespaceMap, and the provider's namespaces and settings.
+// RemoteNamespacesInput holds a consumer's NamespaceMap, and the provider's namespaces and
+// settings.
 type RemoteNamespacesInput struct {
 	// Root is the map, replicated here by the consumer.
 	Root *offloadingv1beta1.NamespaceMap
 	// Tenant is the map's namespace. Its label identifies the consumer; the map's own labels are
 	// written by the consumer and prove nothing.
 	Tenant corev1.Namespace
-	// Namespaces are the cluster's namespaces by name: at least those that the map requests and those
-	// created for it.
+	// Namespaces are the cluster's namespaces by name: at least those that the map requests and
+	// those created for it.
 	Namespaces map[string]corev1.Namespace
 	// Tenants are the cluster IDs of all consumers.
 	Tenants []string
-	// LiqoNamespace is the namespace of the installation, and StorageNamespace holds the claims behind Liqo's storage
-	// class.
+	// LiqoNamespace is the namespace of the installation, and StorageNamespace holds the claims
+	// behind Liqo's storage class.
 	LiqoNamespace, StorageNamespace string
 	// Names are the patterns of names that consumers may use.
 	Names NamePatterns
@@ -46,8 +47,8 @@ type RemoteNamespacesInput struct {
 	Bounds NamespaceBounds
 }
 
-// NamePatterns holds patterns of names, as in path.Match. A name is refused if it matches one of Denied, or if Allowed
-// is not empty and it matches none of these.
+// NamePatterns holds patterns of names, as in path.Match. A name is refused if it matches one of
+// Denied, or if Allowed is not empty and it matches none of these.
 type NamePatterns struct{ Allowed, Denied []string }
 
 // Check returns an error for a pattern that cannot be matched.
@@ -75,12 +76,12 @@ func (n NamePatterns) refuse(name string) string {
 	return ""
 }
 
-// RemoteNamespaces plans the namespaces that a consumer's map requests, each with the role binding of the
-// consumer's virtual kubelets. Namespaces are created, never taken over, and only those created for this map are
-// changed or deleted. If a namespace of the name exists, or belongs to another entry of the map, the entry waits
-// until that is gone. A namespace whose entry changes to another local namespace is deleted and created again.
-// Reserved names, and those meant for another consumer, are refused even if they are free. The consumer writes the
-// map in NamespaceMap.
+// RemoteNamespaces plans the namespaces that a consumer's map requests, each with the role binding
+// of the consumer's virtual kubelets. Namespaces are created, never taken over, and only those
+// created for this map are changed or deleted. If a namespace of the name exists, or belongs to
+// another entry of the map, the entry waits until that is gone. A namespace whose entry changes to
+// another local namespace is deleted and created again. Reserved names, and those meant for another
+// consumer, are refused even if they are free. The consumer writes the map in NamespaceMap.
 func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 	origin := in.Tenant.Labels[api.LabelRemoteClusterID]
 	p := desired.Plan{}
@@ -124,8 +125,9 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 	return p
 }
 
-// phase returns the phase of a requested namespace, and why it is refused. The phase is empty for one to be created. A
-// local namespace keeps the remote one that it has; a free name goes to the first entry that requests it.
+// phase returns the phase of a requested namespace, and why it is refused. The phase is empty for
+// one to be created. A local namespace keeps the remote one that it has; a free name goes to the
+// first entry that requests it.
 func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) (phase offloadingv1beta1.NamespacePhase,
 	refusal string) {
 	const refused = offloadingv1beta1.NamespaceCreationLoopBackOff
@@ -152,10 +154,10 @@ func (in RemoteNamespacesInput) phase(origin, local, remote string, taken bool) 
 	return "", ""
 }
 
-// reserved returns why this consumer may not have a name that is free, or empty. Some names have a meaning in every
-// cluster: who may write in such a namespace could read another tenant's keys, or act as the cluster. A name that ends
-// in a consumer's ID is meant for that consumer, who gets it by default. If several IDs fit, the first to request it
-// gets it.
+// reserved returns why this consumer may not have a name that is free, or empty. Some names have a
+// meaning in every cluster: who may write in such a namespace could read another tenant's keys, or
+// act as the cluster. A name that ends in a consumer's ID is meant for that consumer, who gets it
+// by default. If several IDs fit, the first to request it gets it.
 func (in RemoteNamespacesInput) reserved(origin, name string) string {
 	switch {
 	case name == in.LiqoNamespace, name == in.StorageNamespace, name == api.StorageNamespace,
@@ -179,7 +181,8 @@ func (in RemoteNamespacesInput) ours(ns corev1.Namespace) bool {
 		in.Root.Name)
 }
 
-// requested reports whether the map still requests a namespace for the local namespace that it was created for.
+// requested reports whether the map still requests a namespace for the local namespace that it was
+// created for.
 func (in RemoteNamespacesInput) requested(ns corev1.Namespace) bool {
 	holder := ns.Annotations[api.AnnotationOriginalName]
 	for local, remote := range in.Root.Spec.DesiredMapping {
@@ -190,9 +193,9 @@ func (in RemoteNamespacesInput) requested(ns corev1.Namespace) bool {
 	return false
 }
 
-// grant plans a requested namespace and the objects in it. The namespace is created or, if it was created for this map,
-// patched; it is never pruned. The role binding follows when the namespace is observed: somebody else may create one
-// of that name at the same moment.
+// grant plans a requested namespace and the objects in it. The namespace is created or, if it was
+// created for this map, patched; it is never pruned. The role binding follows when the namespace is
+// observed: somebody else may create one of that name at the same moment.
 func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote string) {
 	ns, exists := in.Namespaces[remote]
 	binding := &rbacv1.RoleBinding{
@@ -222,8 +225,8 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
 }
 
-// podSecurityLabel is the label for the Pod Security level that the API server enforces in a namespace:
-// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+// podSecurityLabel is the label for the Pod Security level that the API server enforces in a
+// namespace: https://kubernetes.io/docs/concepts/security/pod-security-admission/
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // namespace returns a requested namespace. A Pod Security level that somebody has set stays.
@@ -242,8 +245,8 @@ func (in RemoteNamespacesInput) namespace(origin, local, remote string) *corev1.
 	return ns
 }
 
-// obsolete returns the namespaces created for this map that it does not request any more. It adds them to
-// current as terminating, under their local names, until they are gone.
+// obsolete returns the namespaces created for this map that it does not request any more. It adds
+// them to current as terminating, under their local names, until they are gone.
 func (in RemoteNamespacesInput) obsolete(current map[string]offloadingv1beta1.RemoteNamespaceStatus) []desired.Object {
 	var gone []desired.Object
 	for _, name := range slices.Sorted(maps.Keys(in.Namespaces)) {

@@ -50,7 +50,8 @@ func all(requirements []corev1.NodeSelectorRequirement, set labels.Set) bool {
 	return true
 }
 
-// selectorTerms returns the terms of a namespace's cluster selector; nil matches every virtual node.
+// selectorTerms returns the terms of a namespace's cluster selector; nil matches every virtual
+// node.
 func selectorTerms(spec offloadingv1beta1.NamespaceOffloadingSpec) []corev1.NodeSelectorTerm {
 	if spec.ClusterSelector == nil {
 		return nil

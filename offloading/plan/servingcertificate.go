@@ -45,8 +45,9 @@ const (
 	patience = time.Minute
 )
 
-// ServingCertificate approves the request of a virtual kubelet for the serving certificate of its node. It deletes the
-// request once the kubelet had time to read the certificate, or the virtual node is gone. Other requests stay.
+// ServingCertificate approves the request of a virtual kubelet for the serving certificate of its
+// node. It deletes the request once the kubelet had time to read the certificate, or the virtual
+// node is gone. Other requests stay.
 func ServingCertificate(in ServingCertificateInput) desired.Plan {
 	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
 	issued, decided := len(in.Root.Status.Certificate) > 0, len(in.Root.Status.Conditions) > 0
@@ -76,8 +77,9 @@ func ServingCertificate(in ServingCertificateInput) desired.Plan {
 	}
 }
 
-// refusal returns why a request is not that of a virtual kubelet, or empty. It must come from the service
-// account of a virtual node, for exactly the name of its node and for addresses of its kubelet's pods.
+// refusal returns why a request is not that of a virtual kubelet, or empty. It must come from the
+// service account of a virtual node, for exactly the name of its node and for addresses of its
+// kubelet's pods.
 func (in ServingCertificateInput) refusal() string {
 	vn := requester(in)
 	if vn == nil {
@@ -102,8 +104,8 @@ func (in ServingCertificateInput) refusal() string {
 	return ""
 }
 
-// orphaned reports whether the virtual node whose kubelet created a request is gone. It is false for
-// requests of others, even if they have the label.
+// orphaned reports whether the virtual node whose kubelet created a request is gone. It is false
+// for requests of others, even if they have the label.
 func (in ServingCertificateInput) orphaned() bool {
 	kubelet := ":" + api.VirtualKubeletName(in.Root.Labels[api.LabelVirtualNode])
 	user := in.Root.Spec.Username

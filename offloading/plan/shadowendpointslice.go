@@ -19,14 +19,16 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ShadowEndpointSliceInput holds a ShadowEndpointSlice and the state of the networks that it refers to.
+// ShadowEndpointSliceInput holds a ShadowEndpointSlice and the state of the networks that it refers
+// to.
 type ShadowEndpointSliceInput struct {
 	Root *offloadingv1beta1.ShadowEndpointSlice
 	// Origin is the ID of the consumer that the namespace was created for.
 	Origin string
 	// Configurations are those of this cluster, by the ID of the peer.
 	Configurations map[string]networkingv1beta1.Configuration
-	// Down says that the tunnel to the consumer is not connected, or its API server does not answer.
+	// Down says that the tunnel to the consumer is not connected, or its API server does not
+	// answer.
 	Down bool
 	// DenyDirect prevents endpoints at third clusters that are reached directly.
 	DenyDirect bool
@@ -38,11 +40,11 @@ type ShadowEndpointSliceInput struct {
 	Pods map[netip.Addr]bool
 }
 
-// ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice, with remapped addresses. The endpoints
-// are not ready while the consumer is unreachable. Without networking, addresses stay, except those of this
-// cluster's nodes and Services, which a consumer must not use as endpoints. Pods in this cluster may be endpoints
-// if they are the consumer's. The consumer writes the ShadowEndpointSlice in
-// reflection/translate/endpointslice.go: EndpointSlice.
+// ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice, with remapped addresses.
+// The endpoints are not ready while the consumer is unreachable. Without networking, addresses
+// stay, except those of this cluster's nodes and Services, which a consumer must not use as
+// endpoints. Pods in this cluster may be endpoints if they are the consumer's. The consumer writes
+// the ShadowEndpointSlice in reflection/translate/endpointslice.go: EndpointSlice.
 func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	if in.Networked && !in.configured() {
 		return desired.Plan{Verdict: mappingVerdict(in.Origin)}
@@ -104,7 +106,8 @@ func ShadowEndpointSlice(in ShadowEndpointSliceInput) desired.Plan {
 	return out
 }
 
-// annotated decodes the annotations: addresses in third clusters by their IDs, and endpoints in this cluster.
+// annotated decodes the annotations: addresses in third clusters by their IDs, and endpoints in
+// this cluster.
 func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here []discoveryv1.Endpoint, err error) {
 	for _, annotation := range []struct {
 		key  string
@@ -197,8 +200,8 @@ func (in ShadowEndpointSliceInput) announced(addresses []string) bool {
 	})
 }
 
-// ownersOf returns the ID of the third cluster that has an address. The address stays that cluster's even if direct
-// connections are denied, because the consumer may have an equal one.
+// ownersOf returns the ID of the third cluster that has an address. The address stays that
+// cluster's even if direct connections are denied, because the consumer may have an equal one.
 func ownersOf(data map[string][]string) map[string]string {
 	out := map[string]string{}
 	for id, addresses := range data {
@@ -209,8 +212,8 @@ func ownersOf(data map[string][]string) map[string]string {
 	return out
 }
 
-// remap returns addresses as they are known in this cluster. It leaves out addresses outside the ranges of
-// their cluster, because a consumer must not choose arbitrary endpoints for Services.
+// remap returns addresses as they are known in this cluster. It leaves out addresses outside the
+// ranges of their cluster, because a consumer must not choose arbitrary endpoints for Services.
 func remap(
 	addresses []string, origin string, direct map[string]string, mappings map[string]networkingv1beta1.Mappings,
 ) []string {

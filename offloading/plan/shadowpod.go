@@ -22,13 +22,13 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// quotaInterval is the interval between attempts to create a pod that the quota refuses. Other pods of its
-// user may have ended.
+// quotaInterval is the interval between attempts to create a pod that the quota refuses. Other pods
+// of its user may have ended.
 const quotaInterval = 15 * time.Second
 
-// mappingTime is how long a pod waits for the remapped address of the consumer's API server, which takes a
-// second after a peering begins. Pods that do not need it start then anyway. mappingInterval is the interval
-// between two checks.
+// mappingTime is how long a pod waits for the remapped address of the consumer's API server, which
+// takes a second after a peering begins. Pods that do not need it start then anyway.
+// mappingInterval is the interval between two checks.
 const (
 	mappingTime     = 10 * time.Second
 	mappingInterval = time.Second
@@ -37,23 +37,25 @@ const (
 // ShadowPodInput holds a ShadowPod and what its pod depends on.
 type ShadowPodInput struct {
 	Root *offloadingv1beta1.ShadowPod
-	// Pod is the pod created for a ShadowPod of this name, maybe a former one; nil if there is none.
+	// Pod is the pod created for a ShadowPod of this name, maybe a former one; nil if there is
+	// none.
 	Pod *corev1.Pod
 	// Now is the time of the decision.
 	Now time.Time
 	// Configuration holds the remapped ranges of the consumer; nil without networking.
 	Configuration *networkingv1beta1.Configuration
-	// Quota holds the quota of the pod's user; nil = quotas are not enforced, or the plan grants nothing.
+	// Quota holds the quota of the pod's user; nil = quotas are not enforced, or the plan grants
+	// nothing.
 	Quota *QuotaInput
 	// Guests lists what pods of consumers may have beyond ordinary workloads.
 	Guests GuestPods
 }
 
-// ShadowPod plans the pod of a ShadowPod. While the ShadowPod exists, a pod that is deleted is created
-// again unless it had finished, so that it stays while the consumer is unavailable. A pod with restartPolicy
-// Never or OnFailure "runs to its end". It is not created again once it may have started, because what it has
-// done is unknown. Such a pod is created with a scheduling gate, which is removed once the status of the
-// ShadowPod has a phase.
+// ShadowPod plans the pod of a ShadowPod. While the ShadowPod exists, a pod that is deleted is
+// created again unless it had finished, so that it stays while the consumer is unavailable. A pod
+// with restartPolicy Never or OnFailure "runs to its end". It is not created again once it may have
+// started, because what it has done is unknown. Such a pod is created with a scheduling gate, which
+// is removed once the status of the ShadowPod has a phase.
 //
 //	pod       last phase         runs to its end   plan
 //	absent    Succeeded, Failed  –                 nothing
@@ -74,7 +76,8 @@ func ShadowPod(in ShadowPodInput) desired.Plan {
 	return p
 }
 
-// Grants reports whether a plan of ShadowPod takes from the quota: it creates a pod or changes the resources of one.
+// Grants reports whether a plan of ShadowPod takes from the quota: it creates a pod or changes the
+// resources of one.
 func Grants(p desired.Plan) bool {
 	resizes := func(a desired.Action) bool { return a.Subresource == "resize" }
 	return len(p.Objects) > 0 || slices.ContainsFunc(p.Actions, resizes)
@@ -115,7 +118,8 @@ func (in ShadowPodInput) plan() desired.Plan {
 	return p
 }
 
-// withoutPod plans for a ShadowPod whose pod does not exist. The pod is created unless it is refused or may have run.
+// withoutPod plans for a ShadowPod whose pod does not exist. The pod is created unless it is
+// refused or may have run.
 func (in ShadowPodInput) withoutPod() desired.Plan {
 	switch before := in.Root.Status.Phase; {
 	case api.Finished(before):
@@ -140,8 +144,8 @@ func (in ShadowPodInput) quotaRefused() desired.Plan {
 	return p
 }
 
-// reasonForbidden reports that a pod uses a feature that pods of consumers may not use. Create it without, or ask the
-// provider to allow it.
+// reasonForbidden reports that a pod uses a feature that pods of consumers may not use. Create it
+// without, or ask the provider to allow it.
 const reasonForbidden = "PodForbidden"
 
 // HasPhase reports whether the ShadowPod's status shows that its pod exists or existed.
@@ -169,8 +173,8 @@ func (in ShadowPodInput) Mapping() bool {
 	return !mapped && !in.Now.Before(made.Time) && in.Now.Before(made.Add(mappingTime)) // clocks may differ
 }
 
-// amend plans the changes of a running pod: resources, within the quota, and ephemeral containers. Resources that the
-// provider has added stay.
+// amend plans the changes of a running pod: resources, within the quota, and ephemeral containers.
+// Resources that the provider has added stay.
 func (in ShadowPodInput) amend(p *desired.Plan) {
 	if in.Pod.DeletionTimestamp != nil || api.Finished(in.Pod.Status.Phase) {
 		return
@@ -189,7 +193,8 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, exists) {
 			continue
 		}
-		// One action each, so that a refused container does not prevent others. The next reconcile reads the result.
+		// One action each, so that a refused container does not prevent others. The next reconcile
+		// reads the result.
 		amended := in.Pod.DeepCopy()
 		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
 		p.Actions = append(p.Actions, desired.Action{
@@ -217,8 +222,8 @@ func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// eachContainer calls visit for each container of a ShadowPod, with the pod's container of that name. The provider
-// may have added others.
+// eachContainer calls visit for each container of a ShadowPod, with the pod's container of that
+// name. The provider may have added others.
 func eachContainer(asked, has *corev1.PodSpec, visit func(asked, has *corev1.Container)) {
 	for _, each := range []struct{ asked, has []corev1.Container }{
 		{asked.Containers, has.Containers}, {asked.InitContainers, has.InitContainers},
@@ -267,8 +272,8 @@ func RunsToEnd(root *offloadingv1beta1.ShadowPod) bool {
 }
 
 // leaving reports whether the pod is being removed: by deletion, drain, preemption or garbage
-// collection. Before it is gone, a finished phase is written to it that does not describe the workload.
-// A pod that its kubelet evicts stays and has failed.
+// collection. Before it is gone, a finished phase is written to it that does not describe the
+// workload. A pod that its kubelet evicts stays and has failed.
 func leaving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
@@ -276,13 +281,14 @@ func leaving(pod *corev1.Pod) bool {
 	})
 }
 
-// settleTime is how long after the creation of a pod its phase is not copied to the ShadowPod, unless
-// the pod has finished. Bursts of pods start in a few seconds, nobody waits for the phases between, and
-// writing them would slow down the API server. 1000 pods take that long to start on two cores.
+// settleTime is how long after the creation of a pod its phase is not copied to the ShadowPod,
+// unless the pod has finished. Bursts of pods start in a few seconds, nobody waits for the phases
+// between, and writing them would slow down the API server. 1000 pods take that long to start on
+// two cores.
 const settleTime = 30 * time.Second
 
-// PodConcerns reports whether an update of a pod may change the plan of its ShadowPod. Binding and start
-// of a new pod do not: the ShadowPod is reconciled when the pod has settled.
+// PodConcerns reports whether an update of a pod may change the plan of its ShadowPod. Binding and
+// start of a new pod do not: the ShadowPod is reconciled when the pod has settled.
 func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) ||
 		!now.Before(after.CreationTimestamp.Add(settleTime)) {
@@ -309,8 +315,8 @@ func made(in ShadowPodInput) desired.Plan {
 	return p
 }
 
-// podOf returns the pod to create. A pod that tolerates virtual nodes, because it tolerates everything, gets a node
-// affinity against those of this cluster, where it would stay pending.
+// podOf returns the pod to create. A pod that tolerates virtual nodes, because it tolerates
+// everything, gets a node affinity against those of this cluster, where it would stay pending.
 func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{Spec: *root.Spec.Pod.DeepCopy()}
@@ -328,15 +334,15 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	return pod
 }
 
-// annotationLabels and annotationAnnotations of a pod list the keys that it has from its ShadowPod. Those that the
-// ShadowPod loses are removed from the pod, and those that others have set stay.
+// annotationLabels and annotationAnnotations of a pod list the keys that it has from its ShadowPod.
+// Those that the ShadowPod loses are removed from the pod, and those that others have set stay.
 const (
 	annotationLabels      = "offloading.liqo.io/labels"
 	annotationAnnotations = "offloading.liqo.io/annotations"
 )
 
-// inherited returns the labels and annotations that a pod gets from its ShadowPod, without the refused ones. A consumer
-// cannot set those by which controllers find their objects.
+// inherited returns the labels and annotations that a pod gets from its ShadowPod, without the
+// refused ones. A consumer cannot set those by which controllers find their objects.
 func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, annotations map[string]string) {
 	podLabels, annotations = labels.Merge(root.Labels, nil), labels.Merge(root.Annotations, nil)
 	for _, set := range []map[string]string{podLabels, annotations} {
@@ -349,9 +355,9 @@ func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, 
 	return podLabels, annotations
 }
 
-// follow plans the updates of a pod after its ShadowPod, as one patch. Server-side apply would need the whole spec, and
-// the API server refuses it if a pod has a variable or a port twice. Changes that are refused to consumers are left
-// out, and the verdict reports them.
+// follow plans the updates of a pod after its ShadowPod, as one patch. Server-side apply would need
+// the whole spec, and the API server refuses it if a pod has a variable or a port twice. Changes
+// that are refused to consumers are left out, and the verdict reports them.
 func (in ShadowPodInput) follow(p *desired.Plan) {
 	out := in.Pod.DeepCopy()
 	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
@@ -366,7 +372,8 @@ func (in ShadowPodInput) follow(p *desired.Plan) {
 	}
 }
 
-// followed returns labels or annotations without the keys listed in before, merged with the desired ones.
+// followed returns labels or annotations without the keys listed in before, merged with the desired
+// ones.
 func followed(has, want map[string]string, before string) map[string]string {
 	out := maps.Clone(has)
 	for _, key := range strings.Split(before, ",") {
@@ -375,8 +382,9 @@ func followed(has, want map[string]string, before string) map[string]string {
 	return labels.Merge(out, want)
 }
 
-// updatedSpec returns the desired spec of an existing pod. What webhooks or policies of the provider have changed
-// stays. Of a changed ShadowPod, images, deadline and tolerations are taken over; amend updates resources.
+// updatedSpec returns the desired spec of an existing pod. What webhooks or policies of the
+// provider have changed stays. Of a changed ShadowPod, images, deadline and tolerations are taken
+// over; amend updates resources.
 func (in ShadowPodInput) updatedSpec() corev1.PodSpec {
 	asked, out := &in.Root.Spec.Pod, *in.Pod.Spec.DeepCopy()
 	if !changed(in.Root) {
@@ -405,8 +413,8 @@ func (in ShadowPodInput) updatedSpec() corev1.PodSpec {
 }
 
 // consumerAPIServer remaps the address of the consumer's API server in the host aliases that the
-// consumer's virtual kubelet added to a pod. Other aliases stay. The result mapped is false while such
-// an address has no mapping.
+// consumer's virtual kubelet added to a pod. Other aliases stay. The result mapped is false while
+// such an address has no mapping.
 func consumerAPIServer(
 	aliases []corev1.HostAlias, c *networkingv1beta1.Configuration,
 ) (out []corev1.HostAlias, mapped bool) {
@@ -432,8 +440,8 @@ func consumerAPIServer(
 	return out, mapped
 }
 
-// namesAPIServer reports whether an alias has only names that virtual kubelets use for the API server
-// of the consumer. Names that the user has set in another alias may be missing.
+// namesAPIServer reports whether an alias has only names that virtual kubelets use for the API
+// server of the consumer. Names that the user has set in another alias may be missing.
 func namesAPIServer(names []string) bool {
 	const service = "kubernetes.default.svc"
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
@@ -442,14 +450,14 @@ func namesAPIServer(names []string) bool {
 	})
 }
 
-// maxPodNames is the maximum number of characters in the names of a pod and its namespace together. Kubelets call the directory of a pod's logs <namespace>_<name>_<UID>
-// (BuildPodLogsDirectory in pkg/kubelet/kuberuntime), and file systems take names of 255 bytes:
-// 217 = 255 − 2 − 36.
+// maxPodNames is the maximum number of characters in the names of a pod and its namespace together.
+// Kubelets call the directory of a pod's logs <namespace>_<name>_<UID> (BuildPodLogsDirectory in
+// pkg/kubelet/kuberuntime), and file systems take names of 255 bytes: 217 = 255 − 2 − 36.
 const maxPodNames = 217
 
-// ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin is the consumer that
-// its namespace was created for; it is empty for any other namespace. An admission policy of the chart limits later
-// updates.
+// ShadowPodRefusal returns why a new ShadowPod is refused apart from quotas, or empty. The origin
+// is the consumer that its namespace was created for; it is empty for any other namespace. An
+// admission policy of the chart limits later updates.
 func ShadowPodRefusal(pod *offloadingv1beta1.ShadowPod, origin string, guests GuestPods) string {
 	longest := maxPodNames - len(pod.Namespace)
 	switch {

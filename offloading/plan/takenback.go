@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// takenBackGrace is how long the pods of a consumer may take to end once their namespace is being deleted. It is ten
-	// times the default grace period; a consumer may set years.
+	// takenBackGrace is how long the pods of a consumer may take to end once their namespace is
+	// being deleted. It is ten times the default grace period; a consumer may set years.
 	takenBackGrace = 5 * time.Minute
 	// killTime is how long the kubelet then has to kill a pod and to confirm its end.
 	killTime = time.Minute
@@ -26,8 +26,9 @@ type TakenBackInput struct {
 	Now  time.Time
 }
 
-// TakenBack ends the pods in a namespace that is being deleted. It deletes pods with a short grace period first and
-// force-deletes them later: processes of a force-deleted pod run until its former grace period is over.
+// TakenBack ends the pods in a namespace that is being deleted. It deletes pods with a short grace
+// period first and force-deletes them later: processes of a force-deleted pod run until its former
+// grace period is over.
 //
 //	deletion ── 5 min ── killed ── 1 min ── removed
 func TakenBack(in TakenBackInput) desired.Plan {
@@ -44,8 +45,8 @@ func TakenBack(in TakenBackInput) desired.Plan {
 	return p
 }
 
-// ending returns the grace period with which the pods are deleted, nil while they may end by themselves, and the time
-// until the next reconcile.
+// ending returns the grace period with which the pods are deleted, nil while they may end by
+// themselves, and the time until the next reconcile.
 func ending(namespace *corev1.Namespace, now time.Time) (grace *int64, after time.Duration) {
 	switch since := now.Sub(namespace.DeletionTimestamp.Time); {
 	case since < takenBackGrace:

@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// roomTime is how long a pod may be unschedulable at the provider before it is replaced: longer than
-	// the restart of a node, shorter than a user waits.
+	// roomTime is how long a pod may be unschedulable at the provider before it is replaced: longer
+	// than the restart of a node, shorter than a user waits.
 	roomTime = 30 * time.Second
-	// roomTimeAgain is the same for a pod that was scheduled in spite of the taint, so that no other node
-	// was better. Meanwhile there may be room elsewhere.
+	// roomTimeAgain is the same for a pod that was scheduled in spite of the taint, so that no
+	// other node was better. Meanwhile there may be room elsewhere.
 	roomTimeAgain = 10 * time.Minute
 	// noRoomTime is the minimum lifetime of the taint.
 	noRoomTime = 5 * time.Minute
 )
 
-// UnplacedInput holds the Node of a virtual node, and pods that have not started. Pods of other nodes are ignored.
+// UnplacedInput holds the Node of a virtual node, and pods that have not started. Pods of other
+// nodes are ignored.
 type UnplacedInput struct {
 	Root *corev1.Node
 	Pods []corev1.Pod
 	Now  time.Time
 }
 
-// Unplaced deletes the pods of a virtual node for which its provider has no room. Their controllers create
-// others, which the local scheduler places. It does not know the provider's nodes, so a taint makes it prefer
-// any other node.
+// Unplaced deletes the pods of a virtual node for which its provider has no room. Their controllers
+// create others, which the local scheduler places. It does not know the provider's nodes, so a
+// taint makes it prefer any other node.
 //
 //	               30 s               10 min             no pod waits
 //	├ pod pending ──┼ taint, deleted
@@ -106,8 +107,8 @@ func requeueWithin(p *desired.Plan, after time.Duration) {
 	}
 }
 
-// waited returns how long the pod has been unschedulable. The provider's clock may differ, so the result
-// is at most the age of the pod, and transitions in the future are ignored.
+// waited returns how long the pod has been unschedulable. The provider's clock may differ, so the
+// result is at most the age of the pod, and transitions in the future are ignored.
 func (in UnplacedInput) waited(pod *corev1.Pod) time.Duration {
 	since := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
@@ -132,8 +133,8 @@ func NoRoom(pod *corev1.Pod) string {
 	return ""
 }
 
-// replaceable reports whether a deleted pod is replaced by its controller at no loss. That of a DaemonSet
-// would go to the same node, and a Job counts a deleted pod as a failure.
+// replaceable reports whether a deleted pod is replaced by its controller at no loss. That of a
+// DaemonSet would go to the same node, and a Job counts a deleted pod as a failure.
 func replaceable(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Job"

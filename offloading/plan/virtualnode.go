@@ -19,15 +19,16 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// drainInterval is the interval at which the pods of a drained node are counted. They are not watched,
-// and a pod ends in about a second.
+// drainInterval is the interval at which the pods of a drained node are counted. They are not
+// watched, and a pod ends in about a second.
 const drainInterval = time.Second
 
-// drainTime is how long disruption budgets may protect the pods of a drained node. Then the pods are
-// deleted, so that unpeering ends.
+// drainTime is how long disruption budgets may protect the pods of a drained node. Then the pods
+// are deleted, so that unpeering ends.
 const drainTime = 5 * time.Minute
 
-// lostAfter is the time after the end of its grace period from which a pod counts as lost with its node.
+// lostAfter is the time after the end of its grace period from which a pod counts as lost with its
+// node.
 const lostAfter = 10 * time.Second
 
 // VirtualNodeInput holds the input for the objects of a virtual node.
@@ -41,15 +42,15 @@ type VirtualNodeInput struct {
 	Node *corev1.Node
 	// Deployment is that of the virtual kubelet; nil before it exists.
 	Deployment *appsv1.Deployment
-	// Namesake is the namespace of an older virtual node of the same name, to which the Node belongs;
-	// empty if there is none.
+	// Namesake is the namespace of an older virtual node of the same name, to which the Node
+	// belongs; empty if there is none.
 	Namesake string
 	// KubeletPods are the pods of the virtual kubelet.
 	KubeletPods []corev1.Pod
 	// Pods are the pods on the node; read only while the node is to be deleted.
 	Pods []corev1.Pod
-	// Leases are those of virtual kubelets in the tenant namespace; read only while the node is to be
-	// deleted.
+	// Leases are those of virtual kubelets in the tenant namespace; read only while the node is to
+	// be deleted.
 	Leases []coordinationv1.Lease
 	// Last says that the tenant namespace has no other virtual node.
 	Last bool
@@ -59,9 +60,9 @@ type VirtualNodeInput struct {
 	Now time.Time
 }
 
-// VirtualNode plans the Deployment of a virtual kubelet and its rights. The virtual kubelet creates the
-// Node. A virtual node that is being deleted is drained first, so that its pods end in both clusters;
-// then all its objects are deleted.
+// VirtualNode plans the Deployment of a virtual kubelet and its rights. The virtual kubelet creates
+// the Node. A virtual node that is being deleted is drained first, so that its pods end in both
+// clusters; then all its objects are deleted.
 func VirtualNode(in VirtualNodeInput) desired.Plan {
 	switch {
 	case in.Root.DeletionTimestamp != nil:
@@ -110,13 +111,14 @@ func VirtualNode(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
-// HasNode reports whether a virtual node is to have a Node. Otherwise an existing one is drained and
-// deleted, and its kubelet runs until then.
+// HasNode reports whether a virtual node is to have a Node. Otherwise an existing one is drained
+// and deleted, and its kubelet runs until then.
 func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
 	return vn.DeletionTimestamp == nil && (vn.Spec.CreateNode == nil || *vn.Spec.CreateNode)
 }
 
-// draining waits for the pods of the node, and deletes those that are protected for longer than drainTime.
+// draining waits for the pods of the node, and deletes those that are protected for longer than
+// drainTime.
 func (in VirtualNodeInput) draining(pods []desired.Object, since time.Time) desired.Plan {
 	p := desired.Wait("Draining", "waiting for the pods of the node to end at the provider; if it is gone for good, "+
 		"run 'liqoctl force unpeer'")
@@ -160,7 +162,8 @@ func (in VirtualNodeInput) readiness(s step) desired.Verdict {
 	return desired.Verdict{}
 }
 
-// cannot returns a plan whose verdict is also in the virtual node's own conditions. Existing objects stay.
+// cannot returns a plan whose verdict is also in the virtual node's own conditions. Existing
+// objects stay.
 func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 	status := virtualNodeStatus(in, step{in.kubeletStatus(), offloadingv1beta1.VirtualNodeCreating})
 	for i := range status.Status.Conditions {
@@ -170,8 +173,9 @@ func (in VirtualNodeInput) cannot(p desired.Plan) desired.Plan {
 	return p
 }
 
-// defaulted returns the virtual node with defaults for unset fields. The template of the Deployment is not
-// one of them: it is computed from the options, so that an upgrade of Liqo changes existing kubelets.
+// defaulted returns the virtual node with defaults for unset fields. The template of the Deployment
+// is not one of them: it is computed from the options, so that an upgrade of Liqo changes existing
+// kubelets.
 func defaulted(root *offloadingv1beta1.VirtualNode,
 	options *offloadingv1beta1.VkOptionsTemplate) *offloadingv1beta1.VirtualNode {
 	filled := root.DeepCopy()
@@ -185,7 +189,8 @@ func defaulted(root *offloadingv1beta1.VirtualNode,
 	return filled
 }
 
-// rights returns the service account of the virtual kubelet, and the bindings of its roles in this cluster.
+// rights returns the service account of the virtual kubelet, and the bindings of its roles in this
+// cluster.
 func rights(vn *offloadingv1beta1.VirtualNode) []desired.Object {
 	return []desired.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: api.VirtualKubeletName(vn.Name),
@@ -210,7 +215,8 @@ func kubeletAccount(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
 		Namespace: vn.Namespace}
 }
 
-// offloadedRights lets virtual kubelets read Secrets and ConfigMaps of a namespace, and request tokens for its pods.
+// offloadedRights lets virtual kubelets read Secrets and ConfigMaps of a namespace, and request
+// tokens for its pods.
 func offloadedRights(namespace, name, peer string, kubelets ...rbacv1.Subject) desired.Object {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -247,16 +253,16 @@ func (in VirtualNodeInput) kubeletStatus() offloadingv1beta1.VirtualNodeConditio
 	return offloadingv1beta1.VirtualNodeCreating
 }
 
-// dismantle plans the end of a virtual node. Leases are deleted last, because a running kubelet would
-// create its own again.
+// dismantle plans the end of a virtual node. Leases are deleted last, because a running kubelet
+// would create its own again.
 //
 //	state                                     plan
 //	pods on the node that may still end       runs the kubelet, evicts the pods, deletes them after drainTime
 //	Node, Deployment or kubelet pod exists    deletes them, and waits for that
 //	none of these                             deletes leases; all else is pruned
 //
-// A dead provider never confirms the end of pods, nor does a kubelet that was deleted before. Such pods are
-// deleted, and Kubernetes' garbage collection removes them once their Node is gone.
+// A dead provider never confirms the end of pods, nor does a kubelet that was deleted before. Such
+// pods are deleted, and Kubernetes' garbage collection removes them once their Node is gone.
 func dismantle(in VirtualNodeInput) desired.Plan {
 	node := in.Node
 	if node != nil && (node.Labels[api.LabelType] != api.TypeVirtualNode || in.Namesake != "") {
@@ -291,22 +297,22 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
-// isScaledToZero reports whether somebody has scaled the virtual kubelet to zero. Without it, the pods of a
-// drained node would never end.
+// isScaledToZero reports whether somebody has scaled the virtual kubelet to zero. Without it, the
+// pods of a drained node would never end.
 func isScaledToZero(d *appsv1.Deployment) bool {
 	return d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }
 
-// kubeletRuns reports whether a pod of the virtual kubelet may still run. A pod that should have ended
-// long ago is on a lost node, and does not count.
+// kubeletRuns reports whether a pod of the virtual kubelet may still run. A pod that should have
+// ended long ago is on a lost node, and does not count.
 func (in VirtualNodeInput) kubeletRuns() bool {
 	return slices.ContainsFunc(in.KubeletPods, func(pod corev1.Pod) bool {
 		return pod.DeletionTimestamp == nil || in.Now.Before(pod.DeletionTimestamp.Add(lostAfter))
 	})
 }
 
-// Draining returns the pods to evict from a node. Pods of DaemonSets would be created again at once, and
-// end with their Node.
+// Draining returns the pods to evict from a node. Pods of DaemonSets would be created again at
+// once, and end with their Node.
 func Draining(pods []corev1.Pod) []desired.Object {
 	var out []desired.Object
 	for i := range pods {
@@ -317,7 +323,8 @@ func Draining(pods []corev1.Pod) []desired.Object {
 	return out
 }
 
-// leftLeases returns the leases that nobody renews any more. A successor would wait until they expire.
+// leftLeases returns the leases that nobody renews any more. A successor would wait until they
+// expire.
 func leftLeases(in VirtualNodeInput) []desired.Object {
 	var out []desired.Object
 	for i := range in.Leases {
@@ -354,8 +361,8 @@ type CordonInput struct {
 // annotationCordoned marks a Node that Liqo has cordoned, not a user.
 const annotationCordoned = "offloading.liqo.io/cordoned"
 
-// Cordon makes the Node of a virtual node unschedulable while it is to be deleted, and schedulable again if
-// it is to stay after all. A Node that a user has cordoned stays unschedulable.
+// Cordon makes the Node of a virtual node unschedulable while it is to be deleted, and schedulable
+// again if it is to stay after all. A Node that a user has cordoned stays unschedulable.
 func Cordon(in CordonInput) desired.Plan {
 	if in.Node.Labels[api.LabelType] != api.TypeVirtualNode || in.VirtualNode == nil {
 		return desired.Plan{}
