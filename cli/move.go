@@ -186,7 +186,7 @@ func (m *volumeMove) snapshot() error {
 func (m *volumeMove) recreate() error {
 	m.script.busy(noCluster, "Making the claim anew")
 	former := m.found
-	m.found = plan.Anew(m.old)
+	m.found = plan.Recreated(m.old)
 	if err := m.deleteAndAwait(cmp.Or(former, m.found)); err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;virtualnodes,verbs=get;list;watch
 
-// abandoned lets claims go whose provider is not used any more: no virtual kubelet is left to do it.
+// abandoned removes the finalizers from claims whose provider is not used any more. No virtual
+// kubelet is left to do so.
 func abandoned() ctl.Registrar {
 	all := ctl.Where(&corev1.PersistentVolumeClaimList{},
 		func(_ client.Object, root *corev1.PersistentVolumeClaim) bool { return plan.Held(root) })
@@ -32,7 +33,7 @@ func abandoned() ctl.Registrar {
 			if err != nil || len(in.Abandoned()) == 0 {
 				return in, err
 			}
-			// The cache may be older than the provider, and who lets go of a volume cannot take that back.
+			// A stale cache must not lead to the loss of a volume.
 			return gatherAbandoned(ctx, r.Live, root)
 		},
 		Plan: plan.Abandoned,

@@ -17,7 +17,7 @@ import (
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
-// claim gives claims their volumes. It leaves a claim alone as soon as that has one.
+// claim creates the volumes of claims. A claim that has a volume is not changed any more.
 func claim(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.ClaimInput] {
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.ClaimInput]{
 		Name:    "claim",
@@ -66,7 +66,7 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 	return in, err
 }
 
-// unused removes what backs claims that are gone before it is of use.
+// unused deletes backing claims whose claim was deleted before it had a volume.
 func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput] {
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.UnusedInput]{
 		Name: "unused-claim",
@@ -79,7 +79,7 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
 			claim, err := ctl.Optional(ctx, r.Live, plan.BackedBy(root), &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
-				claim = nil // another of that name
+				claim = nil // a new claim of that name
 			}
 			if err != nil {
 				return plan.UnusedInput{}, err
@@ -92,13 +92,13 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 	}
 }
 
-// backing leads from a claim to the one that backs it.
+// backing maps a claim to its backing claim.
 func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace,
 		Name: string(obj.GetUID())}}}
 }
 
-// behind leads from a volume that a claim is shown to the claim behind it.
+// behind maps a volume that Liqo has created for a claim to the backing claim.
 func (o Options) behind(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef
 	if ref == nil || obj.GetName() != plan.VolumeName(ref.UID) {
@@ -107,7 +107,7 @@ func (o Options) behind(_ context.Context, _ client.Reader, obj client.Object) [
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(ref.UID)}}}
 }
 
-// released removes the volumes of claims that are gone.
+// released deletes the volumes of deleted claims.
 func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedInput] {
 	return ctl.Controller[*corev1.PersistentVolume, plan.ReleasedInput]{
 		Name:    "released-volume",
@@ -116,7 +116,7 @@ func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedI
 		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backed}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolume) (plan.ReleasedInput, error) {
 			key := types.NamespacedName{Namespace: o.Namespace, Name: string(root.Spec.ClaimRef.UID)}
-			// The cache may not have seen yet what was made for the claim.
+			// A stale cache may lack the backing claim.
 			backing, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			return plan.ReleasedInput{Root: root, Backing: backing}, err
 		},
@@ -124,7 +124,7 @@ func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedI
 	}
 }
 
-// backed leads from a claim that backs another to the volume it backs.
+// backed maps a backing claim to the volume of the claim that it backs.
 func (o Options) backed(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	if obj.GetNamespace() != o.Namespace {
 		return nil

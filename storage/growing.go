@@ -22,7 +22,7 @@ import (
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// growing lets the volumes of claims grow.
+// growing expands the volumes of claims.
 func growing(o Options) ctl.Registrar {
 	claims := &corev1.PersistentVolumeClaimList{}
 	backed := ctl.Where(claims, func(backing client.Object, root *corev1.PersistentVolumeClaim) bool {

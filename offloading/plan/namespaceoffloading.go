@@ -89,7 +89,8 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 			"delete the claims, or offload the namespace with another selector", some(kept))
 		return p
 	}
-	if names := Misplaced(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass); len(names) > 0 && p.State == desired.Ready {
+	names := Misplaced(in.Pods, in.Nodes, in.Root.Spec, in.RuntimeClass)
+	if len(names) > 0 && p.State == desired.Ready {
 		p.Reason, p.RequeueAfter = "PodsAstray", misplacedInterval
 		p.Message = fmt.Sprintf("ready, but pods run where new ones would not: %s; delete them to have them elsewhere",
 			some(names))

@@ -28,9 +28,10 @@ const (
 	// xattrs is tar's prefix of extended attributes; the names after it are those of the system.
 	xattrs     = "SCHILY.xattr."
 	userXattrs = "user."
-	// entryCost is how many bytes of the claim's size one entry counts beside its content, so that the size also
-	// bounds the number of inodes. It is what tar adds to a file at most (a header and padding, 512 bytes each), and
-	// the smallest bytes-per-inode ratio of mke2fs: no full volume is refused for it.
+	// entryCost is how many bytes of the claim's size one entry counts beside its content, so that
+	// the size also bounds the number of inodes. It is what tar adds to a file at most (a header
+	// and padding, 512 bytes each), and the smallest bytes-per-inode ratio of mke2fs: no full
+	// volume is refused for it.
 	entryCost = 1 << 10
 )
 
@@ -169,8 +170,8 @@ func attributes(file *os.File) (map[string]string, error) {
 	return out, nil
 }
 
-// setID are the setuid and setgid bits. Files lose them: the other cluster could plant a program that runs as root on
-// the node of this one.
+// setID are the setuid and setgid bits. Files lose them: the other cluster could plant a program
+// that runs as root on the node of this one.
 const setID = 0o6000
 
 // limit fails once more than size bytes are read.
@@ -194,8 +195,8 @@ func errLarger(size int64) error {
 		"files, then move it again", size)}
 }
 
-// entries are those of an archive from another cluster, which may send anything. All of them together take left of
-// size bytes at most.
+// entries are those of an archive from another cluster, which may send anything. All of them
+// together take left of size bytes at most.
 type entries struct {
 	*tar.Reader
 	size, left int64
@@ -203,7 +204,8 @@ type entries struct {
 
 func read(from io.Reader, size int64) *entries { return &entries{tar.NewReader(from), size, size} }
 
-// next returns the next entry that may be made in a volume, or io.EOF. It refuses all others with an error that lasts.
+// next returns the next entry that may be made in a volume, or io.EOF. It refuses all others with
+// an error that lasts.
 func (e *entries) next() (*tar.Header, error) {
 	header, err := e.Next()
 	if errors.Is(err, tar.ErrHeader) {
@@ -239,7 +241,8 @@ func (e *entries) next() (*tar.Header, error) {
 	return header, nil
 }
 
-// inspect reads an archive to its end, and what follows it. It fails if restore would refuse an entry.
+// inspect reads an archive to its end, and what follows it. It fails if restore would refuse an
+// entry.
 func inspect(from io.Reader, size int64) error {
 	for e := read(from, size); ; {
 		_, err := e.next()
@@ -253,8 +256,8 @@ func inspect(from io.Reader, size int64) error {
 	}
 }
 
-// restore brings an archive of at most size bytes into an empty volume, or into one that holds a part of an archive,
-// and has it on disk when it returns.
+// restore brings an archive of at most size bytes into an empty volume, or into one that holds a
+// part of an archive, and has it on disk when it returns.
 func restore(volume string, from io.Reader, size int64) error {
 	root, err := os.OpenRoot(volume)
 	if err != nil {

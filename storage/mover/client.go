@@ -33,8 +33,8 @@ const (
 	copyBegun = "copy.part"
 )
 
-// client moves between a server's volume and the copy in a folder. The server may be in another cluster and answer
-// anything: it is not followed elsewhere, and never read without a limit.
+// client moves between a server's volume and the copy in a folder. The server may be in another
+// cluster and answer anything: it is not followed elsewhere, and never read without a limit.
 type client struct {
 	url, token, folder string
 	// size is that of the claim, in bytes: a copy is not larger, nor are the files in it.

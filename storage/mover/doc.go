@@ -8,8 +8,8 @@
 //	copy ─ push ── PUT ──▶ serve ─ volume      beside the copy: pull and push, in the local cluster
 //
 // A copy is one file, a tar archive that depends on nothing but what is in the volume: two volumes
-// with one digest hold the same. It has the names, content, owners, modes, times to the second, hard
-// and symbolic links, and the extended attributes "user.*"; sockets and pipes hold no data.
+// with one digest hold the same. It has the names, content, owners, modes, times to the second,
+// hard and symbolic links, and the extended attributes "user.*"; sockets and pipes hold no data.
 //
 // Start reading at server, then client; archive.go is the copy itself.
 package mover

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a client may take to say what it wants; what follows takes as long
-	// as the volume is large.
+	// headerTimeout bounds how long a client may take to say what it wants; what follows takes as
+	// long as the volume is large.
 	headerTimeout = 10 * time.Second
 	// trailers of an archive: its digest, or why it is not whole.
 	trailerDigest = "Liqo-Digest"
@@ -30,8 +30,8 @@ const (
 	partly = "part"
 )
 
-// server gives and takes what is in a volume. Who asks has to know the token of the move; the server
-// knows its hash only, which may be read where the pod may be seen.
+// server gives and takes what is in a volume. Who asks has to know the token of the move; the
+// server knows its hash only, which may be read where the pod may be seen.
 //
 //	GET /         the archive
 //	GET /digest   that of the archive

@@ -17,61 +17,64 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Annotations by which Kubernetes speaks with provisioners.
+// Annotations of Kubernetes' protocol with provisioners.
 const (
-	// AnnotationSelectedNode on a claim is the node the scheduler has chosen for its first pod.
+	// AnnotationSelectedNode of a claim is the node that the scheduler has chosen for its first
+	// pod.
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
-	// AnnotationProvisioner on a claim names who is to make its volume; it comes when binding
-	// is no longer delayed.
+	// AnnotationProvisioner of a claim names the provisioner that is to create its volume. It is
+	// set when binding is no longer delayed.
 	AnnotationProvisioner = "volume.kubernetes.io/storage-provisioner"
-	// AnnotationProvisionedBy on a volume names who has made it and will remove it.
+	// AnnotationProvisionedBy of a volume names the provisioner that has created it and will delete
+	// it.
 	AnnotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
-	// annotationUnused ("true") is on a claim that backs another until that one has been shown a volume: so
-	// long there is no data.
+	// annotationUnused ("true") marks a backing claim until the claim that it backs has a volume.
+	// Until then there is no data.
 	annotationUnused       = "storage.liqo.io/unused"
 	annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
 )
 
-// placeholder is the path of a volume that is at a provider. Nothing is ever mounted from it: the
-// only nodes the volume fits are virtual.
+// placeholder is the path in the local object of a volume at a provider. It is never mounted,
+// because the volume fits virtual nodes only.
 const placeholder = "/var/lib/liqo/volume-of-another-cluster"
 
-// ClaimInput is a claim for which the scheduler has chosen a node.
+// ClaimInput holds a claim for which the scheduler has chosen a node.
 type ClaimInput struct {
 	Root *corev1.PersistentVolumeClaim
-	// Class is the claim's; nil when it is gone.
+	// Class is the storage class of the claim; nil if it was deleted.
 	Class *storagev1.StorageClass
-	// Node is the chosen one; nil when it is gone.
+	// Node is the chosen node; nil if it was deleted.
 	Node *corev1.Node
-	// Classes are all of the cluster. RealClass is the one that backs claims; empty = the default.
+	// Classes are all of the cluster. RealClass is the class of backing claims; empty = the
+	// default.
 	Classes   []storagev1.StorageClass
 	RealClass string
-	// Namespace is where claims lie that back others.
+	// Namespace is the namespace of backing claims.
 	Namespace string
-	// Backing is the claim that backs the root, Volume the one bound to it; nil before they exist.
+	// Backing is the claim that backs the root, and Volume its volume; nil before they exist.
 	Backing *corev1.PersistentVolumeClaim
 	Volume  *corev1.PersistentVolume
 }
 
-// Provisioning says whether a claim waits for a volume from us.
+// Provisioning reports whether a claim waits for a volume from Liqo.
 func Provisioning(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[AnnotationProvisioner] == api.StorageProvisioner &&
 		claim.Annotations[AnnotationSelectedNode] != "" && claim.Spec.VolumeName == ""
 }
 
-// VolumeName names the volume of a claim.
+// VolumeName returns the name of the volume of a claim.
 func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
 
 // Claim plans the volume of a claim once its first pod has a node.
 //
-//	node       the volume                                        fits
-//	real       that of a claim of a real class, shown once more  where that one does, on real nodes
-//	full       none; the scheduler chooses again, and the claim behind it begins again
-//	virtual    a placeholder; the claim is made at the provider  every virtual node of the provider
+//	node       volume                                             node affinity
+//	real       a copy of the backing claim's volume               that of the copied volume, on real nodes
+//	full       none; the scheduler chooses again, and the backing claim is created again
+//	virtual    a placeholder; the provider has the real claim     all virtual nodes of the provider
 //	neither    none; the scheduler chooses again
 //
-// A claim that has its volume is not planned any more: later pods follow the volume. The claim at the provider is
-// written in reflection/translate/claim.go: Claim.
+// A claim that has a volume is not planned any more: later pods follow the volume. The claim at the
+// provider is written in reflection/translate/claim.go: Claim.
 func Claim(in ClaimInput) desired.Plan {
 	switch {
 	case in.Class == nil:
@@ -81,29 +84,29 @@ func Claim(in ClaimInput) desired.Plan {
 		return desired.Block("DataSourceUnsupported",
 			"class %s makes empty volumes only; create the claim without a data source", in.Class.Name)
 	case in.Node == nil:
-		return chooseAnew(in, "NodeGone", "the node that was chosen is gone")
+		return chooseAgain(in, "NodeGone", "the node that was chosen is gone")
 	case in.Node.Labels[api.LabelType] != api.TypeVirtualNode:
-		return real(in)
+		return onRealNode(in)
 	case in.Node.Labels[api.LabelStorageAvailable] != api.True:
-		return chooseAnew(in, "StorageNotOffered",
+		return chooseAgain(in, "StorageNotOffered",
 			"the provider behind the chosen node offers no storage; let the pod run elsewhere")
 	}
-	volume := in.shown(corev1.PersistentVolumeSpec{
+	volume := in.volume(corev1.PersistentVolumeSpec{
 		Capacity: corev1.ResourceList{
 			corev1.ResourceStorage: in.Root.Spec.Resources.Requests[corev1.ResourceStorage]},
 		AccessModes: in.Root.Spec.AccessModes,
 		VolumeMode:  in.Root.Spec.VolumeMode,
 		PersistentVolumeSource: corev1.PersistentVolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: placeholder}},
-		NodeAffinity: on(nil, require(api.LabelRemoteClusterID, corev1.NodeSelectorOpIn,
+		NodeAffinity: withRequirement(nil, require(api.LabelRemoteClusterID, corev1.NodeSelectorOpIn,
 			in.Node.Labels[api.LabelRemoteClusterID])),
 	})
 	volume.Labels = map[string]string{api.LabelRemoteClusterID: in.Node.Labels[api.LabelRemoteClusterID]}
 	return desired.Plan{Objects: []desired.Object{volume}}
 }
 
-// chooseAnew takes the choice of the node back, which makes the scheduler look again.
-func chooseAnew(in ClaimInput, reason, message string) desired.Plan {
+// chooseAgain removes the chosen node from the claim, so that the scheduler chooses again.
+func chooseAgain(in ClaimInput, reason, message string) desired.Plan {
 	p := desired.Block(reason, "%s", message)
 	filled := in.Root.DeepCopy()
 	delete(filled.Annotations, AnnotationSelectedNode)
@@ -111,8 +114,8 @@ func chooseAnew(in ClaimInput, reason, message string) desired.Plan {
 	return p
 }
 
-// BackedBy names the claim that another one backs. A name that is too long for a label is in an
-// annotation; of a claim that former versions made there is neither, and the name is empty.
+// BackedBy returns the claim that a backing claim backs. A name that is too long for a label is in
+// an annotation. Backing claims of former versions have neither, and the name is empty.
 func BackedBy(backing desired.Object) types.NamespacedName {
 	labels, key := backing.GetLabels(), api.LabelVirtualPVCName
 	return types.NamespacedName{
@@ -120,8 +123,8 @@ func BackedBy(backing desired.Object) types.NamespacedName {
 	}
 }
 
-// real plans a volume on the nodes of this cluster.
-func real(in ClaimInput) desired.Plan {
+// onRealNode plans a volume on the nodes of this cluster.
+func onRealNode(in ClaimInput) desired.Plan {
 	class := in.realClass()
 	if class == "" {
 		return desired.Block("RealStorageClassMissing",
@@ -150,7 +153,7 @@ func real(in ClaimInput) desired.Plan {
 		backing.Annotations[api.LabelVirtualPVCName] = in.Root.Name
 	}
 	if in.rejected() {
-		p := chooseAnew(in, "NodeRejected",
+		p := chooseAgain(in, "NodeRejected",
 			"the provisioner cannot make the volume on the node; free storage there, or let the pod run elsewhere")
 		p.Actions = desired.Deletes(in.Backing)
 		return p
@@ -162,29 +165,31 @@ func real(in ClaimInput) desired.Plan {
 		return p
 	}
 	spec := *in.Volume.Spec.DeepCopy()
-	spec.NodeAffinity = on(spec.NodeAffinity, require(api.LabelType, corev1.NodeSelectorOpNotIn, api.TypeVirtualNode))
-	return desired.Plan{Objects: []desired.Object{backing, in.shown(spec)}}
+	spec.NodeAffinity = withRequirement(spec.NodeAffinity,
+		require(api.LabelType, corev1.NodeSelectorOpNotIn, api.TypeVirtualNode))
+	return desired.Plan{Objects: []desired.Object{backing, in.volume(spec)}}
 }
 
-// rejected reports whether the provisioner of the real class has removed the node from the claim
-// that backs the root. It does so if the node has no room, for the scheduler to choose another one;
-// but no pod uses that claim.
+// rejected reports whether the provisioner of the real class has removed the node from the backing
+// claim. It does so if the node has no room, so that the scheduler chooses another one; but no pod
+// uses the backing claim.
 func (in ClaimInput) rejected() bool {
 	return in.Backing != nil && in.Backing.Spec.VolumeName == "" && in.Backing.DeletionTimestamp == nil &&
 		in.Backing.Annotations[AnnotationSelectedNode] == ""
 }
 
-// realClass is the class that backs the claim; empty when there is none. The one chosen first stays.
+// realClass returns the class of the backing claim, which does not change once that exists; empty
+// if there is none.
 func (in ClaimInput) realClass() string {
 	if in.Backing != nil && in.Backing.Spec.StorageClassName != nil {
 		return *in.Backing.Spec.StorageClassName
 	}
 	candidates := slices.DeleteFunc(slices.Clone(in.Classes), func(c storagev1.StorageClass) bool {
-		if in.RealClass != "" && c.Name != in.RealClass || in.RealClass == "" &&
-			c.Annotations[annotationDefaultClass] != api.True {
-			return true
+		matches := c.Name == in.RealClass
+		if in.RealClass == "" {
+			matches = c.Annotations[annotationDefaultClass] == api.True
 		}
-		return c.Provisioner == api.StorageProvisioner
+		return !matches || c.Provisioner == api.StorageProvisioner
 	})
 	if len(candidates) == 0 {
 		return ""
@@ -195,8 +200,8 @@ func (in ClaimInput) realClass() string {
 	}).Name
 }
 
-// shown is the volume of the root.
-func (in ClaimInput) shown(spec corev1.PersistentVolumeSpec) *corev1.PersistentVolume {
+// volume returns the root's volume with a spec, completed by what depends on claim and class.
+func (in ClaimInput) volume(spec corev1.PersistentVolumeSpec) *corev1.PersistentVolume {
 	spec.StorageClassName = in.Class.Name
 	spec.VolumeAttributesClassName = nil
 	spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
@@ -214,8 +219,10 @@ func (in ClaimInput) shown(spec corev1.PersistentVolumeSpec) *corev1.PersistentV
 	}
 }
 
-// on adds a requirement to every alternative of an affinity.
-func on(affinity *corev1.VolumeNodeAffinity, also corev1.NodeSelectorRequirement) *corev1.VolumeNodeAffinity {
+// withRequirement returns an affinity with a further requirement in each of its alternatives.
+func withRequirement(
+	affinity *corev1.VolumeNodeAffinity, also corev1.NodeSelectorRequirement,
+) *corev1.VolumeNodeAffinity {
 	terms := []corev1.NodeSelectorTerm{{}}
 	if affinity != nil && affinity.Required != nil {
 		terms = slices.Clone(affinity.Required.NodeSelectorTerms)

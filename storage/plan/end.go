@@ -14,21 +14,22 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Removable says whether a volume is ours to remove: its claim is gone, and its policy says that
-// nobody wants what is on it.
+// Removable reports whether a volume is Liqo's to delete: its claim was deleted, and its reclaim
+// policy is Delete.
 func Removable(volume *corev1.PersistentVolume) bool {
 	return volume.Annotations[AnnotationProvisionedBy] == api.StorageProvisioner &&
 		volume.Status.Phase == corev1.VolumeReleased &&
 		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Spec.ClaimRef != nil
 }
 
-// ReleasedInput is a removable volume and the claim that backs it; nil when there is none (any more).
+// ReleasedInput holds a removable volume and the backing claim; nil if there is none.
 type ReleasedInput struct {
 	Root    *corev1.PersistentVolume
 	Backing *corev1.PersistentVolumeClaim
 }
 
-// Released plans the end of a volume: first what backs it, of which it is the only trace.
+// Released deletes a volume. The backing claim is deleted first, because only the volume refers to
+// it.
 func Released(in ReleasedInput) desired.Plan {
 	if in.Backing == nil {
 		return desired.Plan{Actions: desired.Deletes(in.Root)}
@@ -39,16 +40,17 @@ func Released(in ReleasedInput) desired.Plan {
 	return p
 }
 
-// UnusedInput is a claim that backs another, which is nil when it is gone, and the volume that one was shown, nil
-// when there is none (yet, or any more).
+// UnusedInput holds a backing claim as root.
 type UnusedInput struct {
+	// Claim is the claim that the root backs; nil if it was deleted.
 	Root, Claim *corev1.PersistentVolumeClaim
-	Volume      *corev1.PersistentVolume
+	// Volume is the volume that Liqo created for that claim; nil if there is none.
+	Volume *corev1.PersistentVolume
 }
 
-// Unused plans the end of a claim that backs another which went before it got its volume: there is
-// no data, and no volume whose end would take it along. Once there was such a volume, the claim is of use: who
-// deletes a retained volume keeps the data.
+// Unused deletes a backing claim whose claim was deleted before it had a volume. Then there is no
+// data, and no volume with which it would be deleted. After there was a volume, the backing claim
+// stays: who deletes a retained volume keeps the data.
 func Unused(in UnusedInput) desired.Plan {
 	unused := in.Root.Annotations[annotationUnused] == api.True
 	switch {
@@ -69,14 +71,14 @@ func Held(claim *corev1.PersistentVolumeClaim) bool {
 
 func ofProvider(finalizer string) bool { return strings.HasPrefix(finalizer, api.ClaimFinalizerPrefix) }
 
-// AbandonedInput is a claim with volumes at providers, and all maps and virtual nodes.
+// AbandonedInput holds a claim with volumes at providers, and all NamespaceMaps and virtual nodes.
 type AbandonedInput struct {
 	Root  *corev1.PersistentVolumeClaim
 	Maps  []offloadingv1beta1.NamespaceMap
 	Nodes []offloadingv1beta1.VirtualNode
 }
 
-// Abandoned takes from a claim the finalizers that nobody else would take away.
+// Abandoned removes those finalizers from a claim that nobody else would remove.
 func Abandoned(in AbandonedInput) desired.Plan {
 	gone := in.Abandoned()
 	released := in.Root.DeepCopy()
@@ -86,9 +88,9 @@ func Abandoned(in AbandonedInput) desired.Plan {
 		Object: released}}}
 }
 
-// Abandoned are the finalizers of a claim whose provider holds nothing of it any more: its namespace
-// is not, and not about to be, offloaded there. While there is a virtual node, a map that is missing comes back
-// and says whether it is. The others are taken away by who gives the volume back; these would hold the claim
+// Abandoned returns the finalizers of a claim for providers that its namespace is not offloaded to,
+// and not about to be. While a provider has a virtual node, a missing map is created again, so the
+// result is not known yet. Virtual kubelets remove the other finalizers. These would hold the claim
 // for ever once Liqo is uninstalled.
 func (in AbandonedInput) Abandoned() []string {
 	var out []string
@@ -98,9 +100,9 @@ func (in AbandonedInput) Abandoned() []string {
 			return m.Labels[api.LabelRemoteClusterID] == provider && m.Labels[api.LabelReplicated] != api.True
 		}
 		offloaded := slices.ContainsFunc(in.Maps, func(m offloadingv1beta1.NamespaceMap) bool {
-			_, wished := m.Spec.DesiredMapping[in.Root.Namespace]
+			_, requested := m.Spec.DesiredMapping[in.Root.Namespace]
 			_, current := m.Status.CurrentMapping[in.Root.Namespace]
-			return of(m) && (wished || current)
+			return of(m) && (requested || current)
 		})
 		missing := !slices.ContainsFunc(in.Maps, of) &&
 			slices.ContainsFunc(in.Nodes, func(n offloadingv1beta1.VirtualNode) bool {

@@ -12,30 +12,31 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Grows says whether a claim has a volume of ours, which may have to grow.
+// Grows reports whether a claim has a volume of Liqo, which may have to be expanded.
 func Grows(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[AnnotationProvisioner] == api.StorageProvisioner &&
 		claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != ""
 }
 
-// GrowInput is such a claim with its volume; nil when that is gone.
+// GrowInput holds such a claim and its volume; nil if that was deleted.
 type GrowInput struct {
 	Root   *corev1.PersistentVolumeClaim
 	Volume *corev1.PersistentVolume
-	// Backing is the claim that backs the root, Class its class and Behind its volume; nil for a volume
-	// at a provider, where the claim of that name is made to grow by reflection.
+	// Backing is the claim that backs the root, Class its class and Behind its volume. They are nil
+	// for a volume at a provider, which reflection expands.
 	Backing *corev1.PersistentVolumeClaim
 	Class   *storagev1.StorageClass
 	Behind  *corev1.PersistentVolume
 }
 
-// Grow plans what follows from a larger request, and from a volume that has grown. Nothing shrinks.
+// Grow plans the expansion of a volume: requests are passed on to the backing claim, and capacities
+// are copied back. Nothing shrinks.
 //
-//	request of the claim ──▶ request of what backs it ──▶ its own provisioner
-//	capacity of claim and volume ◀── capacity of what backs them
+//	request of the claim ──▶ request of the backing claim ──▶ its own provisioner
+//	capacity of claim and volume ◀── capacity of backing claim and volume
 //
-// Where the file system has to grow too, the kubelet of the pod does that and writes the capacity of
-// the claim, once the volume shows its own.
+// If the file system must be expanded as well, the kubelet of the pod does so after the capacity of
+// the volume has changed, and writes the capacity of the claim.
 func Grow(in GrowInput) desired.Plan {
 	var p desired.Plan
 	switch {
@@ -68,7 +69,7 @@ func Grow(in GrowInput) desired.Plan {
 	return p
 }
 
-// enlarge gives a volume a larger capacity, if it is larger.
+// enlarge raises the capacity of a volume to the given one.
 func enlarge(p *desired.Plan, volume *corev1.PersistentVolume, capacity corev1.ResourceList) {
 	has := capacity[corev1.ResourceStorage]
 	if !exceeds(has, volume.Spec.Capacity) {
@@ -79,6 +80,7 @@ func enlarge(p *desired.Plan, volume *corev1.PersistentVolume, capacity corev1.R
 	p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: volume, Object: larger})
 }
 
+// exceeds reports whether a quantity is greater than the storage of a known capacity.
 func exceeds(has resource.Quantity, capacity corev1.ResourceList) bool {
 	return capacity != nil && has.Cmp(*capacity.Storage()) > 0
 }

@@ -20,48 +20,50 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// What a move writes down, so that it can be taken up again.
+// Annotations that record the progress of a move, so that it can be resumed.
 const (
-	// AnnotationMoved, on the copy's claim, is the claim whose data the copy holds, all of it.
+	// AnnotationMoved of the copy's claim holds the claim whose data the copy contains completely.
 	AnnotationMoved = "storage.liqo.io/moved-claim"
-	// AnnotationMoving, on a claim made anew, says how far it is: begun, or with all its data and a copy
-	// that is to be removed.
+	// AnnotationMoving of a recreated claim is MovingBegun, or MovingDone once it has all data and
+	// the copy is to be deleted.
 	AnnotationMoving = "storage.liqo.io/moving"
 	MovingBegun      = "begun"
 	MovingDone       = "done"
 )
 
-// MoverPort is where the server of a volume listens: above 1023, so that it needs no right.
+// MoverPort is the port of a volume's server. It is above 1023, so that it needs no capability.
 const MoverPort = 8080
 
-// Move describes the objects by which the volume of a claim is moved: a copy at home, in a claim of
+// Move describes the objects by which the volume of a claim is moved: a local copy, in a claim of
 // its own, and pods of the mover role.
 //
-//	claim        its server, in the claim's namespace   the copy, in the namespace of volumes
-//	the old one  where its volume is                    pulls from it
-//	the new one  on the target                          pushes into it
+//	claim    its server, in the claim's namespace   client with the copy, in namespace Volumes
+//	old      in the cluster of its volume           pulls from the server
+//	new      on the target                          pushes to the server
 type Move struct {
 	// Namespace and Name are those of the claim.
 	Namespace, Name string
 	// Volumes is the namespace of the copy.
 	Volumes string
-	// Size is that of the claim: neither the copy nor the new volume takes more.
+	// Size is that of the claim; copy and new volume accept no more data.
 	Size resource.Quantity
-	// Image of the mover role, and how its pods get it.
+	// Image is the image of the mover role.
 	Image      string
 	PullPolicy corev1.PullPolicy
-	// Resources of its containers.
+	// Resources are those of the mover's containers.
 	Resources corev1.ResourceRequirements
 }
 
-// id names what belongs to the move, so that it is found again.
+// id returns the name of the move's objects, which is derived from the claim so that they are found
+// again.
 func (m Move) id() string {
 	sum := sha256.Sum256([]byte(m.Namespace + "/" + m.Name))
 	return "move-" + hex.EncodeToString(sum[:8])
 }
 
-// Size is how much the volume of a claim may hold. A volume may be larger than the claim asks for, but only that of
-// this cluster is trusted to say so: a provider must not have this cluster make room for whatever it sends.
+// Size returns how much data the volume of a claim may hold. A volume may be larger than requested,
+// but only the capacity of a local one is trusted: a provider must not make this cluster store any
+// amount.
 func Size(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) resource.Quantity {
 	size, given := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
 	if volume != nil && volume.Labels[api.LabelRemoteClusterID] == "" && given.Cmp(size) > 0 {
@@ -84,8 +86,8 @@ func (m Move) Copy(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume
 	}
 }
 
-// said returns the claim's metadata and spec as the user wrote them, without status.
-func said(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+// manifest returns the claim's metadata and spec as the user wrote them, without status.
+func manifest(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: claim.Name,
@@ -97,7 +99,7 @@ func said(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // Record returns the text of AnnotationMoved for a claim.
 func Record(claim *corev1.PersistentVolumeClaim) (string, error) {
-	record := said(claim)
+	record := manifest(claim)
 	record.UID = claim.UID
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -106,7 +108,7 @@ func Record(claim *corev1.PersistentVolumeClaim) (string, error) {
 	return string(text), nil
 }
 
-// Recorded is the claim whose data a copy holds; nil when the copy is not whole.
+// Recorded returns the claim whose data a copy holds; nil if the copy is not complete.
 func Recorded(held *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	text := held.Annotations[AnnotationMoved]
 	if text == "" {
@@ -119,9 +121,9 @@ func Recorded(held *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim
 	return claim, nil
 }
 
-// Anew is a claim as it is made again: what Kubernetes wrote about its volume is left out.
-func Anew(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	out := said(claim.DeepCopy())
+// Recreated returns the claim to create again, without Kubernetes' annotations about its volume.
+func Recreated(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	out := manifest(claim.DeepCopy())
 	maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, "pv.kubernetes.io/") || strings.HasPrefix(key, "volume.kubernetes.io/") ||
 			strings.HasPrefix(key, "volume.beta.kubernetes.io/")
@@ -131,9 +133,9 @@ func Anew(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return out
 }
 
-// Server is the pod that serves the volume of the claim to who knows the token. It goes where the
-// volume is; to a node if the volume is to be made there. A virtual node is tolerated whatever the
-// namespace says.
+// Server returns the pod that serves the volume of the claim to clients with the token. It runs
+// where the volume is, or on the given node if the volume is to be created there. It tolerates
+// virtual nodes even if its namespace is not offloaded.
 func (m Move) Server(node, tokenHash string) *corev1.Pod {
 	pod := m.pod(m.Namespace, m.id(), m.Name, "serve", fmt.Sprintf("--listen=:%d", MoverPort),
 		"--token-hash="+tokenHash)
@@ -154,20 +156,20 @@ func (m Move) Server(node, tokenHash string) *corev1.Pod {
 	return pod
 }
 
-// Client is the pod that pulls the copy from a server, or pushes it there.
+// Client returns the pod that pulls the copy from a server, or pushes it there.
 func (m Move) Client(verb, address, token string) *corev1.Pod {
 	pod := m.pod(m.Volumes, m.id()+"-"+verb, m.id(), verb, address)
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: token}}
 	return pod
 }
 
-// Pods are those of the move, whether they are there or not.
+// Pods returns all pods of the move, whether they exist or not.
 func (m Move) Pods() []*corev1.Pod {
 	return []*corev1.Pod{m.Server("", ""), m.Client("pull", "", ""), m.Client("push", "", "")}
 }
 
-// pod runs the mover role on a claim. It reads the files of all users and makes files for them, which
-// needs four rights of root; Pod Security "baseline" grants these.
+// pod returns a pod that runs the mover role on a claim. It reads and creates files of all users,
+// which needs four capabilities of root; Pod Security "baseline" allows these.
 func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -196,8 +198,8 @@ func (m Move) pod(namespace, name, claim string, args ...string) *corev1.Pod {
 	}
 }
 
-// Users are the pods that use a claim, or will, or have since some time, which is nil for those that do now: the
-// copy lacks what one wrote that came and ended while it was made. The move's own are not among them.
+// Users returns the names of the pods that use the claim or will use it, without those of the move.
+// If since is set, it includes finished pods created since then: the copy may lack their data.
 func (m Move) Users(pods []corev1.Pod, since *metav1.Time) []string {
 	var names []string
 	for i := range pods {
@@ -217,25 +219,27 @@ func (m Move) Users(pods []corev1.Pod, since *metav1.Time) []string {
 	return names
 }
 
-// MoveInput is what is looked at before a volume is moved.
+// MoveInput holds the input for the decision whether a volume can be moved.
 type MoveInput struct {
-	// Claim is the old one, Provisioner that of its class, Volume its volume; nil if it has none.
+	// Claim is the old claim, Provisioner that of its class, and Volume its volume; nil if it has
+	// none.
 	Claim       *corev1.PersistentVolumeClaim
 	Provisioner string
 	Volume      *corev1.PersistentVolume
-	// Held: the copy has all data, and the claim is gone or about to be made again.
+	// Held says that the copy has all data, and that the claim was deleted or is about to be.
 	Held   bool
 	Target *corev1.Node
-	// Strategy is that of the offloaded namespace, empty if it is not; Mapped: it is offloaded to the
-	// cluster the target stands for.
+	// Strategy is that of the namespace's offloading; empty if it is not offloaded. Mapped says
+	// that it is offloaded to the cluster of the target.
 	Strategy offloadingv1beta1.PodOffloadingStrategy
 	Mapped   bool
-	// Users are pods that use the claim.
+	// Users are the names of the pods that use the claim.
 	Users []string
 }
 
-// Obstacle says why a volume cannot be moved and what to do; empty if it can. All is asked before
-// anything is done: a claim that is gone can only be made where there is room for its volume.
+// Obstacle returns why a volume cannot be moved and what to do, or empty. Everything is checked
+// before the first change, because a deleted claim can be created again only where there is room
+// for its volume.
 func Obstacle(in MoveInput) string {
 	from, to := "", in.Target.Labels[api.LabelRemoteClusterID]
 	if in.Volume != nil {

@@ -38,7 +38,8 @@ func bound() *corev1.PersistentVolumeClaim {
 	}
 }
 
-// TestAClaimIsMadeAgainAsItWas: what the user said of it is kept, what Kubernetes said of its volume is not.
+// TestAClaimIsMadeAgainAsItWas: what the user said of it is kept, what Kubernetes said of its
+// volume is not.
 func TestAClaimIsMadeAgainAsItWas(t *testing.T) {
 	held := move.Copy(bound())
 	if none, err := plan.Recorded(held); none != nil || err != nil {
@@ -58,17 +59,17 @@ func TestAClaimIsMadeAgainAsItWas(t *testing.T) {
 	want.Annotations = map[string]string{api.AnnotationRemoteStorageClass: "fast", plan.AnnotationMoving: plan.MovingBegun}
 	want.Status = corev1.PersistentVolumeClaimStatus{}
 	for from, claim := range map[string]*corev1.PersistentVolumeClaim{"what was recorded": recorded, "the claim itself": bound()} {
-		if diff := cmp.Diff(want, plan.Anew(claim)); diff != "" {
+		if diff := cmp.Diff(want, plan.Recreated(claim)); diff != "" {
 			t.Errorf("made again from %s (-want +got):\n%s", from, diff)
 		}
 	}
 }
 
-// TestAttackCapacityOfProvider: a provider reports that the volume of a claim is much larger than asked for, so that
-// the consumer makes room for whatever it sends.
+// TestAttackCapacityOfProvider: a provider reports that the volume of a claim is much larger than
+// asked for, so that the consumer makes room for whatever it sends.
 //
-// Outcome: the copy is as large as the claim asks for, and the pods that copy take no more. Only a volume of the
-// consumer's own cluster may be larger than its claim.
+// Outcome: the copy is as large as the claim asks for, and the pods that copy take no more. Only a
+// volume of the consumer's own cluster may be larger than its claim.
 func TestAttackCapacityOfProvider(t *testing.T) {
 	there := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
 	for want, volume := range map[string]*corev1.PersistentVolume{"1Gi": there, "2Gi": {}} {
