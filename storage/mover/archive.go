@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// marker lies in a volume that holds a part of a copy only.
+	// marker is a file in a volume with an incomplete copy.
 	marker = ".liqo-move"
 	// lostAndFound is a directory that file systems create in the root of a volume for themselves.
 	lostAndFound = "lost+found"
 	// xattrs is tar's prefix of extended attributes; the names after it are those of the system.
 	xattrs     = "SCHILY.xattr."
 	userXattrs = "user."
-	// entryCost is how many bytes of the claim's size one entry counts beside its content, so that
-	// the size also bounds the number of inodes. It is what tar adds to a file at most (a header
-	// and padding, 512 bytes each), and the smallest bytes-per-inode ratio of mke2fs: no full
-	// volume is refused for it.
+	// entryCost is the number of bytes that an entry counts beside its content, so that the size of
+	// the claim also limits the number of inodes. It is the maximum that tar adds to a file (a header
+	// and padding, 512 bytes each), and the smallest bytes-per-inode ratio of mke2fs, so that no full
+	// volume is refused.
 	entryCost = 1 << 10
 )
 
@@ -39,11 +39,11 @@ const (
 type writer struct {
 	root *os.Root
 	tar  *tar.Writer
-	// linked are the names of files that have several, by their inodes.
+	// linked holds the first name of each file with several hard links, by device and inode.
 	linked map[[2]uint64]string
 }
 
-// archive writes what is in a volume.
+// archive writes the archive of a volume.
 func archive(to io.Writer, volume string) error {
 	root, err := os.OpenRoot(volume)
 	if err != nil {
@@ -57,7 +57,7 @@ func archive(to io.Writer, volume string) error {
 	return w.tar.Close()
 }
 
-// add writes one file; the order is that of the names.
+// add writes one file. WalkDir calls it in the order of the names.
 func (w *writer) add(name string, _ fs.DirEntry, err error) error {
 	if err != nil {
 		return err
@@ -88,7 +88,8 @@ func (w *writer) add(name string, _ fs.DirEntry, err error) error {
 	return w.content(header, name)
 }
 
-// header describes a file by what can be given to another one: no names of users, no further times.
+// header returns the header of a file, with those attributes only that unpack can restore: no names of
+// users, and only the time of modification.
 func (w *writer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 	target := ""
 	var err error
@@ -127,7 +128,7 @@ func (w *writer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 	return header, nil
 }
 
-// content writes a folder or a file. One whose size changes meanwhile is an error of the archive.
+// content writes a folder or a file. It fails if the size of the file changes meanwhile.
 func (w *writer) content(header *tar.Header, name string) error {
 	file, err := w.root.Open(name)
 	if err != nil {
@@ -144,12 +145,12 @@ func (w *writer) content(header *tar.Header, name string) error {
 	return err
 }
 
-// attributes are the extended attributes a user has given a file.
+// attributes returns the extended attributes "user.*" of a file, as PAX records.
 func attributes(file *os.File) (map[string]string, error) {
 	fd := int(file.Fd())
 	n, err := unix.Flistxattr(fd, nil)
 	if err == nil && n == 0 || errors.Is(err, unix.ENOTSUP) {
-		return nil, nil // as nearly always
+		return nil, nil
 	}
 	names := make([]byte, 64<<10) // the kernel's limit, XATTR_LIST_MAX
 	if n, err = unix.Flistxattr(fd, names); err != nil {
@@ -170,11 +171,11 @@ func attributes(file *os.File) (map[string]string, error) {
 	return out, nil
 }
 
-// setID are the setuid and setgid bits. Files lose them: the other cluster could plant a program
-// that runs as root on the node of this one.
+// setID are the setuid and setgid bits. Files lose them, because the other cluster could send a
+// program that runs as root on a node of this cluster.
 const setID = 0o6000
 
-// limit fails once more than size bytes are read.
+// limit is a reader that fails once more than size bytes were read.
 type limit struct {
 	io.Reader
 	size, left int64
@@ -191,12 +192,12 @@ func (l *limit) Read(p []byte) (int, error) {
 }
 
 func errLarger(size int64) error {
-	return lasting{fmt.Errorf("the volume holds more than the %d bytes of its claim; let the claim grow or remove "+
+	return permanent{fmt.Errorf("the volume holds more than the %d bytes of its claim; let the claim grow or remove "+
 		"files, then move it again", size)}
 }
 
-// entries are those of an archive from another cluster, which may send anything. All of them
-// together take left of size bytes at most.
+// entries reads the entries of an archive from another cluster, which may send anything. left is how
+// many of size bytes further entries may take.
 type entries struct {
 	*tar.Reader
 	size, left int64
@@ -204,12 +205,12 @@ type entries struct {
 
 func read(from io.Reader, size int64) *entries { return &entries{tar.NewReader(from), size, size} }
 
-// next returns the next entry that may be made in a volume, or io.EOF. It refuses all others with
-// an error that lasts.
+// next returns the next entry, or io.EOF. An entry that must not be created in a volume is a
+// permanent error.
 func (e *entries) next() (*tar.Header, error) {
 	header, err := e.Next()
 	if errors.Is(err, tar.ErrHeader) {
-		err = lasting{err}
+		err = permanent{err}
 	}
 	if err != nil {
 		return nil, err
@@ -220,10 +221,10 @@ func (e *entries) next() (*tar.Header, error) {
 	case tar.TypeDir, tar.TypeSymlink:
 	case tar.TypeLink:
 		if !filepath.IsLocal(header.Linkname) {
-			return nil, lasting{fmt.Errorf("%.100q is a link out of the volume", header.Name)}
+			return nil, permanent{fmt.Errorf("%.100q is a link out of the volume", header.Name)}
 		}
 	default:
-		return nil, lasting{fmt.Errorf("unexpected type %q of an entry", header.Typeflag)}
+		return nil, permanent{fmt.Errorf("unexpected type %q of an entry", header.Typeflag)}
 	}
 	e.left -= entryCost
 	for key, value := range header.PAXRecords {
@@ -233,16 +234,15 @@ func (e *entries) next() (*tar.Header, error) {
 	case e.left < header.Size: // the holes of a sparse file included, which are written
 		return nil, errLarger(e.size)
 	case len(header.Name) > unix.PathMax:
-		return nil, lasting{fmt.Errorf("a name has %d bytes, more than %d", len(header.Name), unix.PathMax)}
+		return nil, permanent{fmt.Errorf("a name has %d bytes, more than %d", len(header.Name), unix.PathMax)}
 	case !filepath.IsLocal(path.Clean(header.Name)):
-		return nil, lasting{fmt.Errorf("%.100q is not in the volume", header.Name)}
+		return nil, permanent{fmt.Errorf("%.100q is not in the volume", header.Name)}
 	}
 	e.left -= header.Size
 	return header, nil
 }
 
-// inspect reads an archive to its end, and what follows it. It fails if restore would refuse an
-// entry.
+// inspect reads an archive and everything after it. It fails if restore would refuse an entry.
 func inspect(from io.Reader, size int64) error {
 	for e := read(from, size); ; {
 		_, err := e.next()
@@ -256,8 +256,8 @@ func inspect(from io.Reader, size int64) error {
 	}
 }
 
-// restore brings an archive of at most size bytes into an empty volume, or into one that holds a
-// part of an archive, and has it on disk when it returns.
+// restore unpacks an archive of at most size bytes into a volume that is empty or holds an incomplete
+// copy. When it returns, the files are on disk.
 func restore(volume string, from io.Reader, size int64) error {
 	root, err := os.OpenRoot(volume)
 	if err != nil {
@@ -283,7 +283,7 @@ func restore(volume string, from io.Reader, size int64) error {
 			return fmt.Errorf("write %q: %w", header.Name, err)
 		}
 	}
-	// What is made in a folder changes its time, and may not be allowed by its mode.
+	// Last, because files created in a folder change its time, and its mode may forbid to create them.
 	for _, header := range slices.Backward(folders) {
 		if err := finish(root, header); err != nil {
 			return fmt.Errorf("write %q: %w", header.Name, err)
@@ -298,10 +298,10 @@ func restore(volume string, from io.Reader, size int64) error {
 	return synchronise(root)
 }
 
-// errHolds: the volume is not ours to write to.
+// errHolds reports that the volume has other data, which is not overwritten.
 var errHolds = errors.New("the volume holds data already")
 
-// empty leaves nothing but the marker in a volume. Only a part of a copy is removed for that.
+// empty removes an incomplete copy, and leaves only the marker in the volume.
 func empty(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -328,7 +328,7 @@ func empty(root *os.Root) error {
 	return synchronise(root)
 }
 
-// unpack makes one file, and gives it what it has but for folders, which get that at the end.
+// unpack creates one file with its attributes. Folders get theirs at the end, by finish.
 func unpack(root *os.Root, header *tar.Header, content io.Reader) error {
 	name := path.Clean(header.Name)
 	switch header.Typeflag {
@@ -356,8 +356,8 @@ func unpack(root *os.Root, header *tar.Header, content io.Reader) error {
 	return finish(root, header)
 }
 
-// finish gives a file or folder its owner, mode, attributes and time. A change of the owner takes
-// rights from the mode, so it comes first.
+// finish sets owner, mode, extended attributes and time of a file or folder. The owner comes first,
+// because changing it clears bits of the mode.
 func finish(root *os.Root, header *tar.Header) error {
 	name := path.Clean(header.Name)
 	file, err := root.Open(name)
@@ -386,7 +386,7 @@ func finish(root *os.Root, header *tar.Header) error {
 	return root.Chtimes(name, header.ModTime, header.ModTime)
 }
 
-// synchronise has everything written to the volume's disk.
+// synchronise writes everything in the volume to its disk.
 func synchronise(root *os.Root) error {
 	folder, err := root.Open(".")
 	if err != nil {

@@ -124,8 +124,8 @@ func TestAttackMoverFillsDisk(t *testing.T) {
 			c := asking(t, sends(h.archive, bytes.NewReader(nil)))
 			c.folder = t.TempDir()
 			err := c.pull(t.Context())
-			if !errors.As(err, new(lasting)) || !strings.Contains(err.Error(), h.says) {
-				t.Errorf("want a lasting error of %q, got %v", h.says, err)
+			if !errors.As(err, new(permanent)) || !strings.Contains(err.Error(), h.says) {
+				t.Errorf("want a permanent error of %q, got %v", h.says, err)
 			}
 			if _, err := os.Stat(filepath.Join(c.folder, copyName)); err == nil {
 				t.Error("there is a copy")
@@ -165,11 +165,11 @@ func TestAttackMoverEndlessStream(t *testing.T) {
 		}
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = io.Copy(gzip.NewWriter(w), zeros{})
-	})); !errors.As(err, new(lasting)) {
+	})); !errors.As(err, new(permanent)) {
 		t.Errorf("compressed: %v", err)
 	}
 	another := asking(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another server is asked") }))
-	if err := pull(t, http.RedirectHandler(another.url, http.StatusTemporaryRedirect)); !errors.As(err, new(lasting)) {
+	if err := pull(t, http.RedirectHandler(another.url, http.StatusTemporaryRedirect)); !errors.As(err, new(permanent)) {
 		t.Errorf("elsewhere: %v", err)
 	}
 	digest, err := asking(t, sends(nil, zeros{})).digest(t.Context())
@@ -208,7 +208,7 @@ func TestAttackMoverFillsVolume(t *testing.T) {
 			if beside, err := os.ReadDir(filepath.Dir(volume)); len(beside) != 1 || err != nil {
 				t.Errorf("beside the volume are %v, %v", beside, err)
 			}
-			if s := (&server{volume: volume}); !s.partly() {
+			if s := (&server{volume: volume}); !s.isPartial() {
 				t.Error("the volume is taken for whole")
 			}
 		})

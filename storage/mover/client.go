@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// attempts and pause are the patience with a server that does not answer, or breaks off: what a
-	// network between clusters, just changed, or a gateway that is replaced may need.
+	// attempts and pause limit the retries while the server does not answer or a connection breaks.
+	// A changed network between clusters, or the replacement of a gateway, may need that long.
 	attempts = 20
 	pause    = 3 * time.Second
-	// dialTimeout bounds one attempt to connect.
+	// dialTimeout limits one attempt to connect.
 	dialTimeout = 10 * time.Second
-	// sayEvery is how often it is said how far a copy is.
-	sayEvery = 2 * time.Second
+	// progressInterval is the time between two lines about the progress.
+	progressInterval = 2 * time.Second
 
-	// copyName is the copy, in the volume of its own; begun is one that is not whole.
+	// copyName is the file of the copy in its volume, and copyBegun that of an incomplete copy.
 	copyName  = "copy.tar"
 	copyBegun = "copy.part"
 )
 
-// client moves between a server's volume and the copy in a folder. The server may be in another
-// cluster and answer anything: it is not followed elsewhere, and never read without a limit.
+// client copies between a server's volume and the copy in a folder. The server may be in another
+// cluster and is not trusted: redirects are not followed, and all reads are limited.
 type client struct {
 	url, token, folder string
-	// size is that of the claim, in bytes: a copy is not larger, nor are the files in it.
+	// size is that of the claim in bytes, and the maximum of the copy and of the files in it.
 	size  int64
 	pause time.Duration
 	say   io.Writer
@@ -56,19 +56,19 @@ func newClient(address, token, folder string, say io.Writer) *client {
 	}
 }
 
-// lasting is an error that does not go away by trying again.
-type lasting struct{ error }
+// permanent is an error that is not retried.
+type permanent struct{ error }
 
-func (l lasting) Unwrap() error { return l.error }
+func (l permanent) Unwrap() error { return l.error }
 
-// again tries until it is done, it cannot be, or the patience ends.
-func (c *client) again(ctx context.Context, try func(context.Context) error) error {
+// retry calls try until it succeeds, fails permanently, or has been called attempts times.
+func (c *client) retry(ctx context.Context, try func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := try(ctx)
-		if err == nil || attempt == attempts || ctx.Err() != nil || errors.As(err, new(lasting)) {
+		if err == nil || attempt == attempts || ctx.Err() != nil || errors.As(err, new(permanent)) {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.say, "trying again: %v\n", err) // only said
+		_, _ = fmt.Fprintf(c.say, "trying again: %v\n", err) // progress only
 		select {
 		case <-ctx.Done():
 		case <-time.After(c.pause):
@@ -76,7 +76,7 @@ func (c *client) again(ctx context.Context, try func(context.Context) error) err
 	}
 }
 
-// pull makes the copy.
+// pull downloads the archive of the volume into the copy.
 func (c *client) pull(ctx context.Context) error {
 	answer, err := c.ask(ctx, http.MethodGet, "/", nil)
 	if err != nil {
@@ -86,19 +86,19 @@ func (c *client) pull(ctx context.Context) error {
 	begun := filepath.Join(c.folder, copyBegun)
 	file, err := os.Create(begun)
 	if err != nil {
-		return lasting{fmt.Errorf("make the copy: %w", err)}
+		return permanent{fmt.Errorf("make the copy: %w", err)}
 	}
 	sum, disk := sha256.New(), &firstError{to: file}
-	stream := limited(c.telling(answer.Body, 0), c.size)
+	stream := limited(c.reporting(answer.Body, 0), c.size)
 	err = inspect(io.TeeReader(stream, io.MultiWriter(disk, sum)), c.size)
 	if disk.err == nil && err == nil {
 		disk.err = file.Sync()
 	}
 	if disk.err = errors.Join(disk.err, file.Close()); disk.err != nil {
-		return lasting{fmt.Errorf("write the copy: %w", disk.err)}
+		return permanent{fmt.Errorf("write the copy: %w", disk.err)}
 	}
 	if reason := answer.Trailer.Get(trailerError); reason != "" {
-		return lasting{errors.New(reason)}
+		return permanent{errors.New(reason)}
 	}
 	if err != nil {
 		return fmt.Errorf("read the volume: %w", err)
@@ -107,38 +107,38 @@ func (c *client) pull(ctx context.Context) error {
 		return fmt.Errorf("read the volume: the digest is %s, not %s", got, answer.Trailer.Get(trailerDigest))
 	}
 	if err := os.Rename(begun, filepath.Join(c.folder, copyName)); err != nil {
-		return lasting{fmt.Errorf("name the copy: %w", err)}
+		return permanent{fmt.Errorf("name the copy: %w", err)}
 	}
 	return nil
 }
 
-// push brings the copy into the volume, and has the volume read to see that it is there.
+// push uploads the copy into the volume, and verifies it by the digest of the volume.
 func (c *client) push(ctx context.Context) error {
 	file, err := os.Open(filepath.Join(c.folder, copyName))
 	if err != nil {
-		return lasting{fmt.Errorf("open the copy: %w", err)}
+		return permanent{fmt.Errorf("open the copy: %w", err)}
 	}
 	defer func() { _ = file.Close() }() // only read
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	if err != nil {
-		return lasting{fmt.Errorf("read the copy: %w", err)}
+		return permanent{fmt.Errorf("read the copy: %w", err)}
 	}
 	want := hex.EncodeToString(sum.Sum(nil))
 	if have, err := c.digest(ctx); err != nil || have == want {
-		return err // of an attempt whose answer was lost
+		return err // an earlier attempt succeeded, and its response was lost
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return lasting{fmt.Errorf("read the copy: %w", err)}
+		return permanent{fmt.Errorf("read the copy: %w", err)}
 	}
-	answer, err := c.ask(ctx, http.MethodPut, "/", c.telling(file, size))
+	answer, err := c.ask(ctx, http.MethodPut, "/", c.reporting(file, size))
 	if err != nil {
 		return err
 	}
 	_ = answer.Body.Close() // empty
 	have, err := c.digest(ctx)
 	if err == nil && have != want {
-		err = lasting{fmt.Errorf("the volume does not keep what is written to it: its digest is %s, not %s",
+		err = permanent{fmt.Errorf("the volume does not keep what is written to it: its digest is %s, not %s",
 			have, want)}
 	}
 	return err
@@ -154,11 +154,11 @@ func (c *client) digest(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// ask sends a request; what the server cannot do lasts.
+// ask sends a request. Any response but 200 is a permanent error.
 func (c *client) ask(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
-		return nil, lasting{err}
+		return nil, permanent{err}
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
@@ -173,10 +173,10 @@ func (c *client) ask(ctx context.Context, method, path string, body io.Reader) (
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // a line
 	_ = answer.Body.Close()                                   // read
-	return nil, lasting{fmt.Errorf("the server of the volume says: %s", strings.TrimSpace(string(text)))}
+	return nil, permanent{fmt.Errorf("the server of the volume says: %s", strings.TrimSpace(string(text)))}
 }
 
-// firstError distinguishes errors of the disk from those of the network.
+// firstError keeps the first error of a writer, to tell errors of the disk from those of the network.
 type firstError struct {
 	to  io.Writer
 	err error
@@ -190,28 +190,29 @@ func (f *firstError) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// telling says now and then how many MiB have gone by, of how many if that is known.
-func (c *client) telling(from io.Reader, size int64) io.Reader {
-	return &teller{Reader: from, say: c.say, size: size, last: time.Now()}
+// reporting returns a reader that prints every progressInterval how many MiB were read, and of how
+// many if size is not 0.
+func (c *client) reporting(from io.Reader, size int64) io.Reader {
+	return &progress{Reader: from, say: c.say, size: size, last: time.Now()}
 }
 
-type teller struct {
+type progress struct {
 	io.Reader
 	say        io.Writer
 	size, done int64
 	last       time.Time
 }
 
-func (t *teller) Read(p []byte) (int, error) {
+func (t *progress) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	t.done += int64(n)
-	if time.Since(t.last) > sayEvery {
+	if time.Since(t.last) > progressInterval {
 		t.last = time.Now()
 		of := ""
 		if t.size > 0 {
 			of = fmt.Sprintf(" of %d", t.size>>20)
 		}
-		_, _ = fmt.Fprintf(t.say, "%d%s MiB\n", t.done>>20, of) // only said
+		_, _ = fmt.Fprintf(t.say, "%d%s MiB\n", t.done>>20, of) // progress only
 	}
 	return n, err
 }

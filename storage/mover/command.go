@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// lastWords is the file whose text Kubernetes shows as the message of a terminated container.
-const lastWords = "/dev/termination-log"
+// terminationLog is the file that Kubernetes shows as the message of a terminated container.
+const terminationLog = "/dev/termination-log"
 
-// Command returns the role's command: one server for the volume, two clients for the copy.
+// Command returns the role's command with its verbs: a server for the volume, and two clients for the
+// copy.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mover",
@@ -42,7 +43,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// clientCommand does something with the server at an address; the token is in $TOKEN.
+// clientCommand returns a command that calls do for the server at an address. The token is in $TOKEN.
 func clientCommand(name, short string, volume *string, size *int64,
 	do func(*client, context.Context) error) *cobra.Command {
 	return &cobra.Command{
@@ -50,9 +51,9 @@ func clientCommand(name, short string, volume *string, size *int64,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := newClient(args[0], os.Getenv("TOKEN"), *volume, cmd.OutOrStdout())
 			c.size = *size
-			err := c.again(cmd.Context(), func(ctx context.Context) error { return do(c, ctx) })
+			err := c.retry(cmd.Context(), func(ctx context.Context) error { return do(c, ctx) })
 			if err != nil {
-				_ = os.WriteFile(lastWords, []byte(err.Error()), 0o600) // outside a container there is none
+				_ = os.WriteFile(terminationLog, []byte(err.Error()), 0o600) // outside a container there is none
 			}
 			return err
 		},

@@ -180,10 +180,10 @@ func TestMove(t *testing.T) {
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "private"), 0o700) }) // as above
 		pulling, pushing := serving(t, from, around), serving(t, to, around)
 		pulling.folder, pushing.folder = folder, folder
-		if err := pulling.again(t.Context(), pulling.pull); err != nil {
+		if err := pulling.retry(t.Context(), pulling.pull); err != nil {
 			t.Fatalf("seed %d: pull: %v", seed, err)
 		}
-		if err := pushing.again(t.Context(), pushing.push); err != nil {
+		if err := pushing.retry(t.Context(), pushing.push); err != nil {
 			t.Fatalf("seed %d: push: %v", seed, err)
 		}
 		if info, err := os.Stat(filepath.Join(to, "empty")); err != nil || info.Mode() != 0o755 {
@@ -205,7 +205,7 @@ func TestMove(t *testing.T) {
 			t.Fatalf("seed %d: the volume holds\n%s\nnot\n%s", seed, got, want)
 		}
 		// Done once more it finds that all is there.
-		if err := pushing.again(t.Context(), pushing.push); err != nil {
+		if err := pushing.retry(t.Context(), pushing.push); err != nil {
 			t.Fatalf("seed %d: push again: %v", seed, err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 	pulling.folder, pushing.folder = folder, folder
 	fails := func(c *client, do func(context.Context) error, reason string) {
 		t.Helper()
-		if err := c.again(t.Context(), do); err == nil || !strings.Contains(err.Error(), reason) {
+		if err := c.retry(t.Context(), do); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("want an error of %q, got %v", reason, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestCopyNeedsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := c.pull(t.Context())
-	if !errors.As(err, new(lasting)) || !errors.Is(err, unix.ENOSPC) {
+	if !errors.As(err, new(permanent)) || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v", err)
 	}
 }

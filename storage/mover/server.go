@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a client may take to say what it wants; what follows takes as
-	// long as the volume is large.
+	// headerTimeout limits how long a client may take to send the headers. The time for a body depends
+	// on the size of the volume.
 	headerTimeout = 10 * time.Second
-	// trailers of an archive: its digest, or why it is not whole.
+	// trailerDigest and trailerError follow an archive: its digest, or why it is incomplete.
 	trailerDigest = "Liqo-Digest"
 	trailerError  = "Liqo-Error"
-	// partly is the digest of a volume that holds a part of a copy only.
-	partly = "part"
+	// partialDigest stands for the digest of a volume with an incomplete copy.
+	partialDigest = "part"
 )
 
-// server gives and takes what is in a volume. Who asks has to know the token of the move; the
-// server knows its hash only, which may be read where the pod may be seen.
+// server sends and receives the content of a volume. Clients need the token of the move. The server
+// has its hash only, because anybody who may read the pod can read its arguments.
 //
-//	GET /         the archive
-//	GET /digest   that of the archive
-//	PUT /         an archive, for an empty volume
-//	GET /ready    for the probe of the pod, without token
+//	GET /         returns the archive of the volume
+//	GET /digest   returns the digest of the archive
+//	PUT /         unpacks an archive into an empty volume
+//	GET /ready    serves the readiness probe, without token
 type server struct {
 	volume, tokenHash string
-	// size is that of the claim, in bytes: what is taken is not larger.
+	// size is that of the claim in bytes, and the maximum that is received.
 	size int64
-	// busy: what is asked for comes one after the other.
+	// busy serializes requests.
 	busy sync.Mutex
 }
 
-// serve runs until ctx ends.
+// serve listens at an address until ctx ends.
 func (s *server) serve(ctx context.Context, address string) error {
 	listening := &http.Server{Addr: address, Handler: s.handler(), ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = listening.Close() })
@@ -59,14 +59,14 @@ func (s *server) serve(ctx context.Context, address string) error {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("GET /{$}", s.known(s.give))
-	mux.HandleFunc("GET /digest", s.known(s.digest))
-	mux.HandleFunc("PUT /{$}", s.known(s.take))
+	mux.HandleFunc("GET /{$}", s.authenticated(s.send))
+	mux.HandleFunc("GET /digest", s.authenticated(s.digest))
+	mux.HandleFunc("PUT /{$}", s.authenticated(s.receive))
 	return mux
 }
 
-// known serves one client at a time, and only those with the token.
-func (s *server) known(next http.HandlerFunc) http.HandlerFunc {
+// authenticated passes requests with the token to next, one at a time.
+func (s *server) authenticated(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if subtle.ConstantTimeCompare([]byte(hashOf(token)), []byte(s.tokenHash)) == 0 {
@@ -79,14 +79,14 @@ func (s *server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// hashOf returns the hash of a token; servers know only the hash.
+// hashOf returns the hash of a token.
 func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *server) give(w http.ResponseWriter, _ *http.Request) {
-	if s.partly() {
+func (s *server) send(w http.ResponseWriter, _ *http.Request) {
+	if s.isPartial() {
 		http.Error(w, "the volume holds a part of a copy only", http.StatusConflict)
 		return
 	}
@@ -100,8 +100,8 @@ func (s *server) give(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *server) digest(w http.ResponseWriter, _ *http.Request) {
-	if s.partly() {
-		_, _ = io.WriteString(w, partly) // fails when nobody listens
+	if s.isPartial() {
+		_, _ = io.WriteString(w, partialDigest) // fails if the client is gone
 		return
 	}
 	sum := sha256.New()
@@ -112,7 +112,7 @@ func (s *server) digest(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, hex.EncodeToString(sum.Sum(nil))) // as above
 }
 
-func (s *server) take(w http.ResponseWriter, r *http.Request) {
+func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	switch err := restore(s.volume, r.Body, s.size); {
 	case errors.Is(err, errHolds):
 		http.Error(w, err.Error(), http.StatusConflict)
@@ -121,8 +121,8 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// partly says whether the volume holds a part of a copy only.
-func (s *server) partly() bool {
+// isPartial reports whether the volume holds an incomplete copy.
+func (s *server) isPartial() bool {
 	_, err := os.Lstat(filepath.Join(s.volume, marker))
 	return err == nil
 }
