@@ -20,15 +20,16 @@ import (
 const (
 	// answerTime limits one request to the API server; askAgain is the pause between two requests.
 	answerTime, askAgain = 5 * time.Second, time.Second
-	// answersLeft is how many other answers in a row are waited out: one that starts is not ready, or does
-	// not know our rights yet. What lasts is no matter of waiting, and others tell more of it.
+	// answersLeft is the maximum number of error responses in a row. A starting API server is not
+	// ready, or does not know the rights of this process yet. Waiting does not help against
+	// permanent errors, which are reported where they matter.
 	answersLeft = 10
 )
 
-// await returns when the API server answers and is ready. A role that is started while it is away would
-// fail, and the kubelet pauses for up to 5 minutes before it starts again what failed: so long nothing
-// acted after an API server had come back. Meanwhile the process says at an address, unless it is empty or
-// "0", that it is alive and why it is not ready.
+// await returns when the API server is ready. Without it, a role that starts while the API server
+// is unavailable would fail, and the kubelet backs off for up to 5 minutes before it restarts the
+// container. Meanwhile the process serves health checks at an address: it is alive, and not ready.
+// The address may be empty or "0" for none.
 func await(ctx context.Context, config *rest.Config, health string) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = answerTime
@@ -60,13 +61,13 @@ func await(ctx context.Context, config *rest.Config, health string) error {
 	}
 }
 
-// answered reports whether the API server answered, even with an error.
+// answered reports whether an error is a response of the API server.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
 }
 
-// serveWaiting answers the kubelet's questions until it is stopped.
+// serveWaiting serves the health checks until stop is called.
 func serveWaiting(ctx context.Context, addr string, reason func() string) (stop func()) {
 	if addr == "" || addr == "0" {
 		return func() {}
@@ -85,7 +86,7 @@ func serveWaiting(ctx context.Context, addr string, reason func() string) (stop 
 		}
 	}()
 	return func() {
-		_ = server.Close() // ends ListenAndServe, whose error is looked at
+		_ = server.Close() // ends ListenAndServe
 		<-ended
 	}
 }

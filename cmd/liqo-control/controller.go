@@ -50,8 +50,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// controllerFlags holds the documented flags of the process, and of those it replaces. Most are options of a
-// room; complete fills in the others.
+// controllerFlags holds the documented flags of the process, which include those of several
+// processes of the original Liqo. Most are options of a room; complete fills in the others.
 type controllerFlags struct {
 	clusterID, liqoNamespace string
 
@@ -158,7 +158,8 @@ func (f *controllerFlags) addNetwork(fs *pflag.FlagSet) {
 		"let peers reach the API server at its endpoints, not by its Service")
 }
 
-// addOffloading adds the flags about offloaded pods, for consumers and providers, and about their storage.
+// addOffloading adds the flags about offloaded pods, for consumers and providers, and about their
+// storage.
 func (f *controllerFlags) addOffloading(fs *pflag.FlagSet) {
 	fs.IntVar(&f.offloading.WebhookPort, "webhook-port", 9443, "port of the admission server")
 	fs.BoolVar(&f.offloading.EnforceResources, "enable-resource-enforcement", true, "check ShadowPods against quotas")
@@ -221,7 +222,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// assemble adds everything that runs in the controller role to a manager.
+// assemble returns a manager with everything that runs in the controller role.
 func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(config, o)
 	if err != nil {
@@ -239,11 +240,12 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 	return mgr, f.addChecks(mgr)
 }
 
-// addChecks: the process is alive while it answers, and ready when admission can be asked.
+// addChecks adds the health checks: the process is alive while it responds, and ready when the
+// admission server responds.
 func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	ready := healthz.Checker(healthz.Ping)
 	if f.peering.Modules.Offloading {
-		ready = lasting(f.admits)
+		ready = cached(f.admits)
 	}
 	err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready))
 	if err != nil {
@@ -252,19 +254,21 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 	return nil
 }
 
-// standardLease is how long the leader of a Kubernetes component is waited for. It renews every 2 s and
-// gives up after 10 s; these follow in proportion.
+// standardLease is the lease duration of Kubernetes' components, with a renewal every 2 s and a
+// deadline of 10 s. Other durations keep these proportions.
 const standardLease = 15 * time.Second
 
-// manager limits what the caches hold: of pods that are not ours where they are, of those of consumers all but
-// what their kubelets report, the data of Secrets that concern Liqo and none of those reflected for consumers,
-// and of leases who holds those of gateways. Pods and ShadowPods come in thousands and are kept encoded.
+// manager returns the options of the manager, with limits for what the caches hold. Of pods that
+// are not Liqo's they hold the place, and of those for consumers a part of the status. Of Secrets
+// they hold the data of those with a label of Liqo, and none that are reflected for consumers. Of
+// leases they hold the holders of those of gateways. Pods and ShadowPods, of which there are
+// thousands, are kept encoded.
 func (f *controllerFlags) manager() manager.Options {
 	notReflected, err := labels.Parse("!" + api.LabelOrigin)
 	utilruntime.Must(err) // a constant
 	gateways := labels.SelectorFromSet(labels.Set{api.LabelNetworkingComponent: api.GatewayComponent})
 	retry := f.leaseDuration * 2 / 15
-	if f.leaseDuration < standardLease { // somebody waits, and those who follow look up to 2.2 times as seldom
+	if f.leaseDuration < standardLease { // followers check at up to 2.2 times this interval
 		retry /= 2
 	}
 	return manager.Options{
@@ -292,8 +296,9 @@ func (f *controllerFlags) manager() manager.Options {
 	}
 }
 
-// stripPod keeps of pods that are not ours what tells where they are and may be, and of the status of those made for
-// consumers, who read it themselves, how far they are.
+// stripPod reduces pods that are not Liqo's to the fields about their node, addresses and owner. Of
+// the status of those for consumers it keeps phase, addresses and disruption: consumers read the
+// rest themselves.
 func stripPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -331,7 +336,7 @@ func stripPod(obj any) (any, error) {
 	return out, nil
 }
 
-// stripLease keeps of a lease who holds it.
+// stripLease reduces a lease to its holder.
 func stripLease(obj any) (any, error) {
 	l, ok := obj.(*coordinationv1.Lease)
 	if !ok {
@@ -345,7 +350,7 @@ func stripLease(obj any) (any, error) {
 	}, nil
 }
 
-// stripForeignSecret keeps data out of memory that is none of our business.
+// stripForeignSecret removes the data of Secrets without a label of Liqo.
 func stripForeignSecret(obj any) (any, error) {
 	if s, ok := obj.(*corev1.Secret); ok {
 		s.ManagedFields = nil
@@ -359,8 +364,8 @@ func stripForeignSecret(obj any) (any, error) {
 	return obj, nil
 }
 
-// admits reports whether the admission server answers. Whose certificate it shows is the API
-// server's business; this is a question to ourselves.
+// admits checks that the admission server accepts connections. It does not verify the certificate,
+// because it connects to its own process.
 func (f *controllerFlags) admits(r *http.Request) error {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	address := net.JoinHostPort("localhost", strconv.Itoa(f.offloading.WebhookPort))
@@ -371,11 +376,11 @@ func (f *controllerFlags) admits(r *http.Request) error {
 	return conn.Close()
 }
 
-// readyFor is how long it is believed that what serves does so: the kubelet asks every 2 s.
+// readyFor is how long a positive check is cached: the kubelet checks every 2 s.
 const readyFor = time.Minute
 
-// lasting asks again only after a time when the answer was yes.
-func lasting(check healthz.Checker) healthz.Checker {
+// cached returns a check whose positive result is cached for readyFor.
+func cached(check healthz.Checker) healthz.Checker {
 	var yes atomic.Pointer[time.Time]
 	return func(r *http.Request) error {
 		if at := yes.Load(); at != nil && time.Since(*at) < readyFor {
@@ -389,7 +394,7 @@ func lasting(check healthz.Checker) healthz.Checker {
 	}
 }
 
-// registrars lists everything that runs in the controller role.
+// registrars returns everything that runs in the controller role.
 func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, error) {
 	if err := f.complete(config); err != nil {
 		return nil, err

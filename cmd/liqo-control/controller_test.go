@@ -85,12 +85,12 @@ func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
 	}
 }
 
-// TestLasting: who does not serve yet, or no longer, is seen; who serves is asked once a minute.
-func TestLasting(t *testing.T) {
+// TestCachedChecks shows that a negative result is checked again each time, and a positive one once a minute.
+func TestCachedChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := 0, errors.New("not yet")
-		ready := lasting(func(*http.Request) error { asked++; return answer })
+		ready := cached(func(*http.Request) error { asked++; return answer })
 		probe := func(when string, times int, want error, questions int) {
 			t.Helper()
 			asked = 0

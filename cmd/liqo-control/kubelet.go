@@ -46,8 +46,8 @@ func kubelet() *cobra.Command {
 	return cmd
 }
 
-// runKubelet runs the node and the reflection beside each other; the first that fails ends both.
-// Of several replicas one does so at a time: two would write each other's address into the Node.
+// runKubelet runs the node and the reflection concurrently; the first that fails ends both. Of
+// several replicas only the leader does so: two would overwrite each other's address in the Node.
 func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 	home, err := clientcmd.BuildConfigFromFlags("", f.HomeKubeconfig)
 	if err != nil {
@@ -85,14 +85,14 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 		)
 	}
 	return together(ctx,
-		func(ctx context.Context) error { return inTurn(ctx, f, home, work) },
+		func(ctx context.Context) error { return asLeader(ctx, f, home, work) },
 		func(ctx context.Context) error { return serveMetrics(ctx, f, registry) },
 	)
 }
 
-// inTurn works whenever this replica holds the lease of the virtual node, until ctx ends. The
-// only one works at once, and asks the API server for no lease.
-func inTurn(ctx context.Context, f *nodekubelet.Flags, home *rest.Config, work func(context.Context) error) error {
+// asLeader calls work while this replica holds the lease of the virtual node, until ctx ends. A
+// single replica works at once and uses no lease.
+func asLeader(ctx context.Context, f *nodekubelet.Flags, home *rest.Config, work func(context.Context) error) error {
 	if f.Replicas <= 1 || !f.LeaseEnabled {
 		return work(ctx)
 	}
@@ -117,7 +117,7 @@ func leaseTimes(f *nodekubelet.Flags) elect.Times {
 	return elect.Times{Duration: f.LeaseDuration, Renewal: f.LeaseRenewInterval, Retry: f.LeaseRetryPeriod}
 }
 
-// reflectionOptions hands the shared flags over to the reflection room.
+// reflectionOptions translates the flags into the options of reflection.
 func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Peer,
 	registry prometheus.Registerer) (reflection.Options, error) {
 	podCIDRs, err := prefixes(f.LocalPodCIDRs)
@@ -179,7 +179,7 @@ func reflectionOptions(f *nodekubelet.Flags, home *rest.Config, peer *remote.Pee
 	}, nil
 }
 
-// serveMetrics serves /metrics until ctx ends, when asked for.
+// serveMetrics serves /metrics until ctx ends, if metrics are enabled.
 func serveMetrics(ctx context.Context, f *nodekubelet.Flags, registry *prometheus.Registry) error {
 	if !f.MetricsEnabled {
 		<-ctx.Done()
@@ -195,7 +195,8 @@ func serveMetrics(ctx context.Context, f *nodekubelet.Flags, registry *prometheu
 	return nil
 }
 
-// together runs tasks until all have ended; the first error ends the others.
+// together runs tasks concurrently until all have ended. When one ends, the context of the others
+// is cancelled. It returns the first error.
 func together(ctx context.Context, tasks ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

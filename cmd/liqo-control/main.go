@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command liqo-control holds the roles that talk to API servers and carry no traffic. Nobody calls
-// it by name: command liqo becomes it when one of these roles is asked for.
+// Command liqo-control has the roles that use API servers and carry no traffic. Users do not call
+// it: command liqo executes it for these roles.
 package main
 
 import (
@@ -32,5 +32,5 @@ func main() {
 	}
 }
 
-// root lists the roles. What runs in one process is in that role's file.
+// root returns the command with the roles. Each has a file of its own.
 func root() *cobra.Command { return role.Root(controller(), kubelet(), cleanup.Command()) }

@@ -48,7 +48,7 @@ func (f *controllerFlags) complete(config *rest.Config) (err error) {
 	return decode("--namespace-bounds", f.namespaceBounds, &f.offloading.NamespaceBounds)
 }
 
-// shortestLifetime is the least that may be asked of a signer (CertificateSigningRequestSpec.expirationSeconds).
+// shortestLifetime is the minimum of CertificateSigningRequestSpec.expirationSeconds.
 const shortestLifetime = 10 * time.Minute
 
 // completeIdentity fills in those options of the identity room that are decoded from texts.

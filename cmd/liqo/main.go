@@ -1,9 +1,9 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command liqo is every process of Liqo; its first argument is the role. The roles that carry
-// traffic are in this binary, which links little: there are many of them, and they may change a
-// node's network. For the others it becomes liqo-control, which lies beside it.
+// Command liqo runs every process of Liqo; its first argument is the role. This binary has the
+// roles that carry traffic. It links few packages, because these processes are many and may change
+// a node's network. For other roles it executes liqo-control, which is in the same folder.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// root lists the roles.
+// root returns the command with all roles.
 func root() *cobra.Command {
 	return role.Root(
 		fabric.Command(), gateway.Command(), proxy.Command(), echo.Command(), mover.Command(),
@@ -46,7 +46,7 @@ func root() *cobra.Command {
 	)
 }
 
-// control is a role of the binary beside this one, which takes this process over, arguments and all.
+// control returns the command for a role of liqo-control, which replaces this process (exec).
 func control(role, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: role, Short: short, DisableFlagParsing: true,

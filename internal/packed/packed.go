@@ -8,7 +8,7 @@
 //	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ readers
 //
 // What was packed or opened can be had as it was until garbage is collected, so that the many who
-// look at an object when it changes get the same. Therefore nobody changes an object in place, as
+// read an object when it changes get the same one. Therefore nobody changes an object in place, as
 // with caches that do not copy.
 package packed
 

@@ -82,8 +82,8 @@ func (d *decision) block(more int) {
 
 // keep checks the CPU time used, and calls several when the decision changes.
 func keep(ctx context.Context, used func() time.Duration, several func(bool)) {
-	looks := time.NewTicker(check)
-	defer looks.Stop()
+	ticker := time.NewTicker(check)
+	defer ticker.Stop()
 	now, before, began := false, used(), time.Now()
 	several(now)
 	for {
@@ -91,7 +91,7 @@ func keep(ctx context.Context, used func() time.Duration, several func(bool)) {
 		case <-ctx.Done():
 			several(true)
 			return
-		case <-looks.C:
+		case <-ticker.C:
 		}
 		after, ended := used(), time.Now()
 		if next := needed(now, (after-before).Seconds()/ended.Sub(began).Seconds()); next != now {
