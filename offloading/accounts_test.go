@@ -23,10 +23,10 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// TestAccountsHold: whatever order ShadowPods and pods come, change and go in, and however late
-// the two watches tell of them, the pods of a user never ask for more than its quota, also those whose
-// ShadowPod is gone or asks for less than they keep; and when the watches have told everything the
-// accounts are what a count from scratch gives.
+// TestAccountsHold creates, changes and deletes ShadowPods and pods in any order, with any delay of
+// the two watches. The pods of a user never request more than its quota, including those whose
+// ShadowPod was deleted or requests less than they have. When all events are delivered, the
+// accounts equal a count from scratch.
 func TestAccountsHold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3000) {
@@ -62,7 +62,8 @@ func TestAccountsHold(t *testing.T) {
 	}
 }
 
-// world is a provider: what its API server has, and what the two watches have not told yet.
+// world is a provider: the content of its API server, and the events that the two watches have not
+// delivered yet.
 type world struct {
 	accounts        *accounts
 	rand            *rand.Rand
@@ -131,7 +132,7 @@ func (w *world) createShadow(name string) {
 	w.writeShadow(p)
 }
 
-// resizeShadow changes what a ShadowPod asks for, whatever the quota.
+// resizeShadow changes the request of a ShadowPod without regard to the quota.
 func (w *world) resizeShadow(name string) {
 	p := w.shadows[name].DeepCopy()
 	w.asksFor(p, int64(1+w.rand.IntN(6)))
@@ -140,14 +141,14 @@ func (w *world) resizeShadow(name string) {
 	w.showShadow(p, false)
 }
 
-// asksFor lets a ShadowPod ask for some CPUs.
+// asksFor sets the CPU request of a ShadowPod.
 func (w *world) asksFor(p *offloadingv1beta1.ShadowPod, cpus int64) {
 	p.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI),
 	}}}}
 }
 
-// writeShadow writes a new ShadowPod, if admission lets it pass.
+// writeShadow creates a ShadowPod if admission allows it.
 func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 	w.asksFor(p, int64(1+w.rand.IntN(2)))
 	reason := w.accounts.refuseShadowPod(quotaInput(&w.quota, p), p)
@@ -157,7 +158,7 @@ func (w *world) writeShadow(p *offloadingv1beta1.ShadowPod) {
 	}
 }
 
-// reconcile makes the pod of a ShadowPod that has none, as the caches show it or a bit later.
+// reconcile creates the pod of a ShadowPod that has none, as the caches show it or later.
 func (w *world) reconcile(name string) {
 	shadow, pod := w.shadows[name], w.pods[name]
 	if shadow == nil || pod != nil && w.told[pod.UID] || api.Finished(shadow.Status.Phase) {
@@ -173,7 +174,8 @@ func (w *world) reconcile(name string) {
 	w.showPod(w.pods[name], false)
 }
 
-// grants gathers and plans for a ShadowPod as the controller does. Events may come in between.
+// grants gathers and plans for a ShadowPod as the controller does. Events may be delivered in
+// between.
 func (w *world) grants(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	if w.accounts.current(shadow) != nil {
 		return false
@@ -190,7 +192,7 @@ func quotaInput(quota *offloadingv1beta1.QuotaSpec, p *offloadingv1beta1.ShadowP
 	return &plan.QuotaInput{Quota: quota, Pod: p.Spec.Pod}
 }
 
-// resizePod lets a pod follow its ShadowPod.
+// resizePod resizes a pod after its ShadowPod.
 func (w *world) resizePod(name string) {
 	shadow, pod := w.shadows[name], w.pods[name].DeepCopy()
 	if api.Finished(pod.Status.Phase) || cpus(&pod.Spec) == cpus(&shadow.Spec.Pod) {
@@ -224,7 +226,7 @@ func (w *world) deleteShadow(name string) {
 	delete(w.shadows, name)
 }
 
-// orphan leaves the pod of a deleted ShadowPod without owner.
+// orphan removes the owner of a pod whose ShadowPod was deleted.
 func (w *world) orphan(name string) {
 	w.pods[name] = w.pods[name].DeepCopy()
 	w.pods[name].OwnerReferences = nil
@@ -263,7 +265,7 @@ func (w *world) tellAll() {
 	}
 }
 
-// running is what the pods of the user with the most of them ask for.
+// running returns the greatest sum of requests that the pods of one user have.
 func (w *world) running() int64 {
 	byUser := map[string]int64{}
 	for _, pod := range w.pods {
@@ -276,7 +278,8 @@ func (w *world) running() int64 {
 
 func cpus(spec *corev1.PodSpec) int64 { return spec.Containers[0].Resources.Requests.Cpu().Value() }
 
-// fromScratch counts what ShadowPods ask for, and what pods hold and those ShadowPods that have or had one.
+// fromScratch returns for each user the requests of its ShadowPods, and the sum that its pods and
+// the ShadowPods with a pod hold.
 func (w *world) fromScratch() map[string][2]int64 {
 	asked, held := map[string]int64{}, map[entry]int64{}
 	for _, pod := range w.pods {
@@ -326,9 +329,9 @@ func (w *world) accounted() map[string][2]int64 {
 	return out
 }
 
-// TestWhatTheProviderAddsIsItsOwn: defaults of a LimitRange and sidecars of a webhook are no reason to refuse what
-// a consumer was granted.
-func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
+// TestProviderAdditionsDoNotCount shows that defaults of a LimitRange and sidecars of a webhook do
+// not count against the quota of a granted pod.
+func TestProviderAdditionsDoNotCount(t *testing.T) {
 	t.Parallel()
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: one}}}}
@@ -349,8 +352,9 @@ func TestWhatTheProviderAddsIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotGrantedCountsNothing: a pod that was not let grow counts with the size it has, for others and for itself.
-func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
+// TestRefusedResizeCountsCurrentSize shows that a pod whose resize was refused counts with its
+// current size, for others and for itself.
+func TestRefusedResizeCountsCurrentSize(t *testing.T) {
 	t.Parallel()
 	quota := offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
 	shadow := func(name, cpu string) *offloadingv1beta1.ShadowPod {
@@ -384,8 +388,8 @@ func TestWhatIsNotGrantedCountsNothing(t *testing.T) {
 	}
 }
 
-// TestPlansCountOneAnother: of many ShadowPods that are planned for at once, as many are granted a pod as fit, before a
-// watch shows any.
+// TestPlansCountOneAnother plans for many ShadowPods at once. As many get a pod as fit into the
+// quota, before a watch shows any.
 func TestPlansCountOneAnother(t *testing.T) {
 	t.Parallel()
 	const asked, fit = 200, 20

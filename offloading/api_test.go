@@ -56,8 +56,8 @@ import (
 // patience is how long a change may take to be seen; the API servers of two packages share few cores.
 const patience = 2 * time.Minute
 
-// cluster is a real API server with the room's controllers and admission at work. There is no
-// scheduler, no garbage collector and no controller manager: tests do what they would.
+// cluster is a real API server on which controllers and admission server of the room run. There is
+// no scheduler, garbage collector or controller manager; tests do their work.
 type cluster struct {
 	client.Client
 	server *apitest.Server
@@ -191,7 +191,7 @@ func (k cluster) create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// says changes the status of an object, whoever else writes it.
+// says changes the status of an object, and retries after conflicts.
 func (k cluster) says(t *testing.T, obj client.Object, what func()) {
 	t.Helper()
 	before := obj.DeepCopyObject().(client.Object)
@@ -201,7 +201,8 @@ func (k cluster) says(t *testing.T, obj client.Object, what func()) {
 	}
 }
 
-// admits creates a pod once admission treats it as wanted: what it looks at has to reach it, and it the API server.
+// admits creates a pod once admission treats it as wanted, which takes until caches and webhook
+// configuration are up to date.
 func (k cluster) admits(t *testing.T, pod *corev1.Pod, tolerates bool) {
 	t.Helper()
 	k.until(t, "admission of pod "+pod.Name, func(ctx context.Context) error {
@@ -218,7 +219,7 @@ func (k cluster) admits(t *testing.T, pod *corev1.Pod, tolerates bool) {
 	}
 }
 
-// until waits for a condition that mentions what it still misses.
+// until waits for a condition, which returns what is still missing.
 func (k cluster) until(t *testing.T, what string, met func(ctx context.Context) error) {
 	t.Helper()
 	var last error
@@ -252,8 +253,9 @@ func container(cpu string) corev1.PodSpec {
 	}}}}
 }
 
-// TestConsumer: a virtual node gets its kubelet and its map, an extended namespace is mapped and
-// admission serves it, pods that came first are helped, and all goes again.
+// TestConsumer shows the life of a virtual node: it gets its kubelet and NamespaceMap, an offloaded
+// namespace is mapped, admission changes its pods, earlier pods are replaced, and everything is
+// deleted at the end.
 func TestConsumer(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -309,8 +311,8 @@ func TestConsumer(t *testing.T) {
 	k.goesBack(t, full, placeless)
 }
 
-// keepsVolumes: a namespace whose selector no longer matches the provider's labels stays mapped
-// until its volume is gone.
+// keepsVolumes shows that a namespace whose selector does not match the provider's labels any more
+// stays mapped until its volume is deleted.
 func (k cluster) keepsVolumes(
 	t *testing.T, vn *offloadingv1beta1.VirtualNode, nso *offloadingv1beta1.NamespaceOffloading,
 ) {
@@ -359,8 +361,8 @@ func (k cluster) keepsVolumes(
 	mapped(true, "")
 }
 
-// losesItsNode: without createNode the node is drained and goes, and comes back with it. What users labelled it with
-// is kept.
+// losesItsNode shows that a node without createNode is drained and deleted, and created again with
+// createNode. Labels of users are kept.
 func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode, "rack": "7"}}}
@@ -419,14 +421,14 @@ func (k cluster) losesItsNode(t *testing.T, vn *offloadingv1beta1.VirtualNode) {
 	told(true)
 }
 
-// owned is a pod whose controller makes others.
+// owned returns a pod whose controller would replace it.
 func owned(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo", OwnerReferences: []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true),
 	}}}, Spec: container("1")}
 }
 
-// placeless makes a virtual node and a pod its provider has no place for.
+// placeless creates a virtual node and a pod for which its provider has no room.
 func (k cluster) placeless(t *testing.T) (*corev1.Node, *corev1.Pod) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
@@ -444,7 +446,8 @@ func (k cluster) placeless(t *testing.T) (*corev1.Node, *corev1.Pod) {
 	return node, pod
 }
 
-// goesBack: half a minute after it was made the pod is deleted, and the node tells the scheduler why.
+// goesBack shows that half a minute after its creation the pod is deleted, and that the node is
+// tainted.
 func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
 	t.Helper()
 	made := pod.CreationTimestamp.Time
@@ -474,7 +477,8 @@ func (k cluster) goesBack(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
 	})
 }
 
-// admitsClaims: pods whose volumes can be anywhere, or that choose virtual nodes, may go elsewhere, others stay.
+// admitsClaims shows which pods with claims may run in another cluster: those whose volumes can be
+// in any cluster, and those that select virtual nodes.
 func (k cluster) admitsClaims(t *testing.T) {
 	t.Helper()
 	k.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: api.StorageProvisioner},
@@ -521,8 +525,8 @@ func tolerated(pod *corev1.Pod) bool {
 	return false
 }
 
-// endConsumer takes offloading and virtual node back. The provider never answers; it is declared
-// dead, and nothing waits for it any longer.
+// endConsumer deletes offloading and virtual node. The provider never responds and is declared
+// dead, so nothing waits for it.
 func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, nso *offloadingv1beta1.NamespaceOffloading) {
 	t.Helper()
 	ctx := t.Context()
@@ -590,8 +594,8 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	}
 }
 
-// servingRequests makes a request for the serving certificate of a virtual node as its kubelet does, and
-// another one as somebody who says the same.
+// servingRequests creates a request for the serving certificate of a virtual node as its kubelet
+// does, and an equal one as another user.
 func (k cluster) servingRequests(t *testing.T, vn client.Object) (kubelets, strangers *certificatesv1.CertificateSigningRequest) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -628,8 +632,8 @@ func (k cluster) servingRequests(t *testing.T, vn client.Object) (kubelets, stra
 	return kubelets, strangers
 }
 
-// TestProvider: a consumer's map becomes a namespace, its ShadowPods become pods within its
-// quota, in a burst and not beyond, and a pod that vanishes comes back.
+// TestProvider shows that a consumer's map becomes a namespace and that its ShadowPods become pods
+// within its quota, also in a burst. A deleted pod is created again.
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -715,7 +719,7 @@ func TestProvider(t *testing.T) {
 	k.endProvider(t, nsmap)
 }
 
-// isAnEndpoint names a pod of the consumer's as an endpoint, which it is while it has the address.
+// isAnEndpoint shows that a pod of the consumer is an endpoint while it has the address.
 func (k cluster) isAnEndpoint(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	shadow := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{
@@ -764,8 +768,8 @@ func (k cluster) refuseNamespace(t *testing.T, name string) {
 	})
 }
 
-// isNotTaken: a pod made by somebody else stays as it was, the ShadowPod of its name says so, and
-// gets its own pod once the name is free.
+// isNotTaken shows that a pod of somebody else is not changed. The ShadowPod of its name reports
+// it, and gets its own pod once the name is free.
 func (k cluster) isNotTaken(t *testing.T, foreign *corev1.Pod) {
 	t.Helper()
 	var now corev1.Pod
@@ -795,8 +799,8 @@ func (k cluster) isNotTaken(t *testing.T, foreign *corev1.Pod) {
 	})
 }
 
-// tellsRefusals: what the API server refuses when the pod is made is told on the ShadowPod, in
-// time for home to show it within 5 s, and is tried again.
+// tellsRefusals shows that a pod which the API server refuses is reported on the ShadowPod, in time
+// for the consumer to show it within 5 s, and that the creation is retried.
 func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	ctx := t.Context()
@@ -846,7 +850,8 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 	})
 }
 
-// followsItsShadow: labels come and go, those of others stay, also on a pod that names a variable and a port twice.
+// followsItsShadow shows that labels are added and removed, and that those of others stay, also on
+// a pod that has a variable and a port twice.
 func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	label := func(obj client.Object, patch string) {
@@ -872,8 +877,8 @@ func (k cluster) followsItsShadow(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// staysAsItWasMade: what the provider added to a pod when it was made, and changed since, stays; labels follow all
-// the same.
+// staysAsItWasMade shows that what the provider has added to a pod stays, and that labels are still
+// updated.
 func (k cluster) staysAsItWasMade(t *testing.T, consumer client.Client, shadow *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	ctx := t.Context()
@@ -921,8 +926,8 @@ func (k cluster) staysAsItWasMade(t *testing.T, consumer client.Client, shadow *
 	}
 }
 
-// isResizedAndDebugged: a pod that exists changes as its ShadowPod does, within the quota. A container that Pod
-// Security forbids does not keep another away.
+// isResizedAndDebugged shows that a pod is updated after its ShadowPod, within the quota. An
+// ephemeral container that Pod Security forbids does not prevent another.
 func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod *corev1.Pod) {
 	t.Helper()
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
@@ -965,7 +970,7 @@ func (k cluster) isResizedAndDebugged(t *testing.T, consumer client.Client, pod 
 	})
 }
 
-// as is a client with the rights a slice of the cluster has.
+// as returns a client with the rights of a ResourceSlice of the cluster.
 func (k cluster) as(t *testing.T, user, group string) client.Client {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: api.ClusterRoleVirtualKubeletRemote}, Rules: []rbacv1.PolicyRule{
@@ -983,7 +988,7 @@ func (k cluster) as(t *testing.T, user, group string) client.Client {
 	return c
 }
 
-// comesBack deletes a pod and waits for another of its name, then shows its phase.
+// comesBack deletes a pod, waits for another of its name, and sets its phase.
 func (k cluster) comesBack(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	before := pod.UID
@@ -1001,8 +1006,8 @@ func (k cluster) comesBack(t *testing.T, pod *corev1.Pod) {
 	k.hasPhase(t, pod, corev1.PodRunning)
 }
 
-// drain ends a pod as a drain and the kubelet of its node do: a deletion with grace, the phase
-// of its containers, the end.
+// drain ends a pod as a drain and the kubelet of its node do: it deletes the pod with a grace
+// period, sets the phase, and removes it.
 func (k cluster) drain(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	ctx := t.Context()
@@ -1026,7 +1031,7 @@ func (k cluster) drain(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// hasPhase waits until the ShadowPod of a pod says its phase.
+// hasPhase waits until the status of a ShadowPod has the phase of its pod.
 func (k cluster) hasPhase(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
 	t.Helper()
 	shadow := &offloadingv1beta1.ShadowPod{}
@@ -1039,7 +1044,7 @@ func (k cluster) hasPhase(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) 
 	})
 }
 
-// comesBackAfterADrain: what a kubelet reports of a pod that is removed is not its end.
+// comesBackAfterADrain shows that the final phase of a drained pod is not taken for the workload's.
 func (k cluster) comesBackAfterADrain(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	before := pod.UID
@@ -1053,8 +1058,8 @@ func (k cluster) comesBackAfterADrain(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// runsOnce: a pod that runs to its end is not made anew after it could have started, also when nobody
-// could see how it ended.
+// runsOnce shows that a pod which runs to its end is not created again after it may have started,
+// even if its end was not observed.
 func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadingv1beta1.Quota, job *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	ctx := t.Context()
@@ -1087,7 +1092,7 @@ func (k cluster) runsOnce(t *testing.T, consumer client.Client, quota *offloadin
 	}
 }
 
-// endProvider takes the map back: only the namespace made for it goes.
+// endProvider deletes the map: only the namespace created for it is deleted.
 func (k cluster) endProvider(t *testing.T, nsmap *offloadingv1beta1.NamespaceMap) {
 	t.Helper()
 	ctx := t.Context()

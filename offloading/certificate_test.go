@@ -18,8 +18,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// TestAdmissionCertificateIsRenewed: the first one is created, and the next one made when a third of its life is left.
-// Whoever trusts the authorities in the Secret trusts both then.
+// TestAdmissionCertificateIsRenewed shows that the first certificate is created, and the next one
+// when a third of its validity is left. Clients that trust the CAs in the Secret trust both then.
 func TestAdmissionCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	hosts, now := []string{"webhook.liqo.svc"}, time.Now()

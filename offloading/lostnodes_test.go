@@ -16,9 +16,9 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// TestLostNodes: pods on the node of a lost provider are marked until it is back; pods of consumers
-// that terminate on a lost node are ended, those of others are not; and a virtual node that could
-// not have the name of a real one leaves that one alone when it goes.
+// TestLostNodes shows three things. Pods on the node of an unavailable provider are labelled until
+// it is back. Pods of consumers that terminate on a lost node are deleted, and others are not. A
+// virtual node with the name of a real node leaves that node alone when it is deleted.
 func TestLostNodes(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -60,7 +60,7 @@ func TestLostNodes(t *testing.T) {
 	k.leavesTheRealNode(t, real, stays)
 }
 
-// leavesTheRealNode makes a virtual node of a real one's name, and deletes it.
+// leavesTheRealNode creates a virtual node with a real node's name, and deletes it.
 func (k cluster) leavesTheRealNode(t *testing.T, node *corev1.Node, pod *corev1.Pod) {
 	t.Helper()
 	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: api.VkOptionsTemplateName, Namespace: "liqo"}}
@@ -88,7 +88,7 @@ func (k cluster) leavesTheRealNode(t *testing.T, node *corev1.Node, pod *corev1.
 	}
 }
 
-// ready sets what a node's kubelet, or the lack of one, says of it.
+// ready sets the condition Ready of a node.
 func (k cluster) ready(t *testing.T, node *corev1.Node, status corev1.ConditionStatus) {
 	t.Helper()
 	if err := k.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {

@@ -22,8 +22,8 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// TestQuotaHolds: of 200 pods asked for at once as many come to be as fit, no more at any time,
-// though the controller ends and starts again meanwhile.
+// TestQuotaHolds creates 200 ShadowPods at once. As many pods are created as fit into the quota,
+// and never more, although the controller restarts meanwhile.
 func TestQuotaHolds(t *testing.T) {
 	t.Parallel()
 	const asked, fit = 200, 50
@@ -69,7 +69,7 @@ func TestQuotaHolds(t *testing.T) {
 	}
 }
 
-// answers waits until admission does: what would make room for others is refused.
+// answers waits until the admission server responds: it refuses a pod with a negative request.
 func (k cluster) answers(t *testing.T, consumer client.Client) {
 	t.Helper()
 	k.until(t, "what would make room for others is refused", func(ctx context.Context) error {
@@ -94,8 +94,8 @@ func (k cluster) pods(t *testing.T) int {
 	return len(list.Items)
 }
 
-// insist creates a ShadowPod until it is accepted or refused for the quota; while the controller
-// is away nobody answers.
+// insist creates a ShadowPod until it is accepted or the quota refuses it; while the controller
+// restarts, requests fail.
 func insist(ctx context.Context, c client.Client, name string) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}

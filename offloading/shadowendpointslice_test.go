@@ -108,7 +108,7 @@ func (p provider) create(obj client.Object) client.Client {
 	return c
 }
 
-// namespace makes a namespace for a consumer, or one of the provider's own.
+// namespace creates a namespace for a consumer, or one of the provider's own.
 func (p provider) namespace(name, consumer string) {
 	p.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -120,7 +120,7 @@ func (p provider) namespace(name, consumer string) {
 	p.create(ns)
 }
 
-// slice makes a ShadowEndpointSlice that names addresses of pods here.
+// slice creates a ShadowEndpointSlice with addresses of pods in the same cluster.
 func (p provider) slice(namespace, name string, addresses ...string) {
 	p.t.Helper()
 	text, err := json.Marshal([]discoveryv1.Endpoint{{Addresses: addresses}})
@@ -150,7 +150,7 @@ func (p provider) pod(namespace, name, managedBy string, addresses ...string) *c
 	return pod
 }
 
-// cache reads with the indexes of the controller.
+// cache returns a reader with the indexes of the controller.
 func (p provider) cache() client.Reader {
 	p.t.Helper()
 	mgr, err := manager.New(p.config, manager.Options{

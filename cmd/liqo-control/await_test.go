@@ -17,8 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRolesWaitForTheAPIServer: one that is away, then refuses, then answers. Meanwhile the process is
-// alive and says what it waits for, and afterwards its address is free.
+// TestRolesWaitForTheAPIServer starts a role while the API server is unavailable, then not ready,
+// then ready. Meanwhile the health checks respond and report the reason, and afterwards their
+// address is free.
 func TestRolesWaitForTheAPIServer(t *testing.T) {
 	t.Parallel()
 	api, health := free(t), free(t)
@@ -66,7 +67,8 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 	l.Close()
 }
 
-// TestRolesStopWaiting: when the process is told to end, and when the API server goes on refusing them.
+// TestRolesStopWaiting ends the wait when the process is to end, and when the API server keeps
+// returning errors.
 func TestRolesStopWaiting(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,8 +19,9 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// TestCachesKeepWhatIsRead: of pods their place, of those made for consumers all but what their kubelets report, of
-// our own everything; and no Secret that was reflected.
+// TestCachesKeepWhatIsRead shows what the caches hold: the place of any pod, all of pods for
+// consumers but the status that only consumers read, all of Liqo's own pods, and no reflected
+// Secret.
 func TestCachesKeepWhatIsRead(t *testing.T) {
 	t.Parallel()
 	whole := &corev1.Pod{
@@ -71,7 +72,8 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestTheGatewayImageIsThatOfTheFlag: templates written for three containers name images of others.
+// TestTheGatewayImageIsThatOfTheFlag shows that the flag reaches the options. Templates written for
+// three containers name other images.
 func TestTheGatewayImageIsThatOfTheFlag(t *testing.T) {
 	t.Parallel()
 	f := controllerFlags{}

@@ -28,9 +28,9 @@ import (
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 )
 
-// TestInteropProvider shows our provider what a consumer wrote that runs the original. Nothing of it is refused,
-// deleted or changed, and our answers are those that worked when the clusters were dumped, also when they are made
-// anew.
+// TestInteropProvider runs our provider on the objects of a consumer that runs the original. None
+// of them is refused, deleted or changed. Our responses equal those that worked when the clusters
+// were dumped, also when they are created again.
 func TestInteropProvider(t *testing.T) {
 	t.Parallel()
 	ours, original := interop(t, "our-provider-beside-it", "original-as-consumer")
@@ -44,8 +44,9 @@ func TestInteropProvider(t *testing.T) {
 	}
 }
 
-// TestInteropConsumer shows our consumer, with its virtual kubelet, a provider that runs the original. Nothing of what
-// the provider wrote is changed, and what we read of it is as when the clusters were dumped.
+// TestInteropConsumer runs our consumer, with its virtual kubelet, against a provider that runs the
+// original. None of the provider's objects is changed, and what we derive from them is the same as
+// when the clusters were dumped.
 func TestInteropConsumer(t *testing.T) {
 	t.Parallel()
 	ours, original := interop(t, "our-consumer-beside-it", "original-as-provider")
@@ -62,9 +63,9 @@ func TestInteropConsumer(t *testing.T) {
 	unchanged(t, ours, original)
 }
 
-// interop runs our controllers on one of two dumped clusters of testdata/interop, beside one that ran the original.
-// Secrets were not dumped. Our key, and with it our certificates, are those of another recording; gateways get new
-// keys, and what comes of them is left out.
+// interop runs our controllers on one of two dumped clusters of testdata/interop, whose peer ran
+// the original. Secrets were not dumped: our key, and so our certificates, are those of another
+// recording. Gateways get new keys, and what depends on these is not compared.
 func interop(t *testing.T, oursName, originalName string) (ours, original *installation) {
 	t.Helper()
 	ours, original = install(t, "milan", slices.Concat(chart(t), dumped(t, oursName))), install(t, "turin", dumped(t, originalName))
@@ -95,7 +96,7 @@ func interop(t *testing.T, oursName, originalName string) (ours, original *insta
 	return ours, original
 }
 
-// keysFor is a Secret with the key pair for the peer of a tenant namespace.
+// keysFor returns a Secret with the key pair for the peer of a tenant namespace.
 func (c *installation) keysFor(t *testing.T, key crypto.Signer, tenantNamespace string) unstructured.Unstructured {
 	t.Helper()
 	private, err := identityplan.EncodePrivateKey(key)
@@ -108,7 +109,7 @@ func (c *installation) keysFor(t *testing.T, key crypto.Signer, tenantNamespace 
 	}}
 }
 
-// decoded is the binary content of a field of the first object of a kind that has it.
+// decoded returns the binary content of a field of the first object of a kind that has the field.
 func (c *installation) decoded(t *testing.T, kind string, field ...string) []byte {
 	t.Helper()
 	for _, o := range c.objects {
@@ -148,7 +149,7 @@ func (c *installation) compareContent(t *testing.T, before *unstructured.Unstruc
 	}
 }
 
-// annotationOwner is on every object that one of our controllers makes.
+// annotationOwner is on every object that one of our controllers creates.
 const annotationOwner = "ctl.liqo.io/owner"
 
 // unanswer deletes what our controllers have made for a consumer, and what they have told it.

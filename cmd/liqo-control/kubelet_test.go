@@ -104,7 +104,7 @@ func (w *stage) replica(name, address string) (stop func()) {
 	}
 }
 
-// freePort is one that nobody listens at.
+// freePort returns a port that nothing listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,8 +149,8 @@ func (w *stage) nodeHas(address string) {
 	})
 }
 
-// nodeRests waits until nothing has written the Node for a time in which two kubelets that both
-// act would have written it hundreds of times.
+// nodeRests waits until the Node was not written for a time in which two active kubelets would have
+// written it hundreds of times.
 func (w *stage) nodeRests(quiet time.Duration) {
 	w.Helper()
 	w.eventually("wait for the Node to rest", func(ctx context.Context) error {
@@ -172,8 +172,8 @@ func (w *stage) nodeRests(quiet time.Duration) {
 	})
 }
 
-// TestReplicasTakeTurns: of two kubelets of one virtual node one acts, and the other goes on when
-// it ends.
+// TestReplicasTakeTurns runs two kubelets of one virtual node: one acts, and the other takes over
+// when it ends.
 func TestReplicasTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := newStage(t)
@@ -195,7 +195,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 	w.nodeRests(time.Second)
 }
 
-// TestFlagsReachTheReflection: what is documented does something.
+// TestFlagsReachTheReflection shows that the documented flags set the options of reflection.
 func TestFlagsReachTheReflection(t *testing.T) {
 	t.Parallel()
 	f := nodekubelet.NewFlags()

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// TestMemoryComesBack: what a burst took is the machine's again soon after it, though nothing more is allocated.
-func TestMemoryComesBack(t *testing.T) {
+// TestMemoryIsReturned shows that the memory of a burst is returned soon after it, even if nothing
+// more is allocated.
+func TestMemoryIsReturned(t *testing.T) {
 	const burst = 200 // MB
 	before := resident(t)
 	pages := make([]byte, burst<<20)
@@ -36,7 +37,7 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 }
 
-// resident is the memory of this process, in MB.
+// resident returns the resident memory of this process in MB.
 func resident(t *testing.T) (mb int) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -22,8 +22,8 @@ import (
 // kubelet's memory limit there, 2 GiB, to pods.
 const memoryPerNamespace = 1.85
 
-// TestManyNamespaces has one virtual kubelet reflect a thousand namespaces; fifty unless -soak. Home and provider
-// are one API server, so its figures are of both.
+// TestManyNamespaces has one virtual kubelet reflect a thousand namespaces; fifty unless -soak. One
+// API server is consumer and provider, so the figures are of both.
 func TestManyNamespaces(t *testing.T) {
 	many := 50
 	if *soak {

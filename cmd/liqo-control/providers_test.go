@@ -49,8 +49,9 @@ const (
 	memoryPerProvider = 3.0
 )
 
-// TestManyProviders joins one consumer to a hundred providers, one after the other; ten unless -soak. They are
-// stubs: tenant namespaces of one API server, in which every slice is accepted. The network is not part of it.
+// TestManyProviders peers one consumer with a hundred providers, one after the other; ten unless
+// -soak. The providers are stubs: tenant namespaces of one API server, in which every ResourceSlice
+// is accepted. The network is not part of the test.
 func TestManyProviders(t *testing.T) {
 	providers := 10
 	if *soak {

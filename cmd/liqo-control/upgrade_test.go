@@ -41,9 +41,10 @@ import (
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 )
 
-// TestUpgradeKeepsObjects shows all controllers what two peered clusters of a former version had, with pods and
-// volumes on both: nothing is deleted, made anew or restarted. TestUpgrade of testbed/stories has recorded it
-// (-record), and takes real clusters the same way.
+// TestUpgradeKeepsObjects runs all controllers on the objects of two peered clusters of a former
+// version, with pods and volumes on both. Nothing is deleted, created again or restarted.
+// TestUpgrade of testbed/stories has recorded the objects (-record), and upgrades real clusters the
+// same way.
 func TestUpgradeKeepsObjects(t *testing.T) {
 	t.Parallel()
 	clusters := recorded(t)
@@ -66,7 +67,7 @@ func TestUpgradeKeepsObjects(t *testing.T) {
 	}
 }
 
-// identified fails for an Identity whose certificate is of no use any more.
+// identified fails for an Identity whose certificate is not valid any more.
 func (c *installation) identified(t *testing.T) {
 	t.Helper()
 	var all authv1beta1.IdentityList
@@ -80,7 +81,7 @@ func (c *installation) identified(t *testing.T) {
 	}
 }
 
-// installation is a cluster as it was recorded, on an API server of its own.
+// installation is a recorded cluster, on an API server of its own.
 type installation struct {
 	*apitest.Server
 	client.Client
@@ -151,7 +152,7 @@ func (c *installation) authority(namespace string) {
 	}
 }
 
-// arguments are those of a Deployment's container.
+// arguments returns the arguments of a Deployment's container.
 func (c *installation) arguments(t *testing.T, deployment string) []string {
 	t.Helper()
 	for _, o := range c.objects {
@@ -288,7 +289,7 @@ func settled(t *testing.T, clusters []*installation) {
 	}
 }
 
-// live is an object as it is now, nil when it is gone.
+// live returns the current state of an object; nil if it was deleted.
 func (c *installation) live(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(o.GroupVersionKind())
@@ -299,7 +300,8 @@ func (c *installation) live(ctx context.Context, o *unstructured.Unstructured) (
 	return live, err
 }
 
-// compare fails for an object that is gone, going or another, and for a workload whose pods would be replaced.
+// compare fails for an object that was deleted, is being deleted or was replaced, and for a
+// workload whose pods would be replaced.
 func (c *installation) compare(t *testing.T, before *unstructured.Unstructured) {
 	t.Helper()
 	name := fmt.Sprintf("%s: %s %s/%s", c.name, before.GetKind(), before.GetNamespace(), before.GetName())

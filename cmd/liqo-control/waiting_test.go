@@ -19,8 +19,9 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// TestAWaitingReplicaStays: one that waits for the lease of another fills all its caches. Controllers end
-// the process over one that is not filled in time, which is 2 minutes for users and less here.
+// TestAWaitingReplicaStays shows that a replica which waits for the lease fills all its caches. A
+// cache that does not sync in time ends the process; the limit is 2 minutes for users and less
+// here.
 func TestAWaitingReplicaStays(t *testing.T) {
 	t.Parallel()
 	const inTime = 30 * time.Second

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestTheTrafficRolesLinkLittle: one of these in the dependencies and every process that carries
-// traffic holds tens of megabytes more, and code it must not have beside NET_ADMIN. The protobuf
-// library alone makes the linker keep every method of every type.
+// TestTheTrafficRolesLinkLittle names packages that must not be linked: each would cost every
+// process that carries traffic tens of megabytes, and add code that must not run with NET_ADMIN.
+// The protobuf library alone makes the linker keep every method of every type.
 func TestTheTrafficRolesLinkLittle(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -63,14 +63,14 @@ func shadowPod(n int) *offv1beta1.ShadowPod {
 	}
 }
 
-// collect makes what was packed be decoded again.
+// collect runs the garbage collector, so that objects are decoded again.
 func collect() {
 	runtime.GC()
 	runtime.GC()
 }
 
-// TestWhatIsPackedIsTheSame: before and after garbage was collected, for kinds of Kubernetes, ours,
-// and those that are not packed.
+// TestWhatIsPackedIsTheSame compares objects before and after garbage was collected: kinds of
+// Kubernetes, our own, and those that are not packed.
 func TestWhatIsPackedIsTheSame(t *testing.T) {
 	free := &unstructured.Unstructured{Object: map[string]any{"kind": "Any", "metadata": map[string]any{"name": "x"}}}
 	part := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Any", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "x"}}
@@ -94,8 +94,8 @@ func TestWhatIsPackedIsTheSame(t *testing.T) {
 	}
 }
 
-// TestFreshOnesAreShared: those who look at an object when it comes, or soon after another, get the
-// same.
+// TestFreshOnesAreShared shows that readers of an object get the same decoded one until garbage is
+// collected.
 func TestFreshOnesAreShared(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // garbage is collected when the test does
 	p := pod(1)
@@ -147,7 +147,8 @@ func (s seen) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestInformer: handlers, indexes and readers see objects; the store holds none of them.
+// TestInformer shows that handlers, indexes and readers get decoded objects, and that the store
+// holds none.
 func TestInformer(t *testing.T) {
 	changes := watch.NewFake()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod(1), *pod(2)}}
@@ -225,14 +226,15 @@ type unwatchable struct{}
 
 func (unwatchable) IsWatchListSemanticsUnSupported() bool { return true }
 
-// TestOthersAreNotPacked: what is not named keeps the informer of client-go.
+// TestOthersAreNotPacked shows that kinds which are not listed use client-go's informer.
 func TestOthersAreNotPacked(t *testing.T) {
 	if _, ok := InformerOf(&corev1.Pod{})(&cache.ListWatch{}, &corev1.Node{}, 0, nil).(informer); ok {
 		t.Error("nodes are packed though only pods were to be")
 	}
 }
 
-// TestLost: of an object that vanished while nobody watched, handlers get the last known state.
+// TestLost shows that handlers get the last known state of an object that was deleted while the
+// watch was down.
 func TestLost(t *testing.T) {
 	packed, err := pack(pod(1))
 	if err != nil {
@@ -245,7 +247,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestSize: a packed pod takes less than an empty Pod of Go.
+// TestSize shows that a packed pod takes less memory than an empty Pod of Go.
 func TestSize(t *testing.T) {
 	const n = 1000
 	size := func(each func(int) any) float64 {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestKeep lets a load come and go. Each second has its own.
+// TestKeep raises and lowers the load. Each line is one second.
 func TestKeep(t *testing.T) {
 	loads := []float64{0.1, 0.8, 0.89, 0.95, 1.8, 0.75, 0.6, 0.8, 0.95, 0.1}
 	want := []bool{false, false, false, false, true, true, true, false, false, true, false, true} // at the start, after each second, at the end
@@ -39,8 +39,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestBlocking: calls that block have several threads as long as one of them runs, unless there are
-// several anyway.
+// TestBlocking shows that there are several threads while a call of Blocking runs, and one after
+// it, unless the load needs several.
 func TestBlocking(t *testing.T) {
 	var got []bool
 	d := decision{use: func(several bool) { got = append(got, several) }}
@@ -63,8 +63,7 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// TestBlockingThreads: there are several while a call that blocks runs, so that others have their
-// turn, and one after it.
+// TestBlockingThreads counts the threads during and after a call of Blocking.
 func TestBlockingThreads(t *testing.T) {
 	defer shared.busy(true)
 	shared.busy(true)
@@ -93,7 +92,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestKeepLeavesDecisions of whoever wrote the Deployment alone.
+// TestKeepLeavesDecisions shows that a variable GOMAXPROCS in the Deployment is respected.
 func TestKeepLeavesDecisions(t *testing.T) {
 	use(true)
 	all := runtime.GOMAXPROCS(0)

@@ -137,8 +137,8 @@ func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start runs a virtual node whose provider is the same cluster: home namespace "demo" lies there
-// as "demo-milan", with one pod on a real node.
+// start runs a virtual node whose provider is the same cluster. The remote namespace of "demo" is
+// "demo-milan", with one pod on a real node.
 func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	t.Helper()
 	server := apitest.Start(t)
@@ -191,7 +191,7 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	return server, c, "https://127.0.0.1:" + strconv.Itoa(int(port)), way
 }
 
-// freePort is one that nobody listens at.
+// freePort returns a port that nothing listens on.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -273,7 +273,7 @@ func grant(t *testing.T, c client.Client) {
 	inForce(t, c, "kubelet", "create", "nodes", "")
 }
 
-// inForce waits until the API server knows of a right that was given: that is a moment later.
+// inForce waits until the API server applies a new right, which takes a moment.
 func inForce(t *testing.T, c client.Client, user, verb, resource, subresource string) {
 	t.Helper()
 	until(t, "the rights of "+user, func(ctx context.Context) error {
@@ -325,8 +325,9 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 	}
 }
 
-// TestNode: the Node becomes ready, follows its virtual node and the peer, keeps what others put
-// on it, and does not come back once the virtual node goes. Its API lets in who may, and streams.
+// TestNode shows that the Node becomes ready, follows its virtual node and the peer, keeps the
+// fields of others, and is not created again once the virtual node is deleted. Its API authorizes
+// clients and streams.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	server, c, address, way := start(t)
@@ -426,7 +427,7 @@ func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1
 	until(t, "not ready without tunnel", ready(corev1.ConditionFalse))
 }
 
-// change reads an object and writes it changed, again when somebody else wrote in between.
+// change reads an object and updates it, and retries after conflicts.
 func change(t *testing.T, c client.Client, o client.Object, f func()) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -498,7 +499,7 @@ func letsIn(t *testing.T, server *apitest.Server, c client.Client, address strin
 	}
 }
 
-// answersTools asks what support tools and Prometheus ask of kubelets.
+// answersTools sends the requests that support tools and Prometheus send to kubelets.
 func answersTools(t *testing.T, c client.Client, admin *rest.Config) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "api", Namespace: "demo"}}
 	pod.Spec = corev1.PodSpec{NodeName: "rome", Containers: []corev1.Container{{Name: "main", Image: "wanted"}, {Name: "done", Image: "image"}}}
@@ -584,7 +585,7 @@ func token(t *testing.T, server *apitest.Server, c client.Client, name string, r
 	return request.Status.Token
 }
 
-// execs tries exec and attach over both streaming protocols, with a terminal and without.
+// execs tries exec and attach over both streaming protocols, with and without a terminal.
 func execs(t *testing.T, config *rest.Config) {
 	for path, seen := range map[string]string{
 		"/exec/demo/web/c?command=echo&command=-n&input=1&output=1&error=1": "web/c [echo -n]",
@@ -668,9 +669,9 @@ func forwards(t *testing.T, config *rest.Config) {
 	}
 }
 
-// goes deletes the Node of a virtual node that is to have none, or is being deleted: it does not come
-// back. That the kubelet knows shows in a label that was changed after that. One that is wanted again has the labels
-// users had put on it.
+// goes deletes the Node of a virtual node that is to have none, or is being deleted: it is not
+// created again. That the kubelet knows is visible in a label that was changed after that. A Node
+// that is wanted again has the labels of users.
 func goes(t *testing.T, c client.Client, node *corev1.Node) {
 	ctx := t.Context()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// wire leads to an API server until it is cut.
+// wire forwards connections to an API server until it is cut.
 type wire struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -78,14 +78,14 @@ func (t through) Write(b []byte) (int, error) {
 	return t.to.Write(b)
 }
 
-// freeze is what is seen of an API server that was stopped in the middle of everything: connections stay, and
-// nothing comes.
+// freeze makes the wire behave like an API server that hangs: connections stay open, and no data
+// arrives.
 func (w *wire) freeze(t *testing.T) {
 	w.flow.Lock()
 	t.Cleanup(w.flow.Unlock)
 }
 
-// cut is what is left of an API server that was killed.
+// cut makes the wire behave like an API server that was killed.
 func (w *wire) cut() {
 	w.listener.Close()
 	w.mu.Lock()
@@ -102,8 +102,8 @@ type stream struct {
 	begin func(t *testing.T, config *rest.Config, ended chan<- error)
 }
 
-// breaks has many streams of all kinds run at once, and cuts the way to the provider: every one
-// ends, with an error.
+// breaks runs many streams of all kinds at once, and cuts the connection to the provider: each
+// stream ends with an error.
 func breaks(t *testing.T, config *rest.Config, w *wire) {
 	const each = 15
 	ended := map[string]chan error{}

@@ -23,8 +23,9 @@ import (
 	"github.com/liqo-go/liqo/offloading/kubelet"
 )
 
-// TestLeaseFollowsTheProvider: a provider that lives is heard more often than asked, and from when it
-// freezes the lease of the node is not renewed, no later than if it had been asked.
+// TestLeaseFollowsTheProvider shows that the lease is renewed more often than the provider is
+// checked while other responses of it arrive. From when the provider freezes, the lease is not
+// renewed, and no later than with a check each time.
 func TestLeaseFollowsTheProvider(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t)

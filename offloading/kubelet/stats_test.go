@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// measured is what the provider's metrics API answers.
+// measured returns a response of the provider's metrics API.
 func measured(t *testing.T, items string) []podMetrics {
 	t.Helper()
 	var pods []podMetrics
@@ -25,8 +25,8 @@ func measured(t *testing.T, items string) []podMetrics {
 	return pods
 }
 
-// What metrics-server asks of a kubelet: two points with a container that began before the first,
-// nothing that is 0, totals that never fall.
+// TestMetricsAreWhatMetricsServerWants checks what metrics-server requires of a kubelet: two points
+// of a container that started before the first, no value 0, and totals that never fall.
 func TestMetricsAreWhatMetricsServerWants(t *testing.T) {
 	t.Parallel()
 	m := &meter{}
@@ -76,7 +76,8 @@ scrape_error 0
 	}
 }
 
-// Recording rules of Prometheus select containers by cAdvisor's labels, image not empty.
+// TestCadvisorMetricsNameContainersAsCadvisorDoes checks cAdvisor's labels, by which recording
+// rules of Prometheus select containers, with an image that is not empty.
 func TestCadvisorMetricsNameContainersAsCadvisorDoes(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "busy", UID: "u-1"}}
@@ -109,9 +110,9 @@ container_scrape_error 0
 	}
 }
 
-// The provider writes the image and the ID of a container, and the names in its metrics API. The
-// text format of Prometheus has the escapes \\, \" and \n only; any other would make the whole page
-// unreadable.
+// TestMetricsStayReadableWhateverTheProviderWrites escapes what the provider writes: image and ID
+// of a container, and names in its metrics API. The text format of Prometheus has the escapes \\,
+// \" and \n only; any other would make the whole page unreadable.
 func TestMetricsStayReadableWhateverTheProviderWrites(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "busy", UID: "u-1"}}
