@@ -42,8 +42,9 @@ const (
 	patience = 2 * time.Minute
 )
 
-// cluster is an API server on which the room acts, with the rights of an installation. The test plays
-// scheduler, volume controllers and the provisioner of the class "disk".
+// cluster is an API server on which the controllers of the room run, with the rights of an
+// installation. The test plays scheduler, volume controllers and the provisioner of the class
+// "disk".
 type cluster struct {
 	*testing.T
 	client.Client
@@ -122,7 +123,7 @@ func (k cluster) create(obj client.Object) {
 	k.must(fmt.Sprintf("create %T %s", obj, obj.GetName()), k.Create(k.Context(), obj))
 }
 
-// becomes reads an object until it is as wanted.
+// becomes reads an object until a check succeeds.
 func (k cluster) becomes(obj client.Object, check func() error) {
 	k.Helper()
 	var last error
@@ -137,7 +138,7 @@ func (k cluster) becomes(obj client.Object, check func() error) {
 	}
 }
 
-// change reads an object and writes it changed, again when the room wrote in between.
+// change reads an object and updates it, and retries after conflicts.
 func (k cluster) change(obj client.Object, how func()) {
 	k.Helper()
 	k.becomes(obj, func() error {
@@ -146,7 +147,7 @@ func (k cluster) change(obj client.Object, how func()) {
 	})
 }
 
-// says is change for the status.
+// says changes the status of an object, and retries after conflicts.
 func (k cluster) says(obj client.Object, what func()) {
 	k.Helper()
 	k.becomes(obj, func() error {
@@ -184,7 +185,7 @@ func requested() corev1.VolumeResourceRequirements {
 	return corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}
 }
 
-// claimed is a claim whose first pod has been given a node.
+// claimed creates a claim with a node chosen for its first pod.
 func (k cluster) claimed(name, node string) *corev1.PersistentVolumeClaim {
 	k.Helper()
 	claim := &corev1.PersistentVolumeClaim{
@@ -231,10 +232,10 @@ func TestVolumes(t *testing.T) {
 		{"a real volume is shown", aRealVolumeIsShown},
 		{"a volume elsewhere is a placeholder", aVolumeElsewhereIsAPlaceholder},
 		{"a volume grows", aVolumeGrows},
-		{"what was never of use goes", whatWasNeverOfUseGoes},
-		{"a node that is gone is chosen anew", aNodeThatIsGoneIsChosenAnew},
-		{"a node without room is chosen anew", aNodeWithoutRoomIsChosenAnew},
-		{"a claim is let go when its provider is no more", aClaimIsLetGo},
+		{"an unused backing claim is deleted", anUnusedClaimIsDeleted},
+		{"a deleted node is replaced by another", aDeletedNodeIsReplaced},
+		{"a node without room is replaced by another", aNodeWithoutRoomIsReplaced},
+		{"a claim is released when its provider is not used any more", aClaimIsReleased},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.run(cluster{t, k.Client}) })
 	}
@@ -281,7 +282,7 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 		k.Errorf("the placeholder is backed here (%v)", err)
 	}
 
-	// One that is to be retained is; a change of mind is heard.
+	// A retained volume stays until its policy is Delete again.
 	k.change(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
 	k.release(claim, volume)
 	k.change(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete })
@@ -289,13 +290,13 @@ func aVolumeElsewhereIsAPlaceholder(k cluster) {
 	k.gone(volume)
 }
 
-// ask changes the request of a claim.
+// ask changes the storage request of a claim.
 func (k cluster) ask(claim *corev1.PersistentVolumeClaim, size string) {
 	k.Helper()
 	k.change(claim, func() { claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size) })
 }
 
-// has waits until claim and volume say how large they are.
+// has waits until claim and volume have a capacity.
 func (k cluster) has(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, size string) {
 	k.Helper()
 	check := func(capacity *resource.Quantity) error {
@@ -322,7 +323,7 @@ func aVolumeGrows(k cluster) {
 	k.exists(volume)
 	k.bind(claim, volume)
 
-	// The class behind it says no, and that is said; then yes.
+	// First the class of the backing claim does not allow expansion, which an event reports; then it does.
 	k.ask(claim, "3Gi")
 	var events corev1.EventList
 	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -341,12 +342,12 @@ func aVolumeGrows(k cluster) {
 		return nil
 	})
 
-	// What the disk's own provisioner gives is shown.
+	// The capacity that the disk's provisioner sets is copied.
 	k.change(disk, func() { disk.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")} })
 	k.says(backing, func() { backing.Status.Capacity = disk.Spec.Capacity })
 	k.has(claim, volume, "4Gi")
 
-	// At a provider it is the virtual kubelet that writes the claim.
+	// For a volume at a provider, the virtual kubelet writes the status of the claim.
 	claim = k.claimed("growing-elsewhere", "milan")
 	volume = volumeOf(claim)
 	k.exists(volume)
@@ -355,7 +356,7 @@ func aVolumeGrows(k cluster) {
 	k.has(claim, volume, "2Gi")
 }
 
-func whatWasNeverOfUseGoes(k cluster) {
+func anUnusedClaimIsDeleted(k cluster) {
 	for _, name := range []string{"early", strings.Repeat("early-", 20) + "0"} { // the second is no value of a label
 		claim := k.claimed(name, "n1")
 		backing := &corev1.PersistentVolumeClaim{}
@@ -368,7 +369,7 @@ func whatWasNeverOfUseGoes(k cluster) {
 	}
 }
 
-func aNodeThatIsGoneIsChosenAnew(k cluster) {
+func aDeletedNodeIsReplaced(k cluster) {
 	claim := k.claimed("lost", "n9")
 	k.becomes(claim, func() error {
 		if node, ok := claim.Annotations["volume.kubernetes.io/selected-node"]; ok {
@@ -378,9 +379,9 @@ func aNodeThatIsGoneIsChosenAnew(k cluster) {
 	})
 }
 
-// aNodeWithoutRoomIsChosenAnew plays a provisioner that finds no room on a node, and the scheduler,
+// aNodeWithoutRoomIsReplaced plays a provisioner that finds no room on a node, and the scheduler,
 // which chooses it again.
-func aNodeWithoutRoomIsChosenAnew(k cluster) {
+func aNodeWithoutRoomIsReplaced(k cluster) {
 	const selected = "volume.kubernetes.io/selected-node"
 	claim := k.claimed("large", "n1")
 	backing := &corev1.PersistentVolumeClaim{}
@@ -405,7 +406,7 @@ func aNodeWithoutRoomIsChosenAnew(k cluster) {
 	})
 }
 
-func aClaimIsLetGo(k cluster) {
+func aClaimIsReleased(k cluster) {
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
 	m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
 	k.create(m)

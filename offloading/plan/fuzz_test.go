@@ -19,8 +19,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// FuzzShadowPod: whatever a consumer asks for, its pod has nothing of the host, and what it counts is never less
-// than nothing.
+// FuzzShadowPod checks that the pod of any ShadowPod uses nothing of the host, and that its
+// requests are never negative.
 func FuzzShadowPod(f *testing.F) {
 	f.Add([]byte(`{"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}}]}`))
 	f.Add([]byte(`{"hostNetwork": true, "initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "-1"}}}], "overhead": {"cpu": "1e-9"}}`))
@@ -51,7 +51,7 @@ func FuzzShadowPod(f *testing.F) {
 	})
 }
 
-// FuzzNamespaceMap: a consumer gets namespaces with names of their own, bound to itself, and none that exists.
+// FuzzNamespaceMap checks that a consumer gets only new namespaces, bound to itself.
 func FuzzNamespaceMap(f *testing.F) {
 	f.Add([]byte(`{"shop": "shop-milan", "a": "kube-system", "b": "liqo", "c": "theirs", "d": "liqo-tenant-oslo", "e": ""}`))
 	f.Add([]byte(`{"a": "same", "b": "same", "": "x/y"}`))
@@ -85,7 +85,8 @@ func FuzzNamespaceMap(f *testing.F) {
 	})
 }
 
-// FuzzShadowEndpointSlice: endpoints that are no addresses, of consumers or of third clusters, do no harm.
+// FuzzShadowEndpointSlice plans for endpoints that are no addresses, of consumers and of third
+// clusters.
 func FuzzShadowEndpointSlice(f *testing.F) {
 	f.Add([]byte(`{"metadata": {"name": "web"}, "spec": {"template": {"endpoints": [{"addresses": ["10.10.0.5", "", "::1%eth0"]}]}}}`), "10.10.0.0/16", "10.71.0.0/16")
 	f.Add([]byte(`{"spec": {"template": {"addressType": "FQDN", "endpoints": [{}]}}}`), "0.0.0.0/0", "10.71.0.0/33")

@@ -15,8 +15,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// TestRefusedFieldsAndVolumes checks which fields and volumes of a ShadowPod need the provider's permission. A field
-// with the default of the API server needs none.
+// TestRefusedFieldsAndVolumes checks which fields and volumes of a ShadowPod need the provider's
+// permission. A field with the default of the API server needs none.
 func TestRefusedFieldsAndVolumes(t *testing.T) {
 	t.Parallel()
 	projected := func(source corev1.VolumeProjection) corev1.VolumeSource {

@@ -19,7 +19,7 @@ import (
 )
 
 // TestNamesOfVirtualNodesAreLegal tries the longest names of virtual nodes and peers: all objects
-// that are made of them have legal names and labels.
+// that are planned for them have legal names and labels.
 func TestNamesOfVirtualNodesAreLegal(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{strings.Repeat("a", 63), strings.Repeat("a.", 31) + "a"} {
@@ -47,8 +47,8 @@ func TestNamesOfVirtualNodesAreLegal(t *testing.T) {
 	}
 }
 
-// TestLongNamesOfPodsAreRefused tries names of pods around the longest for which kubelets can make a
-// directory of logs.
+// TestLongNamesOfPodsAreRefused tries names of pods around the maximum for which kubelets can
+// create a directory of logs.
 func TestLongNamesOfPodsAreRefused(t *testing.T) {
 	t.Parallel()
 	const uid = "12345678-1234-1234-1234-123456789012"

@@ -60,8 +60,9 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
-// TestExtended: a namespace is extended to the providers of which it selects a virtual node, and to
-// those that keep it for its volumes since labels changed, until its selector changes, too.
+// TestExtended checks which providers a namespace is offloaded to: those with a selected virtual
+// node, and those that keep it for its volumes since labels changed, until its selector changes as
+// well.
 func TestExtended(t *testing.T) {
 	vn := func(name, provider, label string) offloadingv1beta1.VirtualNode {
 		n := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -13,8 +13,9 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// TestStartOfAPodConcernsNobody: of a pod just made only what its plan looks at concerns its ShadowPod.
-func TestStartOfAPodConcernsNobody(t *testing.T) {
+// TestStartIsIrrelevant shows which updates of a new pod are relevant for its ShadowPod: those of
+// fields that the plan reads.
+func TestStartIsIrrelevant(t *testing.T) {
 	now := time.Date(2026, 1, 15, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		claim    string

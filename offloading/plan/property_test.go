@@ -17,7 +17,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// seen is an endpoint's address after a network was mapped to another, empty when it is left out.
+// seen returns the address of an endpoint after a network was remapped to another; empty if it is
+// left out.
 func seen(address, from, to string) string {
 	root := &offloadingv1beta1.ShadowEndpointSlice{}
 	root.Spec.Template.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{address}}}
@@ -34,8 +35,9 @@ func seen(address, from, to string) string {
 	return slice.Endpoints[0].Addresses[0]
 }
 
-// TestAddressesComeBack: mapping a network to another and back gives the same address, in both
-// families and for every length of prefix, and what is mapped lies in the other network.
+// TestAddressesComeBack remaps addresses to another network and back, in both families and for
+// every length of prefix. The result is the same address, and the remapped address is in the other
+// network.
 func TestAddressesComeBack(t *testing.T) {
 	comesBack := func(host, other [16]byte, length uint8, six bool) bool {
 		a, b := netip.AddrFrom16(host), netip.AddrFrom16(other)
@@ -56,9 +58,9 @@ func TestAddressesComeBack(t *testing.T) {
 	}
 }
 
-// TestQuotaIsNeverExceeded: however many pods are asked for, those admitted fit together, as the
-// API server completes their requests: of their containers, from their limits, or as a whole. None asks for
-// less than nothing to make room for others.
+// TestQuotaIsNeverExceeded requests any number of pods. Those that are admitted fit together, with
+// requests as the API server completes them: of the containers, from limits, or as a whole. No
+// request is negative.
 func TestQuotaIsNeverExceeded(t *testing.T) {
 	milli := func(n int) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(n), resource.DecimalSI)}

@@ -13,7 +13,8 @@ import (
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
-// A client that writes the tolerations of its manifest does not take away the one that admission gave.
+// TestReadmitPod shows that a client which applies the tolerations of its manifest does not remove
+// the one that admission added.
 func TestReadmitPod(t *testing.T) {
 	own, given := corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists}, api.VirtualNodeToleration()
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists}

@@ -44,7 +44,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// tell decides about the first object, with the others as what was observed.
+// tell plans for the first object, with the others as observed ones.
 func tell(t *testing.T, objects []client.Object) string {
 	t.Helper()
 	rest := objects[1:]
@@ -134,7 +134,7 @@ func remoteNamespacesInput(root *offloadingv1beta1.NamespaceMap, rest []client.O
 	return in
 }
 
-// shadowPodInput counts as used what the other ShadowPods of a story ask for.
+// shadowPodInput counts the requests of a story's other ShadowPods as used.
 func shadowPodInput(root *offloadingv1beta1.ShadowPod, rest []client.Object) plan.ShadowPodInput {
 	in := plan.ShadowPodInput{Root: root, Now: now, Pod: story.First[*corev1.Pod](rest), Configuration: story.First[*networkingv1beta1.Configuration](rest)}
 	if quota := story.First[*offloadingv1beta1.Quota](rest); quota != nil {
@@ -162,8 +162,8 @@ func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest 
 	return in
 }
 
-// pod shows a pod after admission, and what becomes of one admission did not see. Claims that a story
-// shows are of a class of ours.
+// pod returns a pod after admission, and the plan for one that admission did not see. Claims of a
+// story are of a storage class of Liqo.
 func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.NamespaceOffloading, travels bool) string {
 	t.Helper()
 	out := map[string]any{}
@@ -182,7 +182,7 @@ func pod(t *testing.T, root *corev1.Pod, offloading *offloadingv1beta1.Namespace
 	return text(t, out)
 }
 
-// treatment sums up what becomes of a pod that admission did not see.
+// treatment sums up the plan for a pod that admission did not see.
 func treatment(p desired.Plan) string {
 	switch {
 	case p.State == desired.Blocked:
@@ -197,8 +197,8 @@ func treatment(p desired.Plan) string {
 	return "Leave"
 }
 
-// node shows the Node of a virtual node whose Node is root; one without an UID does not exist yet.
-// With pods it shows what becomes of those without a place.
+// node returns the Node of a virtual node with root as Node, which does not exist yet if it has no
+// UID. With pods it also returns the plan for those without room.
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
 	if pods := story.Values[*corev1.Pod](rest); len(pods) > 0 {
@@ -224,7 +224,7 @@ func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	return text(t, map[string]any{"node": content(t, plan.Node(in))})
 }
 
-// show writes a plan.
+// show returns a plan as text.
 func show(t *testing.T, root client.Object, p desired.Plan) string {
 	t.Helper()
 	out := map[string]any{"state": []string{"Ready", "Waiting", "Blocked"}[p.State]}
@@ -300,7 +300,7 @@ func text(t *testing.T, v any) string {
 	return string(data)
 }
 
-// content is an object without what is empty.
+// content returns an object without empty fields.
 func content(t *testing.T, obj client.Object) map[string]any {
 	t.Helper()
 	gvk, err := apiutil.GVKForObject(obj, scheme.New())

@@ -167,7 +167,7 @@ func listing(t *testing.T, dir string) string {
 	return out.String()
 }
 
-// TestMove: what was in one volume is in another, however often the connection breaks.
+// TestMove copies a volume into another, with connections that break any number of times.
 func TestMove(t *testing.T) {
 	from := full(t)
 	want := listing(t, from)
@@ -219,7 +219,8 @@ func sameTime(from, to, name string) error {
 	return os.Chtimes(filepath.Join(to, name), info.ModTime(), info.ModTime())
 }
 
-// TestRefusals: nothing is written over, nothing is given to strangers, and no half is taken for whole.
+// TestRefusals shows that no data is overwritten, that clients need the token, and that an
+// incomplete copy is never taken for a complete one.
 func TestRefusals(t *testing.T) {
 	from, to, folder := full(t), t.TempDir(), t.TempDir()
 	pulling, pushing := serving(t, from, plainly), serving(t, to, plainly)
@@ -252,7 +253,7 @@ func TestRefusals(t *testing.T) {
 	fails(pulling, pulling.pull, "refused")
 }
 
-// TestCopyNeedsRoom: a disk that is full is no reason to try again.
+// TestCopyNeedsRoom shows that a full disk is not a reason to retry.
 func TestCopyNeedsRoom(t *testing.T) {
 	c := serving(t, full(t), plainly)
 	c.folder = t.TempDir()

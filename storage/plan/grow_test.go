@@ -16,7 +16,8 @@ import (
 	"github.com/liqo-go/liqo/storage/plan"
 )
 
-// TestGrowth: requests go down to what backs a claim, capacities come up; nothing shrinks.
+// TestGrowth checks that requests are passed on to the backing claim, that capacities are copied
+// back, and that nothing shrinks.
 func TestGrowth(t *testing.T) {
 	size := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}

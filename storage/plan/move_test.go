@@ -38,9 +38,9 @@ func bound() *corev1.PersistentVolumeClaim {
 	}
 }
 
-// TestAClaimIsMadeAgainAsItWas: what the user said of it is kept, what Kubernetes said of its
-// volume is not.
-func TestAClaimIsMadeAgainAsItWas(t *testing.T) {
+// TestRecreated keeps what the user wrote in a claim, and drops Kubernetes' annotations about its
+// volume.
+func TestRecreated(t *testing.T) {
 	held := move.Copy(bound())
 	if none, err := plan.Recorded(held); none != nil || err != nil {
 		t.Errorf("a copy that is not whole holds %v, %v", none, err)
@@ -86,8 +86,9 @@ func TestAttackCapacityOfProvider(t *testing.T) {
 	}
 }
 
-// TestPodsOfAMoveHaveLittle: two claims, one container, no way into the cluster or the node.
-func TestPodsOfAMoveHaveLittle(t *testing.T) {
+// TestPodsOfAMoveHaveFewRights checks that the pods have one container, one claim, and no access to
+// cluster or node.
+func TestPodsOfAMoveHaveFewRights(t *testing.T) {
 	for _, pod := range []*corev1.Pod{move.Server("milan", "hash"), move.Client("pull", "10.0.0.1:8080", "token")} {
 		if strings.Contains(strings.Join(pod.Spec.Containers[0].Args, " "), "token ") || *pod.Spec.AutomountServiceAccountToken || len(pod.Spec.Volumes) != 1 {
 			t.Errorf("pod %s has %+v", pod.Name, pod.Spec)
