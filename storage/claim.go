@@ -56,8 +56,7 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 		&corev1.Node{}); err != nil {
 		return in, err
 	}
-	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)},
-		&corev1.PersistentVolumeClaim{})
+	in.Backing, err = ctl.Optional(ctx, r, o.backing(root.UID), &corev1.PersistentVolumeClaim{})
 	if err != nil || in.Backing == nil || in.Backing.Status.Phase != corev1.ClaimBound {
 		return in, err
 	}
@@ -74,8 +73,10 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 			return root.Namespace == o.Namespace && plan.BackedBy(root).Name != ""
 		},
 		Quiet: true,
-		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backing},
-			{Kind: &corev1.PersistentVolume{}, Map: o.behind}},
+		Watches: []ctl.Watch{
+			{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backingOfClaim},
+			{Kind: &corev1.PersistentVolume{}, Map: o.backingOfVolume},
+		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolumeClaim) (plan.UnusedInput, error) {
 			claim, err := ctl.Optional(ctx, r.Live, plan.BackedBy(root), &corev1.PersistentVolumeClaim{})
 			if claim != nil && string(claim.UID) != root.Name {
@@ -92,19 +93,23 @@ func unused(o Options) ctl.Controller[*corev1.PersistentVolumeClaim, plan.Unused
 	}
 }
 
-// backing maps a claim to its backing claim.
-func (o Options) backing(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace,
-		Name: string(obj.GetUID())}}}
+// backing returns the name of the backing claim of a claim.
+func (o Options) backing(claim types.UID) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: string(claim)}
 }
 
-// behind maps a volume that Liqo has created for a claim to the backing claim.
-func (o Options) behind(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+// backingOfClaim maps a claim to its backing claim.
+func (o Options) backingOfClaim(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: o.backing(obj.GetUID())}}
+}
+
+// backingOfVolume maps a volume that Liqo has created for a claim to the backing claim.
+func (o Options) backingOfVolume(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef
 	if ref == nil || obj.GetName() != plan.VolumeName(ref.UID) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: string(ref.UID)}}}
+	return []reconcile.Request{{NamespacedName: o.backing(ref.UID)}}
 }
 
 // released deletes the volumes of deleted claims.
@@ -115,7 +120,7 @@ func released(o Options) ctl.Controller[*corev1.PersistentVolume, plan.ReleasedI
 		Quiet:   true,
 		Watches: []ctl.Watch{{Kind: &corev1.PersistentVolumeClaim{}, Map: o.backed}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolume) (plan.ReleasedInput, error) {
-			key := types.NamespacedName{Namespace: o.Namespace, Name: string(root.Spec.ClaimRef.UID)}
+			key := o.backing(root.Spec.ClaimRef.UID)
 			// A stale cache may lack the backing claim.
 			backing, err := ctl.Optional(ctx, r.Live, key, &corev1.PersistentVolumeClaim{})
 			return plan.ReleasedInput{Root: root, Backing: backing}, err

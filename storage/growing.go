@@ -53,8 +53,7 @@ func (o Options) gatherGrowing(ctx context.Context, r ctl.Reader,
 		&corev1.PersistentVolume{}); err != nil {
 		return in, err
 	}
-	in.Backing, err = ctl.Optional(ctx, r, types.NamespacedName{Namespace: o.Namespace, Name: string(root.UID)},
-		&corev1.PersistentVolumeClaim{})
+	in.Backing, err = ctl.Optional(ctx, r, o.backing(root.UID), &corev1.PersistentVolumeClaim{})
 	if err != nil || in.Backing == nil {
 		return in, err
 	}
