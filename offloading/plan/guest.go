@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
@@ -108,9 +109,9 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 			return refused("a volume of kind "+kind, "volumes", kind)
 		}
 	}
-	if class := spec.RuntimeClassName; class != nil && *class != "" && !slices.Contains(g.RuntimeClasses, *class) &&
-		!slices.Contains(g.RuntimeClasses, "*") {
-		return refused(fmt.Sprintf("runtime class %q", *class), "runtimeClasses", *class)
+	class := ptr.Deref(spec.RuntimeClassName, "")
+	if class != "" && !slices.Contains(g.RuntimeClasses, class) && !slices.Contains(g.RuntimeClasses, "*") {
+		return refused(fmt.Sprintf("runtime class %q", class), "runtimeClasses", class)
 	}
 	return g.refusesTolerations(spec.Tolerations)
 }

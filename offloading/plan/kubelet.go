@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -87,10 +88,7 @@ func kubeletDeployment(vn *offloadingv1beta1.VirtualNode, options *offloadingv1b
 
 func kubeletSpec(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOptionsTemplateSpec,
 	s KubeletSettings) appsv1.DeploymentSpec {
-	replicas := int32(1)
-	if o.Replicas != nil {
-		replicas = *o.Replicas
-	}
+	replicas := ptr.Deref(o.Replicas, 1)
 	// Recreate, because two kubelets at once would overwrite each other's address in the Node.
 	// Several replicas elect a leader.
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -204,8 +202,8 @@ func kubeletArgs(vn *offloadingv1beta1.VirtualNode, o offloadingv1beta1.VkOption
 	if s.RuntimeClass != api.RuntimeClassName {
 		args = append(args, "--liqo-runtime-class="+s.RuntimeClass)
 	}
-	if o.Replicas != nil && *o.Replicas > 1 {
-		args = append(args, fmt.Sprintf("--vk-replicas=%d", *o.Replicas))
+	if replicas := ptr.Deref(o.Replicas, 1); replicas > 1 {
+		args = append(args, fmt.Sprintf("--vk-replicas=%d", replicas))
 	}
 	known := offloadingv1beta1.DefaultReflectors()
 	for _, name := range slices.Sorted(maps.Keys(o.ReflectorsConfig)) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
@@ -165,7 +166,7 @@ const (
 // networkOf returns whether pods at the provider can be reached. The networking module counts as
 // enabled until its state is known. The result is unchecked if the check is disabled.
 func networkOf(in NodeInput) network {
-	if !in.CheckNetwork || in.VirtualNode.Spec.DisableNetworkCheck != nil && *in.VirtualNode.Spec.DisableNetworkCheck {
+	if !in.CheckNetwork || ptr.Deref(in.VirtualNode.Spec.DisableNetworkCheck, false) {
 		return unchecked
 	}
 	if in.Peer == nil || in.Peer.Status.Modules == nil {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
@@ -28,7 +29,7 @@ func Demand(spec *corev1.PodSpec) corev1.ResourceList {
 	sidecars := corev1.ResourceList{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
 			Add(sidecars, requested(c.Resources))
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -114,7 +115,7 @@ func VirtualNode(in VirtualNodeInput) desired.Plan {
 // HasNode reports whether a virtual node is to have a Node. Otherwise an existing one is drained
 // and deleted, and its kubelet runs until then.
 func HasNode(vn *offloadingv1beta1.VirtualNode) bool {
-	return vn.DeletionTimestamp == nil && (vn.Spec.CreateNode == nil || *vn.Spec.CreateNode)
+	return vn.DeletionTimestamp == nil && ptr.Deref(vn.Spec.CreateNode, true)
 }
 
 // draining waits for the pods of the node, and deletes those that are protected for longer than
@@ -300,7 +301,7 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 // isScaledToZero reports whether somebody has scaled the virtual kubelet to zero. Without it, the
 // pods of a drained node would never end.
 func isScaledToZero(d *appsv1.Deployment) bool {
-	return d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+	return d != nil && ptr.Deref(d.Spec.Replicas, 1) == 0
 }
 
 // kubeletRuns reports whether a pod of the virtual kubelet may still run. A pod that should have

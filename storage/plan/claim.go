@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/desired"
@@ -204,10 +205,7 @@ func (in ClaimInput) realClass() string {
 func (in ClaimInput) volume(spec corev1.PersistentVolumeSpec) *corev1.PersistentVolume {
 	spec.StorageClassName = in.Class.Name
 	spec.VolumeAttributesClassName = nil
-	spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	if in.Class.ReclaimPolicy != nil {
-		spec.PersistentVolumeReclaimPolicy = *in.Class.ReclaimPolicy
-	}
+	spec.PersistentVolumeReclaimPolicy = ptr.Deref(in.Class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 	spec.ClaimRef = &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: in.Root.Namespace, Name: in.Root.Name,
 		UID: in.Root.UID,

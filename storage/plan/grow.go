@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/desired"
@@ -51,7 +52,7 @@ func Grow(in GrowInput) desired.Plan {
 	wanted := in.Root.Spec.Resources.Requests[corev1.ResourceStorage]
 	switch {
 	case wanted.Cmp(*in.Backing.Spec.Resources.Requests.Storage()) <= 0:
-	case in.Class == nil || in.Class.AllowVolumeExpansion == nil || !*in.Class.AllowVolumeExpansion:
+	case in.Class == nil || !ptr.Deref(in.Class.AllowVolumeExpansion, false):
 		p.Degraded = desired.Block("VolumeResizeFailed", "the volume is of class %s, which lets none grow; "+
 			"set its allowVolumeExpansion if its provisioner can", *in.Backing.Spec.StorageClassName).Verdict
 	default:

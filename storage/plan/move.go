@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -246,7 +247,7 @@ func Obstacle(in MoveInput) string {
 		from = in.Volume.Labels[api.LabelRemoteClusterID]
 	}
 	virtual := in.Target.Labels[api.LabelType] == api.TypeVirtualNode
-	block := in.Claim.Spec.VolumeMode != nil && *in.Claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	block := ptr.Deref(in.Claim.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock
 	switch {
 	case in.Provisioner != api.StorageProvisioner:
 		return "its storage class is not Liqo's, so its volume cannot be elsewhere; copy the data between two pods"
