@@ -66,7 +66,6 @@ type controllerFlags struct {
 	limitsEnforcement, vkOptionsTemplate string
 	ceilings, guestPods, namespaceBounds string // JSON
 	ca                                   string // base64
-	gatewayClusterRole                   string
 	leaderElection                       bool
 	leaseDuration                        time.Duration
 	metricsAddress, healthAddress        string
@@ -148,8 +147,7 @@ func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
 func (f *controllerFlags) addNetwork(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"},
 		"networks remapped CIDRs are taken from")
-	fs.StringVar(&f.gatewayClusterRole, "wg-gateway-server-cluster-role-name", "liqo-gateway",
-		"ClusterRole of gateways")
+	fs.String("wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways") // has no effect
 	fs.StringSliceVar(&f.network.ProtectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem},
 		"namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
 	fs.StringVar(&f.network.GatewayImage, "gateway-image", "",

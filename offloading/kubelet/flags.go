@@ -82,8 +82,8 @@ type Flags struct {
 	Replicas                                            int
 	LeaseEnabled                                        bool
 	LeaseDuration, LeaseRenewInterval, LeaseRetryPeriod time.Duration
-	// PodName and PodNamespace say where the process runs; from the environment.
-	PodName, PodNamespace string
+	// PodName is the name of the process's pod, from the environment.
+	PodName string
 }
 
 // NewFlags returns the defaults. The node's name and address come from the environment of the pod.
@@ -94,7 +94,7 @@ func NewFlags() *Flags {
 	}
 	return &Flags{
 		NodeName: os.Getenv("VIRTUALNODE_NAME"), NodeIP: os.Getenv("POD_IP"),
-		PodName: os.Getenv("POD_NAME"), PodNamespace: os.Getenv("POD_NAMESPACE"),
+		PodName:         os.Getenv("POD_NAME"),
 		TenantNamespace: os.Getenv("POD_NAMESPACE"), LiqoNamespace: api.Namespace,
 		CertificateType: CertificateKubelet, ListenPort: api.KubeletPort,
 		// 40 s, as in kubelets, which also renew after a quarter of it.
