@@ -122,7 +122,7 @@ func maybeRefused(quota client.Object, root *offloadingv1beta1.ShadowPod) bool {
 	return !plan.HasPhase(root) && root.Labels[api.LabelCreatorUser] == user
 }
 
-// quotaOf returns what the quota says of the user whose value of LabelCreatorUser is user; nil if
+// quotaOf returns the quota of the user whose value of LabelCreatorUser is user; nil if
 // no quota exists.
 func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1beta1.QuotaSpec, error) {
 	var list offloadingv1beta1.QuotaList

@@ -1,15 +1,14 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packed keeps the objects of caches encoded: an empty Pod of Go takes more than a
-// kilobyte, most of it room for what is not set, and caches hold thousands. Encoded it takes what
-// it says, in one piece that the garbage collector does not look into.
+// Package packed encodes the objects of caches. An empty Pod of Go takes more than a kilobyte, most
+// of it for fields that are not set, and caches hold thousands. An encoded object takes only the
+// size of its content, in one piece without pointers, which the garbage collector does not scan.
 //
 //	watch ─▶ transform ─▶ pack ─▶ cache ─▶ open ─▶ readers
 //
-// What was packed or opened can be had as it was until garbage is collected, so that the many who
-// read an object when it changes get the same one. Therefore nobody changes an object in place, as
-// with caches that do not copy.
+// A decoded object is shared until garbage is collected, so that several readers of a changed object
+// decode it once. Readers must not change objects in place, as with all caches that do not copy.
 package packed
 
 import (
