@@ -108,7 +108,8 @@ func (s *summary) gather(ctx context.Context, r ctl.Reader, root *corev1beta1.Fo
 		labels client.MatchingLabels
 	}{
 		{&namespaces, client.MatchingLabels{api.LabelTenantNamespace: "true"}},
-		{&configurations, nil}, {&connections, nil}, {&servers, nil}, {&clients, nil}, {&tenants, nil}, {&identities, nil},
+		{&configurations, nil}, {&connections, nil}, {&servers, nil}, {&clients, nil},
+		{&tenants, nil}, {&identities, nil},
 		{&secrets, client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}},
 		{&virtualNodes, nil},
 		{&nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}},
@@ -120,7 +121,8 @@ func (s *summary) gather(ctx context.Context, r ctl.Reader, root *corev1beta1.Fo
 	}
 	in.Namespaces, in.Configurations, in.Connections = namespaces.Items, configurations.Items, connections.Items
 	in.GatewayServers, in.GatewayClients = servers.Items, clients.Items
-	in.Tenants, in.Identities, in.Secrets = tenants.Items, identities.Items, plan.Kubeconfigs(secrets.Items, namespaces.Items)
+	in.Tenants, in.Identities = tenants.Items, identities.Items
+	in.Secrets = plan.Kubeconfigs(secrets.Items, namespaces.Items)
 	in.VirtualNodes, in.Nodes = virtualNodes.Items, nodes.Items
 	if err := deployments(ctx, r, &in); err != nil {
 		return in, err

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
@@ -18,94 +20,69 @@ func (in Input) authentication() []corev1beta1.Condition {
 	}
 	conditions := []corev1beta1.Condition{}
 	if len(in.Tenants) > 0 {
-		conditions = append(conditions, presence(corev1beta1.AuthTenantStatusCondition, all(in.Tenants, tenantReady),
-			words{"TenantReady", "the consumer is admitted"},
-			words{"TenantNotReady", "the Tenant is not complete; look at its conditions"}))
+		ready := !slices.ContainsFunc(in.Tenants, isIncomplete)
+		conditions = append(conditions, presence(corev1beta1.AuthTenantStatusCondition, ready,
+			text{"TenantReady", "the consumer is admitted"},
+			text{"TenantNotReady", "the Tenant is not complete; look at its conditions"}))
 	}
-	control := controlPlane(in.Identities)
+	control := slices.DeleteFunc(slices.Clone(in.Identities), func(i authv1beta1.Identity) bool {
+		return i.Spec.Type != authv1beta1.IdentityControlPlane
+	})
 	if len(control) > 0 {
-		conditions = append(conditions, presence(corev1beta1.AuthIdentityControlPlaneCondition,
-			all(control, identityReady),
-			words{"IdentityReady", "the kubeconfig for the provider is there"},
-			words{"IdentityNotReady", "the Identity has no kubeconfig; look at its conditions"}))
+		ready := !slices.ContainsFunc(control, hasNoKubeconfig)
+		conditions = append(conditions, presence(corev1beta1.AuthIdentityControlPlaneCondition, ready,
+			text{"IdentityReady", "the kubeconfig for the provider is there"},
+			text{"IdentityNotReady", "the Identity has no kubeconfig; look at its conditions"}))
 	}
 	return conditions
 }
 
-func all[T any](items []T, ready func(T) bool) bool {
-	for _, item := range items {
-		if !ready(item) {
-			return false
-		}
-	}
-	return true
+func isIncomplete(t authv1beta1.Tenant) bool {
+	return t.Status.TenantNamespace == "" ||
+		t.Spec.AuthzPolicy != authv1beta1.AuthzTolerateNoHandshake && t.Status.AuthParams == nil
 }
 
-func tenantReady(t authv1beta1.Tenant) bool {
-	return t.Status.TenantNamespace != "" &&
-		(t.Spec.AuthzPolicy == authv1beta1.AuthzTolerateNoHandshake || t.Status.AuthParams != nil)
+func hasNoKubeconfig(i authv1beta1.Identity) bool {
+	return i.Status.KubeconfigSecretRef == nil || i.Status.KubeconfigSecretRef.Name == ""
 }
 
-func identityReady(i authv1beta1.Identity) bool {
-	return i.Status.KubeconfigSecretRef != nil && i.Status.KubeconfigSecretRef.Name != ""
-}
-
-func controlPlane(identities []authv1beta1.Identity) []authv1beta1.Identity {
-	var out []authv1beta1.Identity
-	for _, identity := range identities {
-		if identity.Spec.Type == authv1beta1.IdentityControlPlane {
-			out = append(out, identity)
-		}
-	}
-	return out
-}
-
-// server is where a kubeconfig leads.
-type server struct{ url, proxy string }
-
-// kubeconfig is the part of a kubeconfig that says where it leads.
-type kubeconfig struct {
-	CurrentContext string `json:"current-context"`
-	Contexts       []struct {
-		Name    string `json:"name"`
-		Context struct {
-			Cluster string `json:"cluster"`
-		} `json:"context"`
-	} `json:"contexts"`
-	Clusters []struct {
-		Name    string `json:"name"`
-		Cluster struct {
-			Server   string `json:"server"`
-			ProxyURL string `json:"proxy-url"`
-		} `json:"cluster"`
-	} `json:"clusters"`
-}
-
-// apiServer is where the control plane's kubeconfig leads; false when there is none.
-func (in Input) apiServer() (server, bool) {
+// apiServer returns the URLs of the peer's API server and of the proxy before it, from the first
+// kubeconfig that has a server; empty = none.
+func (in Input) apiServer() (server, proxy string) {
 	for _, secret := range in.Secrets {
-		if s, ok := leadsTo(secret.Data[api.KubeconfigField]); ok {
-			return s, true
+		if server, proxy = currentServer(secret.Data[api.KubeconfigField]); server != "" {
+			break
 		}
 	}
-	return server{}, false
+	return server, proxy
 }
 
-// leadsTo reads the server of a kubeconfig's current context.
-func leadsTo(data []byte) (server, bool) {
-	var config kubeconfig
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		return server{}, false
-	}
-	for _, context := range config.Contexts {
-		if context.Name != config.CurrentContext {
-			continue
+// currentServer returns the server and proxy of a kubeconfig's current context; empty = none.
+func currentServer(kubeconfig []byte) (server, proxy string) {
+	var config struct {
+		CurrentContext string `json:"current-context"`
+		Contexts       []struct {
+			Name    string
+			Context struct{ Cluster string }
 		}
-		for _, cluster := range config.Clusters {
-			if cluster.Name == context.Context.Cluster && cluster.Cluster.Server != "" {
-				return server{cluster.Cluster.Server, cluster.Cluster.ProxyURL}, true
+		Clusters []struct {
+			Name    string
+			Cluster struct {
+				Server string
+				Proxy  string `json:"proxy-url"`
 			}
 		}
 	}
-	return server{}, false
+	if yaml.Unmarshal(kubeconfig, &config) != nil {
+		return "", ""
+	}
+	for _, context := range config.Contexts {
+		for _, c := range config.Clusters {
+			current := context.Name == config.CurrentContext && c.Name == context.Context.Cluster
+			if current && c.Cluster.Server != "" {
+				return c.Cluster.Server, c.Cluster.Proxy
+			}
+		}
+	}
+	return "", ""
 }

@@ -20,11 +20,11 @@ func (in Input) networking() []corev1beta1.Condition {
 	}
 	conditions := []corev1beta1.Condition{
 		presence(corev1beta1.NetworkConfigurationStatusCondition, len(in.Configurations) > 0,
-			words{"NetworkConfigurationPresence", "the network configuration is there"},
-			words{"NetworkConfigurationMissing", "no Configuration for this peer; run 'liqoctl network connect'"}),
+			text{"NetworkConfigurationPresence", "the network configuration is there"},
+			text{"NetworkConfigurationMissing", "no Configuration for this peer; run 'liqoctl network connect'"}),
 		presence(corev1beta1.NetworkGatewayPresenceCondition, gateways > 0,
-			words{"GatewayPresence", "a gateway is there"},
-			words{"GatewayMissing", "no gateway for this peer; run 'liqoctl network connect'"}),
+			text{"GatewayPresence", "a gateway is there"},
+			text{"GatewayMissing", "no gateway for this peer; run 'liqoctl network connect'"}),
 	}
 	if len(in.GatewayServers) > 0 {
 		conditions = append(conditions, gatewayStatus(in, corev1beta1.NetworkGatewayServerStatusCondition,
@@ -37,12 +37,12 @@ func (in Input) networking() []corev1beta1.Condition {
 	return append(conditions, in.connection())
 }
 
-func presence(t corev1beta1.ConditionType, there bool, yes, no words) corev1beta1.Condition {
-	if there {
-		return corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionReady, Reason: yes.reason,
-			Message: yes.message}
+// presence returns the condition of a subject that exists, or does not.
+func presence(t corev1beta1.ConditionType, exists bool, present, missing text) corev1beta1.Condition {
+	if exists {
+		return condition(t, corev1beta1.ConditionReady, present)
 	}
-	return corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionNotReady, Reason: no.reason, Message: no.message}
+	return condition(t, corev1beta1.ConditionNotReady, missing)
 }
 
 func pointers[T any](items []T) []*T {
@@ -59,12 +59,13 @@ type gateway interface {
 	OtherTechnology() (other, runs bool)
 }
 
-// gatewayStatus counts replicas over all gateways of one side. One of another technology counts as one.
+// gatewayStatus counts the replicas of all gateways of one side. A gateway of another technology
+// counts as one replica.
 func gatewayStatus[G gateway](in Input, t corev1beta1.ConditionType, gateways []G) corev1beta1.Condition {
 	ready, wanted := 0, 0
 	for _, g := range gateways {
-		r, w := in.replicas(types.NamespacedName{Namespace: g.GetNamespace(),
-			Name: api.GatewayResourceName(g.GetName())})
+		name := types.NamespacedName{Namespace: g.GetNamespace(), Name: api.GatewayResourceName(g.GetName())}
+		r, w := in.replicas(name)
 		if other, runs := g.OtherTechnology(); runs {
 			r, w = 1, 1
 		} else if other {
@@ -72,11 +73,11 @@ func gatewayStatus[G gateway](in Input, t corev1beta1.ConditionType, gateways []
 		}
 		ready, wanted = ready+r, wanted+w
 	}
-	return tally(t, ready, wanted,
-		words{"GatewaysReady", "all replicas of the gateways are ready"},
-		words{"GatewaysSomeNotReady", "some replicas of the gateways are not ready; look at their pods in the tenant " +
-			"namespace"},
-		words{"GatewaysNotReady", "no replica of the gateways is ready; look at their pods in the tenant namespace"})
+	const look = "; look at their pods in the tenant namespace"
+	return readiness(t, ready, wanted,
+		text{"GatewaysReady", "all replicas of the gateways are ready"},
+		text{"GatewaysSomeNotReady", "some replicas of the gateways are not ready" + look},
+		text{"GatewaysNotReady", "no replica of the gateways is ready" + look})
 }
 
 // replicas counts the ready and the wanted replicas of a Deployment; an absent one wants one.
@@ -92,32 +93,29 @@ func (in Input) replicas(name types.NamespacedName) (ready, wanted int) {
 	return min(int(deployment.Status.ReadyReplicas), wanted), wanted
 }
 
-// connection is the worst state among the tunnels.
+// connection returns the worst state of the tunnels.
 func (in Input) connection() corev1beta1.Condition {
-	c := corev1beta1.Condition{Type: corev1beta1.NetworkConnectionStatusCondition}
-	seen := map[netv1beta1.ConnectionStatusValue]bool{}
-	for _, connection := range in.Connections {
-		switch value := connection.Status.Value; value {
+	connected, connecting, failed := false, false, false
+	for _, c := range in.Connections {
+		switch c.Status.Value {
 		case netv1beta1.Connected:
-			seen[value] = true
+			connected = true
 		case netv1beta1.Connecting, "":
-			seen[netv1beta1.Connecting] = true
+			connecting = true
 		default:
-			seen[netv1beta1.ConnectionError] = true
+			failed = true
 		}
 	}
+	const t = corev1beta1.NetworkConnectionStatusCondition
 	switch {
-	case seen[netv1beta1.ConnectionError]:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionError, "ConnectionError",
-			"the tunnel lost the peer; check that its gateway is reachable"
-	case seen[netv1beta1.Connecting]:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionPending, "ConnectionPending",
-			"the tunnel waits for the peer"
-	case seen[netv1beta1.Connected]:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionEstablished, "ConnectionEstablished", "the tunnel works"
-	default:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionNotReady, "ConnectionMissing",
-			"the gateway has not opened the tunnel; look at its conditions"
+	case failed:
+		return condition(t, corev1beta1.ConditionError,
+			text{"ConnectionError", "the tunnel lost the peer; check that its gateway is reachable"})
+	case connecting:
+		return condition(t, corev1beta1.ConditionPending, text{"ConnectionPending", "the tunnel waits for the peer"})
+	case connected:
+		return condition(t, corev1beta1.ConditionEstablished, text{"ConnectionEstablished", "the tunnel works"})
 	}
-	return c
+	return condition(t, corev1beta1.ConditionNotReady,
+		text{"ConnectionMissing", "the gateway has not opened the tunnel; look at its conditions"})
 }

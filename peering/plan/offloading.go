@@ -21,8 +21,8 @@ func (in Input) offloading() []corev1beta1.Condition {
 	}
 	kubelets, wanted, nodes := 0, 0, 0
 	for _, node := range in.VirtualNodes {
-		ready, _ := in.replicas(types.NamespacedName{Namespace: node.Namespace,
-			Name: api.VirtualKubeletName(node.Name)})
+		name := types.NamespacedName{Namespace: node.Namespace, Name: api.VirtualKubeletName(node.Name)}
+		ready, _ := in.replicas(name)
 		kubelets += min(ready, 1)
 		if node.Spec.CreateNode != nil && !*node.Spec.CreateNode {
 			continue
@@ -32,19 +32,20 @@ func (in Input) offloading() []corev1beta1.Condition {
 			nodes++
 		}
 	}
-	conditions := []corev1beta1.Condition{tally(corev1beta1.OffloadingVirtualNodeCondition, kubelets,
-		len(in.VirtualNodes),
-		words{"VirtualNodesReady", "all virtual kubelets are ready"},
-		words{"VirtualNodesSomeNotReady", "some virtual kubelets are not ready; look at their pods in the tenant " +
-			"namespace"},
-		words{"VirtualNodesNotReady", "no virtual kubelet is ready; look at their pods in the tenant namespace"})}
+	const look = "; look at their pods in the tenant namespace"
+	conditions := []corev1beta1.Condition{
+		readiness(corev1beta1.OffloadingVirtualNodeCondition, kubelets, len(in.VirtualNodes),
+			text{"VirtualNodesReady", "all virtual kubelets are ready"},
+			text{"VirtualNodesSomeNotReady", "some virtual kubelets are not ready" + look},
+			text{"VirtualNodesNotReady", "no virtual kubelet is ready" + look}),
+	}
 	if wanted == 0 {
 		return conditions
 	}
-	return append(conditions, tally(corev1beta1.OffloadingNodeCondition, nodes, wanted,
-		words{"NodesReady", "all virtual nodes are ready"},
-		words{"NodesSomeNotReady", "some virtual nodes are not ready; look at their conditions"},
-		words{"NodesNotReady", "no virtual node is ready; look at their conditions"}))
+	return append(conditions, readiness(corev1beta1.OffloadingNodeCondition, nodes, wanted,
+		text{"NodesReady", "all virtual nodes are ready"},
+		text{"NodesSomeNotReady", "some virtual nodes are not ready; look at their conditions"},
+		text{"NodesNotReady", "no virtual node is ready; look at their conditions"}))
 }
 
 // nodeReady reports whether the virtual Node of that name is Ready.

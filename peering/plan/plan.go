@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what is known about a peer: a pure function from the objects of the
-// other rooms to the status of its ForeignCluster. It changes nothing else.
+// Package plan computes the status of a peer's ForeignCluster from the objects of the other rooms.
+// It is pure, and plans nothing else.
 //
 // Start reading at ForeignCluster, then the file of a module.
 package plan
@@ -25,7 +25,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// Input is everything this cluster has that concerns one peer.
+// Input holds everything in this cluster that concerns one peer.
 type Input struct {
 	Root *corev1beta1.ForeignCluster
 	// Modules are those installed in this cluster.
@@ -38,19 +38,19 @@ type Input struct {
 	GatewayClients []netv1beta1.GatewayClient
 	Tenants        []authv1beta1.Tenant
 	Identities     []authv1beta1.Identity
-	// Secrets are the kubeconfigs of this cluster's control plane at the peer, as Kubeconfigs gives them.
+	// Secrets hold the kubeconfigs of this cluster's control plane at the peer; see Kubeconfigs.
 	Secrets      []corev1.Secret
 	VirtualNodes []offv1beta1.VirtualNode
 	// Nodes are the virtual nodes of the peer.
 	Nodes []corev1.Node
-	// Deployments are those of gateways and virtual kubelets, found by namespace and name.
+	// Deployments holds those that Workloads names and that exist.
 	Deployments map[types.NamespacedName]*appsv1.Deployment
-	// Probe is the last check of the peer's API server, nil when it is not checked.
+	// Probe is the last check of the peer's API server; nil = none.
 	Probe *Probe
 	Now   time.Time
 }
 
-// Modules holds which modules are installed.
+// Modules says which modules are installed.
 type Modules struct{ Networking, Authentication, Offloading bool }
 
 // Probe is the outcome of one check of a peer's API server.
@@ -60,15 +60,15 @@ type Probe struct {
 	Message string
 }
 
-// ForeignCluster sums up one peer. It is never deleted because a module goes: the role returns
-// to Unknown.
+// ForeignCluster plans the status of one peer. The object is not deleted when the last module is no
+// longer in use: its role becomes Unknown.
 func ForeignCluster(in Input) desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
 		return desired.Plan{}
 	}
 	status := in.status()
-	plan := desired.Plan{Verdict: stands(status), Status: &corev1beta1.ForeignCluster{Status: status}}
+	plan := desired.Plan{Verdict: verdict(status), Status: &corev1beta1.ForeignCluster{Status: status}}
 	if root.Labels[api.LabelRemoteClusterID] != root.Spec.ClusterID {
 		filled := root.DeepCopy()
 		metav1.SetMetaDataLabel(&filled.ObjectMeta, api.LabelRemoteClusterID, root.Spec.ClusterID)
@@ -84,8 +84,7 @@ func (in Input) status() corev1beta1.ForeignClusterStatus {
 		ObservedGeneration: in.Root.Generation,
 		TenantNamespace:    in.tenantNamespace(),
 	}
-	if server, ok := in.apiServer(); ok {
-		status.APIServerURL, status.ForeignProxyURL = server.url, server.proxy
+	if status.APIServerURL, status.ForeignProxyURL = in.apiServer(); status.APIServerURL != "" {
 		status.Conditions = in.since(in.Root.Status.Conditions, in.apiServerStatus())
 	}
 	before := corev1beta1.Modules{}
@@ -104,13 +103,15 @@ func (in Input) status() corev1beta1.ForeignClusterStatus {
 	return status
 }
 
-// stands says which fact about the peer, if any, is not as it should be.
-func stands(s corev1beta1.ForeignClusterStatus) desired.Verdict {
-	m := s.Modules
-	if !m.Networking.Enabled && !m.Authentication.Enabled && !m.Offloading.Enabled && s.Role == corev1beta1.RoleUnknown {
+// verdict returns Waiting with the first condition that is not fulfilled, Ready if all are.
+func verdict(s corev1beta1.ForeignClusterStatus) desired.Verdict {
+	network, authentication, offloading := s.Modules.Networking, s.Modules.Authentication, s.Modules.Offloading
+	used := network.Enabled || authentication.Enabled || offloading.Enabled
+	if !used && s.Role == corev1beta1.RoleUnknown {
 		return desired.Wait("NotPeered", "no module is in use with this peer; run 'liqoctl peer'").Verdict
 	}
-	for _, c := range slices.Concat(s.Conditions, m.Networking.Conditions, m.Authentication.Conditions, m.Offloading.Conditions) {
+	conditions := slices.Concat(s.Conditions, network.Conditions, authentication.Conditions, offloading.Conditions)
+	for _, c := range conditions {
 		if c.Status != corev1beta1.ConditionReady && c.Status != corev1beta1.ConditionEstablished {
 			return desired.Wait(c.Reason, "%s", c.Message).Verdict
 		}
@@ -118,14 +119,15 @@ func stands(s corev1beta1.ForeignClusterStatus) desired.Verdict {
 	return desired.Verdict{}
 }
 
-// Kubeconfigs are the Secrets with a control plane's kubeconfig that lie in a tenant namespace of the
-// peer: what lies elsewhere was put there by users, or by peers. Those of Identities come first.
+// Kubeconfigs returns the Secrets that are in one of the peer's tenant namespaces: users or peers
+// may have created the others. Those of Identities come first.
 func Kubeconfigs(secrets []corev1.Secret, tenantNamespaces []corev1.Namespace) []corev1.Secret {
 	out := slices.DeleteFunc(slices.Clone(secrets), func(s corev1.Secret) bool {
 		return !slices.ContainsFunc(tenantNamespaces, func(n corev1.Namespace) bool { return n.Name == s.Namespace })
 	})
 	slices.SortFunc(out, func(a, b corev1.Secret) int {
-		return cmp.Or(len(b.OwnerReferences)-len(a.OwnerReferences), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(len(b.OwnerReferences)-len(a.OwnerReferences),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }
@@ -145,7 +147,7 @@ func (in Input) role() corev1beta1.Role {
 	return corev1beta1.RoleUnknown
 }
 
-// tenantNamespace names the namespaces of the peering on both sides, nil while neither is known.
+// tenantNamespace returns the tenant namespaces in both clusters; nil while neither is known.
 func (in Input) tenantNamespace() *corev1beta1.TenantNamespace {
 	var names corev1beta1.TenantNamespace
 	for _, namespace := range in.Namespaces {
@@ -170,23 +172,19 @@ func (in Input) apiServerStatus() []corev1beta1.Condition {
 	case in.Probe == nil:
 		return nil
 	case in.Probe.Alive:
-		return []corev1beta1.Condition{{
-			Type: corev1beta1.APIServerStatusCondition, Status: corev1beta1.ConditionEstablished,
-			Reason: "APIServerReady", Message: "the peer's API server answers",
-		}}
+		return []corev1beta1.Condition{condition(corev1beta1.APIServerStatusCondition, corev1beta1.ConditionEstablished,
+			text{"APIServerReady", "the peer's API server answers"})}
 	}
-	return []corev1beta1.Condition{{
-		Type: corev1beta1.APIServerStatusCondition, Status: corev1beta1.ConditionError,
-		Reason: "APIServerNotReady", Message: api.Printable(in.Probe.Message),
-	}}
+	return []corev1beta1.Condition{condition(corev1beta1.APIServerStatusCondition, corev1beta1.ConditionError,
+		text{"APIServerNotReady", api.Printable(in.Probe.Message)})}
 }
 
-// module is enabled when it has anything to say.
+// module returns the state of a module. It is enabled if there are conditions, or an empty list.
 func (in Input) module(before corev1beta1.Module, conditions []corev1beta1.Condition) corev1beta1.Module {
 	return corev1beta1.Module{Enabled: conditions != nil, Conditions: in.since(before.Conditions, conditions)}
 }
 
-// since dates the conditions: those that keep their status keep their time.
+// since sets the transition times of conditions. Those that keep their status keep their time.
 func (in Input) since(before, now []corev1beta1.Condition) []corev1beta1.Condition {
 	for i := range now {
 		c := &now[i]
@@ -199,22 +197,26 @@ func (in Input) since(before, now []corev1beta1.Condition) []corev1beta1.Conditi
 	return now
 }
 
-// words are the reason and message of a condition about several subjects.
-type words struct{ reason, message string }
+// text holds the reason and message of a condition.
+type text struct{ reason, message string }
 
-// tally is a condition about several subjects: all, some or none of which work.
-func tally(t corev1beta1.ConditionType, ready, of int, all, some, none words) corev1beta1.Condition {
-	c := corev1beta1.Condition{Type: t, Status: corev1beta1.ConditionSomeNotReady, Reason: some.reason, Message: some.message}
-	switch ready {
-	case of:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionReady, all.reason, all.message
-	case 0:
-		c.Status, c.Reason, c.Message = corev1beta1.ConditionNotReady, none.reason, none.message
-	}
-	return c
+// condition returns a condition without a transition time, which since sets.
+func condition(t corev1beta1.ConditionType, status corev1beta1.ConditionStatus, says text) corev1beta1.Condition {
+	return corev1beta1.Condition{Type: t, Status: status, Reason: says.reason, Message: says.message}
 }
 
-// Workloads names the Deployments that run the peer's gateways and virtual kubelets.
+// readiness returns the condition of a number of subjects, of which some are ready.
+func readiness(t corev1beta1.ConditionType, ready, subjects int, all, some, none text) corev1beta1.Condition {
+	switch ready {
+	case subjects:
+		return condition(t, corev1beta1.ConditionReady, all)
+	case 0:
+		return condition(t, corev1beta1.ConditionNotReady, none)
+	}
+	return condition(t, corev1beta1.ConditionSomeNotReady, some)
+}
+
+// Workloads returns the names of the Deployments of the peer's gateways and virtual kubelets.
 func Workloads(in Input) []types.NamespacedName {
 	var names []types.NamespacedName
 	for _, g := range in.GatewayServers {
