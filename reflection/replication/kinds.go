@@ -6,6 +6,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,6 +16,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/await"
 	"github.com/liqo-go/liqo/reflection"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -70,10 +72,8 @@ func endOfMap(ctx context.Context, home client.Reader, obj client.Object) (refle
 	if err := home.List(ctx, &nodes, client.InNamespace(tenant.Name)); err != nil {
 		return reflection.Waits, fmt.Errorf("list virtual nodes in %s: %w", tenant.Name, err)
 	}
-	for _, node := range nodes.Items {
-		if node.DeletionTimestamp == nil {
-			return reflection.Stays, nil
-		}
+	if slices.ContainsFunc(nodes.Items, func(n offv1beta1.VirtualNode) bool { return n.DeletionTimestamp == nil }) {
+		return reflection.Stays, nil
 	}
 	return reflection.Goes, nil
 }
@@ -100,27 +100,18 @@ func resource(kind reflection.Kind) string {
 // held lists the objects in a tenant namespace that carry our finalizer for a peer.
 func (r *replicator) held(ctx context.Context, peer, namespace string) ([]client.Object, error) {
 	var out []client.Object
-	keep := func(obj client.Object) {
-		if goesTo(obj, peer) && controllerutil.ContainsFinalizer(obj, api.FinalizerReplicated) {
-			out = append(out, obj)
-		}
-	}
-	var maps offv1beta1.NamespaceMapList
-	var slices authv1beta1.ResourceSliceList
-	var renews authv1beta1.RenewList
-	for _, list := range []client.ObjectList{&maps, &slices, &renews} {
-		if err := r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	for _, list := range []client.ObjectList{
+		&offv1beta1.NamespaceMapList{}, &authv1beta1.ResourceSliceList{}, &authv1beta1.RenewList{},
+	} {
+		objects, err := await.List(ctx, r.client, list, client.InNamespace(namespace))
+		if err != nil {
 			return nil, fmt.Errorf("list %T in %s: %w", list, namespace, err)
 		}
-	}
-	for i := range maps.Items {
-		keep(&maps.Items[i])
-	}
-	for i := range slices.Items {
-		keep(&slices.Items[i])
-	}
-	for i := range renews.Items {
-		keep(&renews.Items[i])
+		for _, obj := range objects {
+			if goesTo(obj, peer) && controllerutil.ContainsFinalizer(obj, api.FinalizerReplicated) {
+				out = append(out, obj)
+			}
+		}
 	}
 	return out, nil
 }

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,16 +171,16 @@ func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
 	id, namespace := secret.Labels[api.LabelRemoteClusterID], secret.Annotations[api.AnnotationRemoteTenantNamespace]
 	if namespace == "" {
-		return reconcile.TerminalError(fmt.Errorf("secret %s: annotation %s is missing; set it to the tenant namespace at %s", key, api.AnnotationRemoteTenantNamespace, id))
+		return reconcile.TerminalError(fmt.Errorf(
+			"secret %s: annotation %s is missing; set it to the tenant namespace at %s",
+			key, api.AnnotationRemoteTenantNamespace, id))
 	}
 	kubeconfig := secret.Data[api.KubeconfigField]
 	if err := remote.Usable(kubeconfig); err != nil {
 		return reconcile.TerminalError(fmt.Errorf("secret %s: %w", key, err))
 	}
 	link := r.Links.Get(key)
-	r.mu.Lock()
-	p := r.peers[key]
-	r.mu.Unlock()
+	p := r.peer(key)
 	if link == nil || link.ID != id || link.Namespace != namespace {
 		return nil // the new link enqueues the Secret
 	}
@@ -192,7 +193,7 @@ func (r *replicator) ensure(ctx context.Context, secret *corev1.Secret) error {
 		return nil
 	}
 	r.halt(key)
-	if err := r.patchFinalizer(ctx, secret, controllerutil.AddFinalizer); err != nil {
+	if err := r.patchFinalizer(ctx, secret, api.FinalizerReplicator, controllerutil.AddFinalizer); err != nil {
 		return err
 	}
 	return r.start(ctx, key, &peer{link: link, kubeconfig: kubeconfig})
@@ -235,6 +236,13 @@ func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *pee
 	})
 }
 
+// peer returns the engine of a Secret; nil if none runs.
+func (r *replicator) peer(secret types.NamespacedName) *peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers[secret]
+}
+
 // halt stops the engine of a Secret, if one runs.
 func (r *replicator) halt(secret types.NamespacedName) {
 	r.mu.Lock()
@@ -266,11 +274,11 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	}
 	r.halt(key)
 	for _, obj := range held {
-		if err := r.letGo(ctx, obj); err != nil {
+		if err := r.patchFinalizer(ctx, obj, api.FinalizerReplicated, controllerutil.RemoveFinalizer); err != nil {
 			return err
 		}
 	}
-	return r.patchFinalizer(ctx, secret, controllerutil.RemoveFinalizer)
+	return r.patchFinalizer(ctx, secret, api.FinalizerReplicator, controllerutil.RemoveFinalizer)
 }
 
 // waits reports whether an engine works on the deletion of one of these objects. If this process
@@ -284,7 +292,7 @@ func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []cl
 		}
 		going = going || goes
 	}
-	if !going || r.hasEngine(client.ObjectKeyFromObject(secret)) {
+	if !going || r.peer(client.ObjectKeyFromObject(secret)) != nil {
 		return going, nil
 	}
 	if enters, err := remote.IsControlPlane(ctx, r.client, secret); !enters || err != nil {
@@ -307,38 +315,25 @@ func (r *replicator) goes(ctx context.Context, obj client.Object) (bool, error) 
 	if obj.GetDeletionTimestamp() != nil || owner == nil || owner.Kind != "Identity" {
 		return obj.GetDeletionTimestamp() != nil, nil
 	}
-	identity := &authv1beta1.Identity{}
-	err := r.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}, identity)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get identity %s/%s: %w", obj.GetNamespace(), owner.Name, err)
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}
+	identity, err := ctl.Optional(ctx, r.mgr.GetAPIReader(), key, &authv1beta1.Identity{})
+	if err != nil {
+		return false, err
 	}
-	return err != nil || identity.UID != owner.UID || identity.DeletionTimestamp != nil, nil
+	return identity == nil || identity.UID != owner.UID || identity.DeletionTimestamp != nil, nil
 }
 
-func (r *replicator) hasEngine(secret types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.peers[secret] != nil
-}
-
-func (r *replicator) letGo(ctx context.Context, obj client.Object) error {
-	before := obj.DeepCopyObject().(client.Object)
-	controllerutil.RemoveFinalizer(obj, api.FinalizerReplicated)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove finalizer of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
-	}
-	return nil
-}
-
-func (r *replicator) patchFinalizer(ctx context.Context, secret *corev1.Secret, change func(client.Object, string) bool) error {
-	after := secret.DeepCopy()
-	if !change(after, api.FinalizerReplicator) {
+// patchFinalizer adds or removes a finalizer; change is a function of controllerutil.
+func (r *replicator) patchFinalizer(
+	ctx context.Context, obj client.Object, finalizer string, change func(client.Object, string) bool,
+) error {
+	after := obj.DeepCopyObject().(client.Object)
+	if !change(after, finalizer) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("patch finalizers of secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("patch finalizers of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
 	return nil
 }
@@ -348,18 +343,13 @@ func (r *replicator) patchFinalizer(ctx context.Context, secret *corev1.Secret, 
 // dead reports whether a user has declared the peer dead, and it does not answer either.
 func (r *replicator) dead(ctx context.Context, id string) bool {
 	fc := &corev1beta1.ForeignCluster{}
-	if err := r.client.Get(ctx, types.NamespacedName{Name: id}, fc); err != nil {
+	err := r.client.Get(ctx, types.NamespacedName{Name: id}, fc)
+	if err != nil || fc.Annotations[api.AnnotationPermanentlyUnreachable] != api.True {
 		return false
 	}
-	if fc.Annotations[api.AnnotationPermanentlyUnreachable] != api.True {
-		return false
-	}
-	for _, c := range fc.Status.Conditions {
-		if c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionEstablished {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
+		return c.Type == corev1beta1.APIServerStatusCondition && c.Status == corev1beta1.ConditionEstablished
+	})
 }
 
 // events returns a writer of events with the manager's recorder.
