@@ -312,7 +312,9 @@ func (w *worker) concerns(home client.Object) bool {
 
 // watch calls saw for every event of a kind in a cache, until remove is called. synced reports
 // whether saw has been called for all objects of the initial list.
-func (w *worker) watch(ctx context.Context, c informers, kind client.Object, saw func(client.Object)) (remove func(), synced cache.InformerSynced, err error) {
+func (w *worker) watch(
+	ctx context.Context, c informers, kind client.Object, saw func(client.Object),
+) (remove func(), synced cache.InformerSynced, err error) {
 	informer, err := c.GetInformer(ctx, kind, notWaiting)
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", w.Name, err)

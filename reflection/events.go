@@ -78,7 +78,8 @@ func newRecorders(ctx context.Context, home *remote.Cluster) (recorders, error) 
 		if err != nil {
 			return nil, fmt.Errorf("make client for events of the home cluster: %w", err)
 		}
-		b := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: recentEvents}))
+		recent := record.CorrelatorOptions{LRUCacheSize: recentEvents}
+		b := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(recent))
 		b.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Events("")})
 		return b, nil
 	}

@@ -50,11 +50,9 @@ type Kind struct {
 	// objects changes, all objects of this kind in that namespace are enqueued.
 	Beside []client.Object
 
-	// Gather reads what Push needs besides the two objects, and returns it in the View. after is
-	// the time until the object is reconciled again; 0 = not needed. The error errNotOurs means
-	// that the object is to be ignored. nil = nothing to read.
-	Gather func(ctx context.Context, r client.Reader, o Objects, v translate.View) (view translate.View,
-		after time.Duration, err error)
+	// Gather reads what Push needs besides the two objects, and sets it in the View, a copy for this
+	// object. nil = nothing to read.
+	Gather GatherFunc
 	// Push returns the desired remote object, starting from o.Remote; nil = none. An error is
 	// reported to users and is not retried. With an object, the error describes what the object
 	// lacks; without one, the existing remote object stays unchanged.
@@ -113,6 +111,12 @@ type Kind struct {
 	// own, too.
 	Grace func(o Objects) *int64
 }
+
+// GatherFunc reads into v from r, which reads the home cluster. after is the time until the object
+// is reconciled again; 0 = not needed. The error errNotOurs means that the object is to be ignored.
+type GatherFunc func(
+	ctx context.Context, r client.Reader, o Objects, v *translate.View,
+) (after time.Duration, err error)
 
 // Ending is the decision about the remote object of a home object that is being deleted.
 type Ending int

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -60,7 +60,9 @@ func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign)
 		Strategic:   true,
 		Budget:      podBudget(),
 		Ends:        true,
-		Grace:       func(o Objects) *int64 { return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report)) },
+		Grace: func(o Objects) *int64 {
+			return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report))
+		},
 	}, {
 		Name:        "ServiceAccount",
 		Workers:     o.Reflectors[offv1beta1.ReflectServiceAccount].Workers,
@@ -70,7 +72,7 @@ func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign)
 		Marks:       mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
 		RemoteName:  api.ServiceAccountTokenSecretName,
 		FormerName:  api.FormerServiceAccountTokenSecretName,
-		HomeName:    func(remote client.Object) string { return translate.PodOfTokens(remote) },
+		HomeName:    func(secret client.Object) string { return translate.PodOfTokens(secret) },
 		Report:      shadowPod,
 		ReportMarks: mine,
 		Gather:      gatherTokens(home),
@@ -85,30 +87,30 @@ func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign)
 // gatherPod reads the keys of the ConfigMaps and Secrets from which containers take variables. They
 // are read once for each pod, so no cache holds them. An object that does not exist yet has no
 // keys. For a new pod with host ports, it also lists the other pods of the node.
-func gatherPod(home, pods client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
-	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+func gatherPod(home, pods client.Reader) GatherFunc {
+	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		v.EnvKeys = map[string][]string{}
-		for _, source := range translate.EnvSources(as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), v) {
+		for _, source := range translate.EnvSources(as[*corev1.Pod](o.Home), as[*offv1beta1.ShadowPod](o.Remote), *v) {
 			kind, name, _ := strings.Cut(source, "/")
 			obj := &unstructured.Unstructured{}
 			obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 			err := home.Get(ctx, types.NamespacedName{Namespace: o.Home.GetNamespace(), Name: name}, obj)
 			if client.IgnoreNotFound(err) != nil {
-				return v, 0, fmt.Errorf("get %s %s/%s: %w", kind, o.Home.GetNamespace(), name, err)
+				return 0, fmt.Errorf("get %s %s/%s: %w", kind, o.Home.GetNamespace(), name, err)
 			}
 			data, _ := obj.Object["data"].(map[string]any)
 			v.EnvKeys[source] = slices.Collect(maps.Keys(data))
 		}
 		pod := as[*corev1.Pod](o.Home)
 		if pod == nil || o.Remote != nil || pod.Status.StartTime != nil || !translate.HasHostPort(pod) {
-			return v, 0, nil
+			return 0, nil
 		}
 		var others corev1.PodList
 		if err := pods.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
-			return v, 0, fmt.Errorf("list pods of the node: %w", err)
+			return 0, fmt.Errorf("list pods of the node: %w", err)
 		}
 		v.TakenPort = translate.TakenPort(pod, others.Items)
-		return v, 0, nil
+		return 0, nil
 	}
 }
 
@@ -180,7 +182,9 @@ func podOf(pods client.Reader) origin {
 		if pod == nil || err != nil {
 			return nil, err
 		}
-		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: pod.GetUID()}, nil
+		return &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name, UID: pod.GetUID(),
+		}, nil
 	}
 }
 
@@ -189,22 +193,22 @@ func ofPod(kind string) bool { return kind == "Pod" || kind == "ShadowPod" }
 
 // gatherInvolved reads the home object that an event is about. A recent event about an object other
 // than a pod is retried, because the caches may not show that object yet.
-func gatherInvolved(origins []origin) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
+func gatherInvolved(origins []origin) GatherFunc {
 	const fresh = 5 * time.Second
-	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		event := as[*corev1.Event](o.Home)
 		key := types.NamespacedName{Namespace: v.Namespaces[event.Namespace], Name: event.InvolvedObject.Name}
 		for _, find := range origins {
 			involved, err := find(ctx, event.InvolvedObject.Kind, key)
 			if involved != nil || err != nil {
 				v.Involved = involved
-				return v, 0, err
+				return 0, err
 			}
 		}
 		if !ofPod(event.InvolvedObject.Kind) && time.Since(event.CreationTimestamp.Time) < fresh {
-			return v, time.Second, errNotOurs
+			return time.Second, errNotOurs
 		}
-		return v, 0, errNotOurs
+		return 0, errNotOurs
 	}
 }
 
@@ -223,16 +227,19 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 				return nil
 			},
 		}, {
-			Name: "EndpointSlice", Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{}, Marks: mine,
+			Name: "EndpointSlice", Marks: mine,
+			Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{},
 			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
 			Gather: gatherEndpoints(o.Reflectors[offv1beta1.ReflectService].IsAllowList()),
 			Push:   TypedOrError(translate.EndpointSlice),
 		}, {
 			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
 			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
-			HomeName:   func(remote client.Object) string { return translate.HomeConfigMapName(remote.GetName(), o.Consumer) },
-			Push:       Typed(translate.ConfigMap),
-			Names:      names,
+			HomeName: func(remote client.Object) string {
+				return translate.HomeConfigMapName(remote.GetName(), o.Consumer)
+			},
+			Push:  Typed(translate.ConfigMap),
+			Names: names,
 		}, {
 			Name: "Secret", Home: &corev1.Secret{}, Remote: &corev1.Secret{},
 			Marks: marks(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
@@ -242,8 +249,11 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
 			Push: Typed(translate.Ingress),
 		}, {
-			Name: "PersistentVolumeClaim", Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{}, Marks: mine,
-			Mine:      func(home client.Object) bool { return translate.ClaimElsewhere(home.(*corev1.PersistentVolumeClaim)) },
+			Name: "PersistentVolumeClaim", Marks: mine,
+			Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{},
+			Mine: func(claim client.Object) bool {
+				return translate.ClaimElsewhere(claim.(*corev1.PersistentVolumeClaim))
+			},
 			Gather:    gatherOwner(home),
 			Push:      Typed(translate.Claim),
 			Pull:      Typed(translate.ClaimStatus),
@@ -270,19 +280,19 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 // gatherOwner skips the claims of generic ephemeral volumes. It reads the pod that may have such a
 // volume from the API server: no cache holds all pods of a namespace. A claim of a pod that is gone
 // is skipped as well, also if another pod has its name: the garbage collector deletes the claim.
-func gatherOwner(home client.Reader) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
-	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+func gatherOwner(home client.Reader) GatherFunc {
+	return func(ctx context.Context, _ client.Reader, o Objects, _ *translate.View) (time.Duration, error) {
 		claim := as[*corev1.PersistentVolumeClaim](o.Home)
 		name := translate.OwnerPod(claim)
 		if name == "" {
-			return v, 0, nil
+			return 0, nil
 		}
 		pod, err := get(ctx, home, types.NamespacedName{Namespace: claim.Namespace, Name: name}, &corev1.Pod{})
 		isGone := pod == nil || !metav1.IsControlledBy(claim, pod)
 		if err == nil && (isGone || translate.OfEphemeralVolume(claim, as[*corev1.Pod](pod))) {
 			err = errNotOurs
 		}
-		return v, 0, err
+		return 0, err
 	}
 }
 
@@ -301,11 +311,12 @@ func endOfClaim(mark string) func(context.Context, client.Reader, client.Object)
 		if claim.Spec.VolumeName == "" {
 			return Goes, nil
 		}
-		volume, err := get(ctx, home, types.NamespacedName{Name: claim.Spec.VolumeName}, &corev1.PersistentVolume{})
-		if err != nil {
+		name := types.NamespacedName{Name: claim.Spec.VolumeName}
+		volume, err := ctl.Optional(ctx, home, name, &corev1.PersistentVolume{})
+		switch {
+		case err != nil:
 			return Waits, err
-		}
-		if v := as[*corev1.PersistentVolume](volume); v != nil && v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		case volume != nil && volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 			return Stays, nil
 		}
 		return Goes, nil
@@ -314,22 +325,19 @@ func endOfClaim(mark string) func(context.Context, client.Reader, client.Object)
 
 // gatherEndpoints reads the Service of a slice, and the addresses of endpoints that are pods of
 // neither the consumer nor the provider.
-func gatherEndpoints(serviceAllowList bool) func(context.Context, client.Reader, Objects, translate.View) (translate.View, time.Duration, error) {
-	return func(ctx context.Context, r client.Reader, o Objects, v translate.View) (translate.View, time.Duration, error) {
+func gatherEndpoints(serviceAllowList bool) GatherFunc {
+	return func(ctx context.Context, r client.Reader, o Objects, v *translate.View) (_ time.Duration, err error) {
 		v.ServiceAllowList = serviceAllowList
+		namespace := o.Home.GetNamespace()
 		if name := o.Home.GetLabels()[discoveryv1.LabelServiceName]; name != "" {
-			service := &corev1.Service{}
-			err := r.Get(ctx, types.NamespacedName{Namespace: o.Home.GetNamespace(), Name: name}, service)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return v, 0, err
-			}
-			if err == nil {
-				v.Service = service
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			if v.Service, err = ctl.Optional(ctx, r, key, &corev1.Service{}); err != nil {
+				return 0, err
 			}
 		}
 		var ips ipamv1alpha1.IPList
-		if err := r.List(ctx, &ips, client.InNamespace(o.Home.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			return v, 0, err
+		if err := r.List(ctx, &ips, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return 0, err
 		}
 		v.External = map[netip.Addr]netip.Addr{}
 		for i := range ips.Items {
@@ -339,7 +347,7 @@ func gatherEndpoints(serviceAllowList bool) func(context.Context, client.Reader,
 				v.External[from] = to
 			}
 		}
-		return v, 0, nil
+		return 0, nil
 	}
 }
 

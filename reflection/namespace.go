@@ -139,7 +139,9 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 
 // begin starts a kind in a namespace once its caches have synced. It enqueues all objects, because
 // earlier events were ignored.
-func (w *worker) begin(ctx context.Context, ns *namespace, homeCache cache.Cache, home string, synced []toolscache.InformerSynced) {
+func (w *worker) begin(
+	ctx context.Context, ns *namespace, homeCache cache.Cache, home string, synced []toolscache.InformerSynced,
+) {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}

@@ -220,7 +220,9 @@ func (c Config) reversed() Config {
 
 // reversed returns the view with consumer and provider swapped.
 func reversed(view translate.View) translate.View {
-	out := translate.View{Consumer: view.Provider, Provider: view.Consumer, Node: view.Node, Namespaces: map[string]string{}}
+	out := translate.View{
+		Consumer: view.Provider, Provider: view.Consumer, Node: view.Node, Namespaces: map[string]string{},
+	}
 	for home, remote := range view.Namespaces {
 		out.Namespaces[remote] = home
 	}

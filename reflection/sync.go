@@ -41,7 +41,9 @@ var errTooMany = errors.New("too many")
 //
 // In a namespace that is not mapped nothing is pushed, but Pull may report that. While it is
 // unknown whether a namespace is mapped, objects that may run at the provider are not released.
-func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate.View) (after time.Duration, err error) {
+func (w *worker) sync(
+	ctx context.Context, key types.NamespacedName, v translate.View,
+) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
 		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not known yet to be ours
@@ -62,7 +64,7 @@ func (w *worker) sync(ctx context.Context, key types.NamespacedName, v translate
 	case o.Home.GetDeletionTimestamp() != nil:
 		return w.end(ctx, key, o, v)
 	case ns != nil:
-		o, v, after, err = w.push(ctx, ns, key, o, v)
+		after, err = w.push(ctx, ns, key, o, &v)
 		if taken := errors.Is(err, errNameTaken); taken || err == nil || errors.Is(err, errNotOurs) {
 			w.Names.note(w.Name, key, taken)
 		}
@@ -123,44 +125,44 @@ func (w *worker) observe(ctx context.Context, ns *namespace, key types.Namespace
 }
 
 // get reads one object; nil if it does not exist.
-func get(ctx context.Context, r client.Reader, key types.NamespacedName, prototype client.Object) (client.Object, error) {
+func get(
+	ctx context.Context, r client.Reader, key types.NamespacedName, prototype client.Object,
+) (client.Object, error) {
 	return ctl.Optional(ctx, r, key, prototype.DeepCopyObject().(client.Object)) // prototypes are empty
 }
 
-// push reconciles the remote object. It returns the objects as known afterwards: events report
-// created and deleted ones. The returned View holds what Gather read.
-func (w *worker) push(ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v translate.View) (
-	Objects, translate.View, time.Duration, error,
-) {
+// push reconciles the remote object. It sets in v what Gather reads.
+func (w *worker) push(
+	ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v *translate.View,
+) (after time.Duration, err error) {
 	if !w.mine(o.Home) { // any more
 		if w.Keeps {
-			return o, v, 0, w.release(ctx, key, o.Home)
+			return 0, w.release(ctx, key, o.Home)
 		}
-		return o, v, 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
+		return 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
 	}
-	var after time.Duration
 	if w.Gather != nil {
-		var err error
-		switch v, after, err = w.Gather(ctx, ns.home, o, v); {
+		switch after, err = w.Gather(ctx, ns.home, o, v); {
 		case errors.Is(err, errNotOurs):
-			return o, v, after, err
+			return after, err
 		case err != nil:
-			return o, v, 0, w.failed(ctx, o.Home, key, local(err))
+			return 0, w.failed(ctx, o.Home, key, local(err))
 		}
 	}
-	want, complaint := w.Push(o, v)
-	var err error
+	want, complaint := w.Push(o, *v)
 	if want != nil || complaint == nil {
-		err = w.bring(ctx, key, o, want, v)
+		err = w.bring(ctx, key, o, want, *v)
 	}
 	if complaint != nil && err == nil {
 		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
 	}
-	return o, v, after, err
+	return after, err
 }
 
 // bring makes the remote object equal to want; nil = deletes it.
-func (w *worker) bring(ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View) error {
+func (w *worker) bring(
+	ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View,
+) error {
 	changes := want != nil && !stands(o.Remote, want)
 	if changes && (w.inPart(o.Remote) || o.Remote == nil && w.inPart(o.Home)) {
 		var err error
@@ -222,7 +224,7 @@ func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects
 	}
 	*part = whole
 	if w.Gather != nil {
-		if v, _, err = w.Gather(ctx, w.engine.Home, o, v); err != nil {
+		if _, err = w.Gather(ctx, w.engine.Home, o, &v); err != nil {
 			return o, nil, local(err)
 		}
 	}
@@ -244,7 +246,9 @@ func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objec
 
 // pull reconciles the status of the home object. With errTooMany it returns how long the write must
 // wait.
-func (w *worker) pull(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (wait time.Duration, err error) {
+func (w *worker) pull(
+	ctx context.Context, key types.NamespacedName, o Objects, v translate.View,
+) (wait time.Duration, err error) {
 	if w.Pull == nil {
 		return 0, nil
 	}
@@ -275,7 +279,9 @@ func withoutSpec(obj client.Object) client.Object {
 }
 
 // end finishes the deletion of a home object, once nothing of it is left at the peer.
-func (w *worker) end(ctx context.Context, key types.NamespacedName, o Objects, v translate.View) (after time.Duration, err error) {
+func (w *worker) end(
+	ctx context.Context, key types.NamespacedName, o Objects, v translate.View,
+) (after time.Duration, err error) {
 	if w.Finalizer != "" && w.engine.Released != nil && w.engine.Released(ctx) {
 		return 0, w.release(ctx, key, o.Home)
 	}
@@ -326,8 +332,11 @@ func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.Na
 		reader = ns.home
 	}
 	home, err := get(ctx, reader, key, w.Home)
-	if err != nil || home == nil || home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
+	if err != nil || home == nil {
 		return err
+	}
+	if home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
+		return nil
 	}
 	if w.engine.Released != nil && w.engine.Released(ctx) {
 		return w.release(ctx, key, home)

@@ -21,37 +21,36 @@ import (
 
 // gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
 // their lifetime has passed. They are bound to the pod, and become invalid when it is deleted.
-func gatherTokens(home client.Client) func(context.Context, client.Reader, Objects, translate.View) (translate.View,
-	time.Duration, error) {
-	return func(ctx context.Context, _ client.Reader, o Objects, v translate.View) (translate.View,
-		time.Duration, error) {
+func gatherTokens(home client.Client) GatherFunc {
+	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
-		sources := translate.TokenSources(pod, v)
+		sources := translate.TokenSources(pod, *v)
 		if len(sources) == 0 {
-			return v, 0, nil
+			return 0, nil
 		}
 		if wait := time.Until(translate.TokenRefresh(pod, secret, sources)); wait > 0 {
-			return v, wait, nil
+			return wait, nil
 		}
 		v.TokenSecret = translate.TokenSecretName(pod, as[*offv1beta1.ShadowPod](o.Report))
 		v.Tokens = map[string]translate.Token{}
 		for _, source := range sources {
 			token, err := requestToken(ctx, home, pod, source)
 			if err != nil {
-				return v, 0, err
+				return 0, err
 			}
 			v.Tokens[source.Key] = token
 		}
-		return v, 0, nil // the event of the written Secret plans the next request
+		return 0, nil // the event of the written Secret plans the next request
 	}
 }
 
-func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod,
-	source translate.TokenSource) (translate.Token, error) {
+func requestToken(
+	ctx context.Context, home client.Client, pod *corev1.Pod, source translate.TokenSource,
+) (token translate.Token, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace,
-		Name: pod.Spec.ServiceAccountName}}
+	name := pod.Spec.ServiceAccountName
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name}}
 	request := &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{
 		ExpirationSeconds: new(source.Seconds),
 		BoundObjectRef:    &authnv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -60,10 +59,10 @@ func requestToken(ctx context.Context, home client.Client, pod *corev1.Pod,
 		request.Spec.Audiences = []string{source.Audience}
 	}
 	if err := home.SubResource("token").Create(ctx, account, request); err != nil {
-		return translate.Token{}, fmt.Errorf("request token of service account %s/%s: %w", account.Namespace,
-			account.Name, err)
+		return token, fmt.Errorf("request token of service account %s/%s: %w", pod.Namespace, name, err)
 	}
-	// The response replaces the requested seconds by those that the API server grants.
-	return translate.Token{Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time,
-		Seconds: *request.Spec.ExpirationSeconds}, nil
+	return translate.Token{
+		Value: request.Status.Token, Expires: request.Status.ExpirationTimestamp.Time,
+		Seconds: *request.Spec.ExpirationSeconds, // as granted: the response replaces those requested
+	}, nil
 }

@@ -25,6 +25,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -133,15 +134,18 @@ func (v *viewer) run(ctx context.Context, see func(context.Context, translate.Vi
 // again, and the provider answers it again: until then namespaces keep their mapping.
 func (v *viewer) view(ctx context.Context) (translate.View, error) {
 	out := translate.View{
-		Consumer:           v.Consumer,
-		Provider:           v.Provider,
-		Node:               v.Node,
-		HomePods:           v.LocalPodCIDRs,
-		PeerPods:           v.PeerPods,
-		HideIPs:            v.DisableIPReflection,
-		RuntimeClass:       v.RuntimeClass,
-		HostIP:             v.PodIP,
-		APIServer:          translate.APIServer{Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort, ClusterDomain: v.ClusterDomain, Unsupported: v.DisableAPIServerSupport},
+		Consumer:     v.Consumer,
+		Provider:     v.Provider,
+		Node:         v.Node,
+		HomePods:     v.LocalPodCIDRs,
+		PeerPods:     v.PeerPods,
+		HideIPs:      v.DisableIPReflection,
+		RuntimeClass: v.RuntimeClass,
+		HostIP:       v.PodIP,
+		APIServer: translate.APIServer{
+			Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort,
+			ClusterDomain: v.ClusterDomain, Unsupported: v.DisableAPIServerSupport,
+		},
 		LabelsDropped:      set(v.LabelsNotReflected),
 		AnnotationsDropped: set(v.AnnotationsNotReflected),
 		IngressClass:       v.IngressClass,
@@ -164,15 +168,15 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 
 func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 	var maps offv1beta1.NamespaceMapList
-	if err := v.cache.List(ctx, &maps, client.InNamespace(v.TenantNamespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.cache.List(ctx, &maps, client.InNamespace(v.TenantNamespace)); err != nil {
 		return fmt.Errorf("list namespace maps: %w", err)
 	}
-	var node offv1beta1.VirtualNode
-	err := v.cache.Get(ctx, types.NamespacedName{Namespace: v.TenantNamespace, Name: v.Node}, &node)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get virtual node %s: %w", v.Node, err)
+	key := types.NamespacedName{Namespace: v.TenantNamespace, Name: v.Node}
+	node, err := ctl.Optional(ctx, v.cache, key, &offv1beta1.VirtualNode{})
+	if err != nil {
+		return err
 	}
-	out.NoMap = err == nil // a virtual node, even one being deleted, has the map made again
+	out.NoMap = node != nil // a virtual node, even one being deleted, has the map made again
 	for _, m := range maps.Items {
 		if m.Labels[api.LabelReplicated] == api.True {
 			continue // the peer's own, if it also consumes from this cluster
@@ -197,7 +201,7 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 
 func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	var nodes offv1beta1.VirtualNodeList
-	if err := v.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.cache.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list virtual nodes: %w", err)
 	}
 	for i := range nodes.Items {
@@ -242,7 +246,7 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 // addresses reads how this cluster maps the pod CIDRs of the provider and of further providers.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
-	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
 	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // for equal views
@@ -273,7 +277,7 @@ func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 // first are left out.
 func (v *viewer) apiServer(ctx context.Context, out *translate.View) error {
 	var ips ipamv1alpha1.IPList
-	if err := v.cache.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.cache.List(ctx, &ips); err != nil {
 		return fmt.Errorf("list ips in %s: %w", v.LiqoNamespace, err)
 	}
 	slices.SortFunc(ips.Items, func(a, b ipamv1alpha1.IP) int { return strings.Compare(a.Name, b.Name) })
@@ -313,7 +317,7 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	var servers discoveryv1.EndpointSliceList
 	var services ipamv1alpha1.NetworkList
 	for _, list := range []client.ObjectList{&nodes, &servers, &services} {
-		if err := v.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := v.cache.List(ctx, list); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
 	}
