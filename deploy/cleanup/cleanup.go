@@ -1,13 +1,14 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cleanup is the role that runs once, before a release is deleted: it sees that no peering
-// is left and takes away what the processes made.
+// Package cleanup is the role that runs once, before a release is deleted. It waits until no
+// peering is left, and deletes what the processes created.
 //
-//	no peering left ─▶ mark the controller ─▶ delete ─▶ (15 s for those who clean up) ─▶ free of finalizers
+//	no peering left ─▶ annotate the controller ─▶ delete ─▶ wait 15 s ─▶ remove finalizers
 //
-// The mark keeps the controllers from making things again, such as an InternalNode for every node.
-// The nodes' fabric still runs and removes its links and rules when its InternalNode goes.
+// The annotation keeps the controllers from creating objects again, such as an InternalNode for
+// each node. The fabric still runs on each node, and removes its links and rules when its
+// InternalNode is deleted.
 package cleanup
 
 import (

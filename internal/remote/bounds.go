@@ -143,8 +143,9 @@ func expired(req *http.Request, err error) *http.Response {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, _ := json.Marshal(status) // cannot fail
 	return &http.Response{
-		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Request: req, ProtoMajor: 1, ProtoMinor: 1,
+		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)),
+		Request: req,
 	}
 }
 
