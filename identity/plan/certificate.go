@@ -31,8 +31,11 @@ const (
 	// after two thirds of it, short because certificates cannot be revoked.
 	DefaultLifetime = 30 * 24 * time.Hour
 
-	// ClientCAsNamespace, ClientCAsConfigMap and ClientCAsField name the ConfigMap in which API servers publish
-	// the client CAs they trust. They add theirs, and take away only those that have ended.
+)
+
+// ClientCAsNamespace, ClientCAsConfigMap and ClientCAsField name the ConfigMap in which API servers
+// publish the client CAs they trust. They add theirs, and remove only expired ones.
+const (
 	ClientCAsNamespace = metav1.NamespaceSystem
 	ClientCAsConfigMap = "extension-apiserver-authentication"
 	ClientCAsField     = "client-ca-file"

@@ -69,20 +69,9 @@ func conditions(before []metav1.Condition, v desired.Verdict, generation int64) 
 // report writes the verdict into the root's conditions, and an event when the root becomes blocked
 // or recovers. If the root has no conditions, an event also reports that it waits.
 func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, failure error) error {
-	key := client.ObjectKeyFromObject(root)
-	v := l.verdictAfter(key, plan.Reported(), failure)
-	l.mu.Lock()
-	last := l.verdicts[key]
-	switch {
-	case v.State == desired.Waiting && failure != nil && last.State == desired.Blocked:
-		// A failed write does not end the block.
-	case v == desired.Verdict{}:
-		delete(l.verdicts, key)
-	default:
-		l.verdicts[key] = v
-	}
-	l.mu.Unlock()
+	v := l.verdictAfter(client.ObjectKeyFromObject(root), plan.Reported(), failure)
 	before, conditioned := l.conditionsOf(root)
+	last := l.replaceVerdict(client.ObjectKeyFromObject(root), v, failure)
 	switch {
 	case last == v:
 	case v.State == desired.Blocked:
@@ -106,6 +95,22 @@ func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, fai
 	content.SetGroupVersionKind(l.kind(root))
 	_, err = l.conditions.Status(ctx, root, content)
 	return ignoreGone(root, err)
+}
+
+// replaceVerdict stores the verdict on a root, and returns the former one. A failed write does not
+// end a block.
+func (l *loop[R, In]) replaceVerdict(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.verdicts[key]
+	switch {
+	case v.State == desired.Waiting && failure != nil && last.State == desired.Blocked:
+	case v == desired.Verdict{}:
+		delete(l.verdicts, key)
+	default:
+		l.verdicts[key] = v
+	}
+	return last
 }
 
 // verdictAfter returns the verdict on a plan after its writes; failure is their error, nil if all

@@ -76,34 +76,39 @@ type content struct {
 
 // roundTrip sends a request by transport; base is the path at which the peer's API begins.
 func (b *bounded) roundTrip(transport http.RoundTripper, base string, req *http.Request) (*http.Response, error) {
-	query := req.URL.Query()
-	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
-	r := b.response(req)
-	if req.Method == http.MethodGet && isCollection(strings.TrimPrefix(req.URL.Path, strings.TrimSuffix(base, "/"))) {
-		r.content = b.content(req.URL.Path, query)
-		if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
-			r.content.size.Store(0)
-			r.content.until.Store(0) // the next watch starts from this list
-		}
+	r, query := b.response(req), req.URL.Query()
+	if req.Method != http.MethodGet ||
+		!isCollection(strings.TrimPrefix(req.URL.Path, strings.TrimSuffix(base, "/"))) {
+		return r.send(transport, req, false)
 	}
-	watches = watches && r.content != nil
-	if !watches && r.content != nil && r.content.paged.Load() {
+	r.content = b.content(req.URL.Path, query)
+	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
+	if query.Get("sendInitialEvents") == "true" || !watches && query.Get("continue") == "" {
+		r.content.size.Store(0)
+		r.content.until.Store(0) // the next watch starts from this list
+	}
+	if watches {
+		return b.watch(transport, req, r, query)
+	}
+	if r.content.paged.Load() {
 		req = req.Clone(req.Context())
 		req.URL = inPages(req.URL, query)
 	}
-	resumes := watches && query.Get("sendInitialEvents") != "true"
-	var resp *http.Response
-	var err error
-	held := query.Get("resourceVersion")
+	return r.send(transport, req, false)
+}
+
+// watch sends the request of a watch. If it fails and cannot be resumed, its cache lists again.
+func (b *bounded) watch(
+	transport http.RoundTripper, req *http.Request, r *response, query url.Values,
+) (resp *http.Response, err error) {
+	resumes, held := query.Get("sendInitialEvents") != "true", query.Get("resourceVersion")
 	if resumes && held != "" && held != "0" && time.Now().UnixNano() < r.content.until.Load() {
 		resp, err = b.checkHistory(transport, req, held)
 	}
-	if watches {
-		seconds, _ := strconv.Atoi(query.Get("timeoutSeconds")) // 0: the API server chooses
-		r.content.until.Store(time.Now().Add(time.Duration(seconds) * time.Second).UnixNano())
-	}
+	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds")) // 0: the API server chooses
+	r.content.until.Store(time.Now().Add(time.Duration(seconds) * time.Second).UnixNano())
 	if resp == nil && err == nil {
-		resp, err = r.send(transport, req, watches)
+		resp, err = r.send(transport, req, true)
 	}
 	if err != nil && resumes && r.parent.Err() == nil {
 		return expired(req, err), nil
