@@ -166,7 +166,7 @@ func (w *worker) bring(
 	changes := want != nil && !stands(o.Remote, want)
 	if changes && (w.inPart(o.Remote) || o.Remote == nil && w.inPart(o.Home)) {
 		var err error
-		switch o, want, err = w.anew(ctx, o, v); {
+		switch o, want, err = w.pushWhole(ctx, o, v); {
 		case errors.Is(err, errNotOurs):
 			return err
 		case err != nil:
@@ -203,10 +203,10 @@ func stands(remote, want client.Object) bool {
 	return remote != nil && (remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(remote, want))
 }
 
-// anew computes the desired object again from an object that the caches hold only in part, reading
-// it from the API server. The error errNotOurs means that the object is gone, being deleted or
+// pushWhole computes the desired object again with a whole object from the API server, in place of
+// the trimmed one of a cache. The error errNotOurs means that the object is gone, being deleted or
 // replaced: an event follows.
-func (w *worker) anew(ctx context.Context, o Objects, v translate.View) (Objects, client.Object, error) {
+func (w *worker) pushWhole(ctx context.Context, o Objects, v translate.View) (Objects, client.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	part, from, prototype := &o.Remote, w.engine.Remote, w.Remote
