@@ -146,8 +146,8 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 			Host: v.HomeAPIServerHost, Port: v.HomeAPIServerPort,
 			ClusterDomain: v.ClusterDomain, Unsupported: v.DisableAPIServerSupport,
 		},
-		LabelsDropped:      set(v.LabelsNotReflected),
-		AnnotationsDropped: set(v.AnnotationsNotReflected),
+		LabelsDropped:      v.LabelsNotReflected,
+		AnnotationsDropped: v.AnnotationsNotReflected,
 		IngressClass:       v.IngressClass,
 		LoadBalancerClass:  v.LoadBalancerClass,
 		ProviderNodes:      map[string]bool{v.Node: true},
@@ -361,12 +361,4 @@ func onlyAddresses(obj any) (any, error) {
 		Spec:       corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}, nil
-}
-
-func set(keys []string) map[string]bool {
-	out := map[string]bool{}
-	for _, key := range keys {
-		out[key] = true
-	}
-	return out
 }

@@ -49,10 +49,7 @@ func ConfigMap(home, remote *corev1.ConfigMap, v View) *corev1.ConfigMap {
 	if !reflects(home.Annotations, v.AllowList) {
 		return nil
 	}
-	out := &corev1.ConfigMap{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, ConfigMapName(home.Name, v.Consumer))
 	out.Data, out.BinaryData, out.Immutable = home.Data, home.BinaryData, home.Immutable
 	if remote != nil && is(remote.Immutable) && !sameConfig(remote, out) {
@@ -72,10 +69,7 @@ func Secret(home, remote *corev1.Secret, v View) *corev1.Secret {
 	if !reflects(home.Annotations, v.AllowList) {
 		return nil
 	}
-	out := &corev1.Secret{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	out.Type, out.Data, out.Immutable = home.Type, home.Data, home.Immutable
 	if home.Type == corev1.SecretTypeServiceAccountToken {

@@ -40,10 +40,7 @@ func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEnd
 		return nil, err
 	}
 	endpoints, direct, unreachable := endpointsElsewhere(home, v)
-	out := &offv1beta1.ShadowEndpointSlice{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	out.Labels[discoveryv1.LabelManagedBy] = api.EndpointSliceManagedBy
 	setJSON(&out.ObjectMeta, api.AnnotationDirectConnectionsData, direct, len(direct))

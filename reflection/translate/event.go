@@ -33,10 +33,7 @@ func Event(origin, shown *corev1.Event, v View) *corev1.Event {
 		!reflects(origin.Annotations, v.AllowList) {
 		return nil
 	}
-	out := &corev1.Event{}
-	if shown != nil {
-		shown.DeepCopyInto(out)
-	}
+	out := copyOf(shown)
 	out.ObjectMeta = v.metadata(origin.ObjectMeta, out.ObjectMeta, origin.Name)
 	in := origin.DeepCopy()
 	if shown == nil {

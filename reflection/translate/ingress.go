@@ -15,10 +15,7 @@ func Ingress(home, remote *networkingv1.Ingress, v View) *networkingv1.Ingress {
 	if !reflects(home.Annotations, v.AllowList) {
 		return nil
 	}
-	out := &networkingv1.Ingress{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	delete(out.Annotations, ingressClassAnnotation)
 	in := home.Spec.DeepCopy()

@@ -6,6 +6,7 @@ package translate
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,18 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 )
+
+// copyOf returns a copy of a remote object; an empty object for nil.
+func copyOf[T any, P interface {
+	*T
+	DeepCopyInto(*T)
+}](remote P) P {
+	out := new(T)
+	if remote != nil {
+		remote.DeepCopyInto(out)
+	}
+	return out
+}
 
 // stays reports whether a label has a meaning only in the cluster that set it.
 func stays(key string) bool {
@@ -46,19 +59,20 @@ func (v View) metadata(home, remote metav1.ObjectMeta, name string) metav1.Objec
 	if remote.Name == "" {
 		remote = metav1.ObjectMeta{Name: name, Namespace: v.Namespaces[home.Namespace]}
 	}
-	labels := without(home.Labels, func(key string) bool { return stays(key) || v.LabelsDropped[key] })
+	labels := without(home.Labels, func(key string) bool {
+		return stays(key) || slices.Contains(v.LabelsDropped, key)
+	})
 	maps.Copy(labels, map[string]string{
 		api.LabelOrigin:      v.Consumer,
 		api.LabelDestination: v.Provider,
 		api.LabelNodeName:    v.Node,
 	})
-	ourLabels, ourAnnotations := ours(remote.ManagedFields)
-	remote.Labels = replace(remote.Labels, ourLabels, labels)
 	annotations := without(home.Annotations, func(key string) bool {
-		return staysAnnotation(key) ||
-			v.AnnotationsDropped[key]
+		return staysAnnotation(key) || slices.Contains(v.AnnotationsDropped, key)
 	})
-	remote.Annotations = replace(remote.Annotations, ourAnnotations, annotations)
+	own := ownKeys(remote.ManagedFields).Metadata
+	remote.Labels = replace(remote.Labels, own.Labels, labels)
+	remote.Annotations = replace(remote.Annotations, own.Annotations, annotations)
 	return remote
 }
 
@@ -73,44 +87,38 @@ func without(from map[string]string, dropped func(string) bool) map[string]strin
 	return out
 }
 
-// replace removes the keys in ours from live, and adds wanted.
-func replace(live map[string]string, ours map[string]bool, wanted map[string]string) map[string]string {
-	out := without(live, func(key string) bool { return ours[key] })
+// replace removes the keys in own from live, and adds wanted.
+func replace(live map[string]string, own map[string]struct{}, wanted map[string]string) map[string]string {
+	out := without(live, func(key string) bool {
+		_, isOwn := own["f:"+key]
+		return isOwn
+	})
 	maps.Copy(out, wanted)
 	return out
 }
 
-// ours returns the labels and annotations that we have set, according to the managed fields.
-func ours(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]bool) {
-	labels, annotations = map[string]bool{}, map[string]bool{}
-	setLabels, setAnnotations := ownKeys(entries)
-	for key := range setLabels {
-		labels[strings.TrimPrefix(key, "f:")] = true
-	}
-	for key := range setAnnotations {
-		annotations[strings.TrimPrefix(key, "f:")] = true
-	}
-	return labels, annotations
+// metadataFields is the part of managed fields that names labels and annotations, as "f:<key>".
+type metadataFields struct {
+	Metadata struct {
+		Labels      map[string]struct{} `json:"f:labels,omitempty"`
+		Annotations map[string]struct{} `json:"f:annotations,omitempty"`
+	} `json:"f:metadata"`
 }
 
-// ownKeys returns the labels and annotations that we have set, as managed fields name them.
-func ownKeys(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]struct{}) {
-	labels, annotations = map[string]struct{}{}, map[string]struct{}{}
+// ownKeys returns the labels and annotations that we have set.
+func ownKeys(entries []metav1.ManagedFieldsEntry) metadataFields {
+	var own metadataFields
+	own.Metadata.Labels, own.Metadata.Annotations = map[string]struct{}{}, map[string]struct{}{}
 	for _, entry := range entries {
 		if entry.Manager != api.FieldManagerReflection || entry.FieldsV1 == nil {
 			continue
 		}
-		var set struct {
-			Metadata struct {
-				Labels      map[string]struct{} `json:"f:labels"`
-				Annotations map[string]struct{} `json:"f:annotations"`
-			} `json:"f:metadata"`
-		}
+		var set metadataFields
 		if json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
-			continue // not ours to judge; the keys then stay
+			continue // unknown format: these keys stay
 		}
-		maps.Copy(labels, set.Metadata.Labels)
-		maps.Copy(annotations, set.Metadata.Annotations)
+		maps.Copy(own.Metadata.Labels, set.Metadata.Labels)
+		maps.Copy(own.Metadata.Annotations, set.Metadata.Annotations)
 	}
-	return labels, annotations
+	return own
 }

@@ -104,18 +104,8 @@ func tolerate(has, home, patch []corev1.Toleration) []corev1.Toleration {
 }
 
 func (v View) podMetadata(home *corev1.Pod, remote metav1.ObjectMeta) metav1.ObjectMeta {
-	dropped := func(keys []string, also map[string]bool) map[string]bool {
-		all := maps.Clone(also)
-		if all == nil {
-			all = map[string]bool{}
-		}
-		for _, key := range keys {
-			all[key] = true
-		}
-		return all
-	}
-	v.LabelsDropped = dropped(v.Patch.LabelsNotReflected, v.LabelsDropped)
-	v.AnnotationsDropped = dropped(v.Patch.AnnotationsNotReflected, v.AnnotationsDropped)
+	v.LabelsDropped = slices.Concat(v.LabelsDropped, v.Patch.LabelsNotReflected)
+	v.AnnotationsDropped = slices.Concat(v.AnnotationsDropped, v.Patch.AnnotationsNotReflected)
 	out := v.metadata(home.ObjectMeta, remote, home.Name)
 	out.Annotations[HomeUIDAnnotation] = string(home.UID)
 	return out

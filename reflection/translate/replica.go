@@ -48,10 +48,7 @@ func (v View) replica(home, remote metav1.ObjectMeta) metav1.ObjectMeta {
 
 // ResourceSlice pushes the request of a slice.
 func ResourceSlice(home, remote *authv1beta1.ResourceSlice, v View) *authv1beta1.ResourceSlice {
-	out := &authv1beta1.ResourceSlice{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
 	if remote == nil {
 		out.Annotations[api.AnnotationFeatures] = api.FeatureStandardConditions
@@ -166,10 +163,7 @@ func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []auth
 
 // Renew pushes the request of a renewal.
 func Renew(home, remote *authv1beta1.Renew, v View) *authv1beta1.Renew {
-	out := &authv1beta1.Renew{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
 	home.Spec.DeepCopyInto(&out.Spec)
 	return out
@@ -191,10 +185,7 @@ func RenewStatus(home, remote *authv1beta1.Renew, _ View) (*authv1beta1.Renew, e
 
 // NamespaceMap pushes the desired namespaces.
 func NamespaceMap(home, remote *offv1beta1.NamespaceMap, v View) *offv1beta1.NamespaceMap {
-	out := &offv1beta1.NamespaceMap{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.replica(home.ObjectMeta, out.ObjectMeta)
 	home.Spec.DeepCopyInto(&out.Spec)
 	return out

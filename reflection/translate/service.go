@@ -20,10 +20,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
 		return nil
 	}
-	out := &corev1.Service{}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	in, s := home.Spec.DeepCopy(), &out.Spec
 	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {

@@ -147,10 +147,8 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
 		return nil
 	}
-	out := &corev1.Secret{Type: corev1.SecretTypeOpaque}
-	if remote != nil {
-		remote.DeepCopyInto(out)
-	}
+	out := copyOf(remote)
+	out.Type = cmp.Or(out.Type, corev1.SecretTypeOpaque)
 	meta := home.ObjectMeta
 	meta.Labels, meta.Annotations = nil, nil
 	out.ObjectMeta = v.metadata(meta, out.ObjectMeta,

@@ -165,17 +165,11 @@ func TrimTokens(s *corev1.Secret) {
 // OwnKeys keeps the managed fields that record which labels and annotations we have set: no others
 // are read.
 func OwnKeys(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var set struct {
-		Metadata struct {
-			Labels      map[string]struct{} `json:"f:labels,omitempty"`
-			Annotations map[string]struct{} `json:"f:annotations,omitempty"`
-		} `json:"f:metadata"`
-	}
-	set.Metadata.Labels, set.Metadata.Annotations = ownKeys(entries)
-	if len(set.Metadata.Labels)+len(set.Metadata.Annotations) == 0 {
+	own := ownKeys(entries)
+	if len(own.Metadata.Labels)+len(own.Metadata.Annotations) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(set)
+	raw, err := json.Marshal(own)
 	if err != nil {
 		return entries // names of fields always encode
 	}

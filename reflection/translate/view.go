@@ -78,7 +78,7 @@ type View struct {
 	// System is the operating system that the VirtualNode names in its labels; empty = Linux.
 	System string
 	// LabelsDropped and AnnotationsDropped are keys that are never reflected.
-	LabelsDropped, AnnotationsDropped map[string]bool
+	LabelsDropped, AnnotationsDropped []string
 	// IngressClass and LoadBalancerClass are the provider's default classes; empty = the
 	// provider offers none, and nothing is replaced.
 	IngressClass, LoadBalancerClass string
