@@ -61,73 +61,79 @@ func withForeign(pod *corev1.Pod, v View) []corev1.PodCondition {
 
 // References returns the objects that a pod uses, some of them more than once.
 func References(pod *corev1.PodSpec) (out []Reference) {
-	eachReference(pod, func(kind, name string) { out = append(out, Reference{kind, name}) })
-	return out
-}
-
-// referencesOf leaves of a pod, as volumes, the objects that it uses.
-func referencesOf(pod *corev1.PodSpec) (out []corev1.Volume) {
-	seen := map[Reference]bool{}
-	eachReference(pod, func(kind, name string) {
-		var v corev1.Volume
-		switch kind {
-		case "ConfigMap":
-			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
-		case "Secret":
-			v.Secret = &corev1.SecretVolumeSource{SecretName: name}
-		default:
-			v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
-		}
-		if r := (Reference{kind, name}); !seen[r] {
-			seen[r] = true
-			out = append(out, v)
+	eachReference(pod, func(kind string, name *string) {
+		if *name != "" && *name != rootCA { // the provider has its own CA under another name
+			out = append(out, Reference{kind, *name})
 		}
 	})
 	return out
 }
 
-// eachReference names the ConfigMaps, Secrets and claims that a pod uses, some of them more than
-// once. The CA of the cluster is never among them: its name at the provider is another.
-func eachReference(pod *corev1.PodSpec, see func(kind, name string)) {
-	const config, secret, claim = "ConfigMap", "Secret", "PersistentVolumeClaim"
-	add := func(kind, name string) {
-		if name != "" && name != rootCA {
-			see(kind, name)
+// referencesOf returns volumes that stand for the objects that a pod uses.
+func referencesOf(pod *corev1.PodSpec) (out []corev1.Volume) {
+	seen := map[Reference]bool{}
+	for _, r := range References(pod) {
+		if seen[r] {
+			continue
 		}
+		seen[r] = true
+		var v corev1.Volume
+		switch r.Kind {
+		case kindConfigMap:
+			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: r.Name}}
+		case kindSecret:
+			v.Secret = &corev1.SecretVolumeSource{SecretName: r.Name}
+		default:
+			v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.Name}
+		}
+		out = append(out, v)
 	}
+	return out
+}
+
+// These are the kinds of the objects that a pod uses.
+const (
+	kindConfigMap = "ConfigMap"
+	kindSecret    = "Secret"
+	kindClaim     = "PersistentVolumeClaim"
+)
+
+// eachReference visits the names of the ConfigMaps, Secrets and claims that a pod uses, some of
+// them more than once. visit may change them.
+func eachReference(pod *corev1.PodSpec, visit func(kind string, name *string)) {
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		if v.ConfigMap != nil {
-			add(config, v.ConfigMap.Name)
+			visit(kindConfigMap, &v.ConfigMap.Name)
 		}
 		if v.Secret != nil {
-			add(secret, v.Secret.SecretName)
+			visit(kindSecret, &v.Secret.SecretName)
 		}
 		if v.PersistentVolumeClaim != nil {
-			add(claim, v.PersistentVolumeClaim.ClaimName)
+			visit(kindClaim, &v.PersistentVolumeClaim.ClaimName)
 		}
 		if v.Projected == nil {
 			continue
 		}
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {
-				add(config, s.ConfigMap.Name)
+				visit(kindConfigMap, &s.ConfigMap.Name)
 			}
 			if s.Secret != nil {
-				add(secret, s.Secret.Name)
+				visit(kindSecret, &s.Secret.Name)
 			}
 		}
 	}
-	for _, s := range pod.ImagePullSecrets {
-		add(secret, s.Name)
+	for i := range pod.ImagePullSecrets {
+		visit(kindSecret, &pod.ImagePullSecrets[i].Name)
 	}
 	eachContainer(pod, func(c *corev1.Container) {
 		for _, from := range c.EnvFrom {
 			if from.ConfigMapRef != nil {
-				add(config, from.ConfigMapRef.Name)
+				visit(kindConfigMap, &from.ConfigMapRef.Name)
 			}
 			if from.SecretRef != nil {
-				add(secret, from.SecretRef.Name)
+				visit(kindSecret, &from.SecretRef.Name)
 			}
 		}
 		for _, e := range c.Env {
@@ -135,10 +141,10 @@ func eachReference(pod *corev1.PodSpec, see func(kind, name string)) {
 				continue
 			}
 			if from := e.ValueFrom.ConfigMapKeyRef; from != nil {
-				add(config, from.Name)
+				visit(kindConfigMap, &from.Name)
 			}
 			if from := e.ValueFrom.SecretKeyRef; from != nil {
-				add(secret, from.Name)
+				visit(kindSecret, &from.Name)
 			}
 		}
 	})

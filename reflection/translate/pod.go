@@ -325,8 +325,12 @@ func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 	case antiAffinityPropagate:
 		if home.Spec.Affinity != nil && home.Spec.Affinity.PodAntiAffinity != nil {
 			anti = home.Spec.Affinity.PodAntiAffinity.DeepCopy()
-			v.renameNamespaces(anti)
-			selectOwnOfTerms(anti, home.Labels)
+			for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
+				v.translateTerm(&anti.RequiredDuringSchedulingIgnoredDuringExecution[i], home.Labels)
+			}
+			for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
+				v.translateTerm(&anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm, home.Labels)
+			}
 		}
 	case antiAffinitySoft:
 		anti = &corev1.PodAntiAffinity{
@@ -343,31 +347,14 @@ func (v View) affinity(home *corev1.Pod) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: anti}
 }
 
-// selectOwnOfTerms calls selectOwn for every term.
-func selectOwnOfTerms(anti *corev1.PodAntiAffinity, labels map[string]string) {
-	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
-		selectOwn(term.LabelSelector, &term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
-		selectOwn(term.LabelSelector, &term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
-	})
-}
-
-// renameNamespaces replaces the namespaces of terms by their remote namespaces. Namespaces without
-// one keep their names.
-func (v View) renameNamespaces(anti *corev1.PodAntiAffinity) {
-	eachTerm(anti, func(term *corev1.PodAffinityTerm) {
-		for i, home := range term.Namespaces {
-			term.Namespaces[i] = cmp.Or(v.Namespaces[home], home)
-		}
-	})
-}
-
-func eachTerm(anti *corev1.PodAntiAffinity, visit func(*corev1.PodAffinityTerm)) {
-	for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
-		visit(&anti.RequiredDuringSchedulingIgnoredDuringExecution[i])
+// translateTerm replaces the namespaces of a term by their remote namespaces, and its keys by
+// requirements of a pod's labels. Namespaces without a remote one keep their names.
+func (v View) translateTerm(term *corev1.PodAffinityTerm, labels map[string]string) {
+	for i, home := range term.Namespaces {
+		term.Namespaces[i] = cmp.Or(v.Namespaces[home], home)
 	}
-	for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
-		visit(&anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
-	}
+	selectOwn(term.LabelSelector, &term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+	selectOwn(term.LabelSelector, &term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
 }
 
 // selectOwn replaces keys by a requirement of the pod's own values in a selector. The home API

@@ -53,11 +53,10 @@ func (v View) apiServerNames(namespace string) []string {
 // (default), that of the provider, or none.
 func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	mode := home.Annotations[api.AnnotationAPIServerSupport]
-	renameConfigMaps(out, func(name string) string {
-		if name == rootCA && mode == apiServerRemote {
-			return name
+	eachReference(out, func(kind string, name *string) {
+		if kind == kindConfigMap && !(*name == rootCA && mode == apiServerRemote) {
+			*name = ConfigMapName(*name, v.Consumer)
 		}
-		return ConfigMapName(name, v.Consumer)
 	})
 	if mode == apiServerRemote {
 		account := cmp.Or(home.Annotations[api.AnnotationRemoteServiceAccountName], home.Spec.ServiceAccountName)
@@ -72,11 +71,15 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	readNamespaceFrom(out.Volumes, secret)
 	readTokensFrom(out.Volumes, secret)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
-	env := apiServerEnv(host, port)
 	eachContainer(out, func(c *corev1.Container) {
 		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
-		c.Env = addEnv(c.Env, slices.DeleteFunc(slices.Clone(env),
-			func(e corev1.EnvVar) bool { return v.takes(c.EnvFrom, e.Name) }))
+		missing := slices.DeleteFunc(apiServerEnv(host, port), func(e corev1.EnvVar) bool {
+			isSet := slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == e.Name })
+			return isSet || v.takes(c.EnvFrom, e.Name)
+		})
+		// In front, because those of the user may refer to them. A kubelet resolves a reference that
+		// is not defined yet with the variables of its own cluster.
+		c.Env = append(missing, c.Env...)
 	})
 	if v.APIServer.Host != "" {
 		return
@@ -167,18 +170,8 @@ func apiServerEnv(host, port string) []corev1.EnvVar {
 	}
 }
 
-// addEnv adds variables the user has not set, in front: what follows may quote them, and a kubelet
-// takes one that is not there yet from its own cluster.
-func addEnv(env, add []corev1.EnvVar) []corev1.EnvVar {
-	set := map[string]bool{}
-	for _, e := range env {
-		set[e.Name] = true
-	}
-	return append(slices.DeleteFunc(slices.Clone(add), func(e corev1.EnvVar) bool { return set[e.Name] }), env...)
-}
-
-// nameServiceAccount: the remote pod has no service account, so a variable that quotes it gets
-// the name written out.
+// nameServiceAccount sets variables that refer to the pod's service account to its name, because
+// the remote pod has none.
 func nameServiceAccount(env []corev1.EnvVar, account string) {
 	for i := range env {
 		from := env[i].ValueFrom
@@ -191,14 +184,13 @@ func nameServiceAccount(env []corev1.EnvVar, account string) {
 // namespaceKey is the home namespace in the Secret of a pod's tokens. Tokens have a dot in theirs.
 const namespaceKey = "namespace"
 
-// readNamespaceFrom: beside its token a client of the API server reads which namespace it is in.
-// A client of the home API server is in the home one, whatever the remote one is called.
-// Variables go on naming the remote one: programs make the names of Services from them.
+// readNamespaceFrom replaces the namespace in volumes of tokens by the home namespace, kept in a
+// Secret: clients of the home API server read it beside their token. Variables still hold the
+// remote namespace, because programs make names of Services from them.
 func readNamespaceFrom(volumes []corev1.Volume, secret string) {
 	for i := range volumes {
 		p := volumes[i].Projected
-		if p == nil || !slices.ContainsFunc(p.Sources,
-			func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+		if p == nil || !slices.ContainsFunc(p.Sources, isToken) {
 			continue
 		}
 		var items []corev1.KeyToPath
@@ -236,16 +228,12 @@ func readTokensFrom(volumes []corev1.Volume, secret string) {
 func dropTokens(volumes []corev1.Volume) {
 	for i := range volumes {
 		if p := volumes[i].Projected; p != nil {
-			kept := p.Sources[:0]
-			for _, source := range p.Sources {
-				if source.ServiceAccountToken == nil {
-					kept = append(kept, source)
-				}
-			}
-			p.Sources = kept
+			p.Sources = slices.DeleteFunc(p.Sources, isToken)
 		}
 	}
 }
+
+func isToken(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }
 
 // eachToken visits the projections of service account tokens, with their keys in the Secret.
 func eachToken(volumes []corev1.Volume, visit func(volume, key string, source *corev1.VolumeProjection)) {
@@ -260,39 +248,6 @@ func eachToken(volumes []corev1.Volume, visit func(volume, key string, source *c
 				taken[key] = true
 				visit(volumes[i].Name, key, source)
 			}
-		}
-	}
-}
-
-// renameConfigMaps gives ConfigMaps the names they have at the provider.
-func renameConfigMaps(out *corev1.PodSpec, remote func(home string) string) {
-	rename := func(ref *corev1.LocalObjectReference) { ref.Name = remote(ref.Name) }
-	for i := range out.Volumes {
-		volume := &out.Volumes[i]
-		if volume.ConfigMap != nil {
-			rename(&volume.ConfigMap.LocalObjectReference)
-		}
-		if volume.Projected == nil {
-			continue
-		}
-		for j := range volume.Projected.Sources {
-			if source := volume.Projected.Sources[j].ConfigMap; source != nil {
-				rename(&source.LocalObjectReference)
-			}
-		}
-	}
-	eachContainer(out, func(c *corev1.Container) { renameEnv(c, rename) })
-}
-
-func renameEnv(c *corev1.Container, rename func(*corev1.LocalObjectReference)) {
-	for i := range c.EnvFrom {
-		if ref := c.EnvFrom[i].ConfigMapRef; ref != nil {
-			rename(&ref.LocalObjectReference)
-		}
-	}
-	for i := range c.Env {
-		if from := c.Env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
-			rename(&from.ConfigMapKeyRef.LocalObjectReference)
 		}
 	}
 }

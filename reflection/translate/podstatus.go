@@ -302,12 +302,7 @@ func amended(has, asked *corev1.PodSpec) bool {
 		return false
 	}
 	images := map[string]string{}
-	for _, c := range slices.Concat(has.InitContainers, has.Containers) {
-		images[c.Name] = c.Image
-	}
-	for _, c := range has.EphemeralContainers {
-		images[c.Name] = c.Image
-	}
+	eachContainer(has, func(c *corev1.Container) { images[c.Name] = c.Image })
 	for _, c := range slices.Concat(asked.InitContainers, asked.Containers) {
 		if images[c.Name] != c.Image {
 			return false

@@ -65,12 +65,7 @@ func said(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
 // namesOf returns the names of all containers of a pod.
 func namesOf(pod *corev1.PodSpec) []string {
 	var out []string
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		out = append(out, c.Name)
-	}
-	for _, c := range pod.EphemeralContainers {
-		out = append(out, c.Name)
-	}
+	eachContainer(pod, func(c *corev1.Container) { out = append(out, c.Name) })
 	return out
 }
 
