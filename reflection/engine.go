@@ -43,8 +43,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/reference"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -313,9 +314,9 @@ func (w *worker) concerns(home client.Object) bool {
 // watch calls saw for every event of a kind in a cache, until remove is called. synced reports
 // whether saw has been called for all objects of the initial list.
 func (w *worker) watch(
-	ctx context.Context, c informers, kind client.Object, saw func(client.Object),
-) (remove func(), synced cache.InformerSynced, err error) {
-	informer, err := c.GetInformer(ctx, kind, notWaiting)
+	ctx context.Context, c cache.Informers, kind client.Object, saw func(client.Object),
+) (remove func(), synced toolscache.InformerSynced, err error) {
+	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", w.Name, err)
 	}
@@ -328,16 +329,17 @@ func (w *worker) watch(
 }
 
 // handler calls saw for every event, with the last known state of a deleted object.
-func handler(saw func(client.Object)) cache.ResourceEventHandler {
+func handler(saw func(client.Object)) toolscache.ResourceEventHandler {
 	see := func(obj any) {
-		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			obj = tombstone.Obj
 		}
 		if o, ok := obj.(client.Object); ok {
 			saw(o)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: see}
+	update := func(_, obj any) { see(obj) }
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: update, DeleteFunc: see}
 }
 
 func (w *worker) work(ctx context.Context) {

@@ -4,8 +4,6 @@
 package reflection
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -21,8 +19,14 @@ import (
 // of namespaced objects reports them when it creates remote objects; the engine of pods reads them.
 type foreign struct {
 	mu      sync.Mutex
-	since   map[string]map[translate.Reference]metav1.Time // by local namespace; a missing entry = not foreign
+	since   map[foreignName]metav1.Time
 	changed func(namespace string)
+}
+
+// foreignName identifies a local object.
+type foreignName struct {
+	namespace string
+	translate.Reference
 }
 
 // note records whether a name belongs to the provider. On nil it does nothing.
@@ -30,14 +34,14 @@ func (f *foreign) note(kind string, key types.NamespacedName, taken bool) {
 	if f == nil {
 		return
 	}
-	r := translate.Reference{Kind: kind, Name: key.Name}
+	name := foreignName{key.Namespace, translate.Reference{Kind: kind, Name: key.Name}}
 	f.mu.Lock()
-	_, was := f.since[key.Namespace][r]
+	_, was := f.since[name]
 	switch {
 	case taken && !was:
-		f.set(key.Namespace, r, metav1.Now().Rfc3339Copy())
+		f.since[name] = metav1.Now().Rfc3339Copy()
 	case !taken:
-		delete(f.since[key.Namespace], r)
+		delete(f.since, name)
 	}
 	f.mu.Unlock()
 	if was != taken {
@@ -52,10 +56,10 @@ func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]offv1beta1.Re
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range pods {
-		said := translate.ForeignObjects(&pods[i])
+		message := translate.ForeignObjects(&pods[i])
 		for _, r := range translate.References(&pods[i].Spec) {
-			if strings.Contains(said, r.String()) && reflectors[strings.ToLower(r.Kind)].Workers > 0 {
-				f.set(pods[i].Namespace, r, metav1.Now().Rfc3339Copy())
+			if strings.Contains(message, r.String()) && reflectors[strings.ToLower(r.Kind)].Workers > 0 {
+				f.since[foreignName{pods[i].Namespace, r}] = metav1.Now().Rfc3339Copy()
 			}
 		}
 	}
@@ -64,11 +68,14 @@ func (f *foreign) restore(pods []corev1.Pod, reflectors map[string]offv1beta1.Re
 // clear removes everything: another process may reflect now, and would not report changes to this
 // one.
 func (f *foreign) clear() {
+	namespaces := map[string]bool{}
 	f.mu.Lock()
-	namespaces := slices.Collect(maps.Keys(f.since))
+	for name := range f.since {
+		namespaces[name.namespace] = true
+	}
 	clear(f.since)
 	f.mu.Unlock()
-	for _, namespace := range namespaces {
+	for namespace := range namespaces {
 		f.changed(namespace)
 	}
 }
@@ -81,9 +88,9 @@ func (f *foreign) names(kind, namespace string) (out []string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for r := range f.since[namespace] {
-		if r.Kind == kind {
-			out = append(out, r.Name)
+	for name := range f.since {
+		if name.Kind == kind && name.namespace == namespace {
+			out = append(out, name.Name)
 		}
 	}
 	return out
@@ -94,11 +101,11 @@ func (f *foreign) names(kind, namespace string) (out []string) {
 func (f *foreign) of(pod *corev1.Pod) (out map[string]metav1.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.since[pod.Namespace]) == 0 {
+	if len(f.since) == 0 {
 		return nil
 	}
 	for _, r := range translate.References(&pod.Spec) {
-		if since, is := f.since[pod.Namespace][r]; is {
+		if since, is := f.since[foreignName{pod.Namespace, r}]; is {
 			if out == nil {
 				out = map[string]metav1.Time{}
 			}
@@ -106,12 +113,4 @@ func (f *foreign) of(pod *corev1.Pod) (out map[string]metav1.Time) {
 		}
 	}
 	return out
-}
-
-// set records a name. f is locked.
-func (f *foreign) set(namespace string, r translate.Reference, since metav1.Time) {
-	if f.since[namespace] == nil {
-		f.since[namespace] = map[translate.Reference]metav1.Time{}
-	}
-	f.since[namespace][r] = since
 }

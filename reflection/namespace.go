@@ -30,12 +30,6 @@ type namespace struct {
 	cancel context.CancelFunc
 }
 
-// informers is the part of a cache's interface that watches need.
-type informers = cache.Informers
-
-// notWaiting gets an informer before it has synced.
-func notWaiting(o *cache.InformerGetOptions) { o.BlockUntilSynced = new(false) }
-
 func (ns *namespace) close() { ns.cancel() }
 
 // ready reports whether the caches of a kind have synced.
@@ -164,8 +158,10 @@ func (w *worker) begin(
 
 // keysOf lists the keys of a kind in a cache; namespace "" = all. name returns the name in the key
 // of an object.
-func keysOf(ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string,
-	name func(client.Object) string) ([]types.NamespacedName, error) {
+func keysOf(
+	ctx context.Context, r client.Reader, scheme *runtime.Scheme, kind client.Object, namespace string,
+	name func(client.Object) string,
+) ([]types.NamespacedName, error) {
 	gvk, err := apiutil.GVKForObject(kind, scheme)
 	if err != nil {
 		return nil, err
@@ -197,9 +193,5 @@ func listOf(scheme *runtime.Scheme, kind client.Object, gvk schema.GroupVersionK
 	if err != nil {
 		return nil, err
 	}
-	objects, ok := list.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("list %s: %T is no list of objects", gvk.Kind, list)
-	}
-	return objects, nil
+	return list.(client.ObjectList), nil // as those of all kinds with objects
 }

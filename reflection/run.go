@@ -153,7 +153,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 			return nil, err
 		}
 	}
-	if _, err := r.pods.GetInformer(ctx, &corev1.Pod{}, notWaiting); err != nil {
+	if _, err := r.pods.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watch pods of node %s: %w", o.Node, err)
 	}
 	if r.viewer, err = newViewer(ctx, home, o); err != nil {
@@ -171,7 +171,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		return nil, err
 	}
 	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: provider, Events: r.events.of(s), metrics: m}
-	names := &foreign{since: map[string]map[translate.Reference]metav1.Time{}}
+	names := &foreign{since: map[foreignName]metav1.Time{}}
 	c.Kinds = podKinds(o, home, r.pods, names)
 	if r.own, err = New(c); err != nil {
 		return nil, err

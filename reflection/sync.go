@@ -146,7 +146,7 @@ func (w *worker) push(
 		case errors.Is(err, errNotOurs):
 			return after, err
 		case err != nil:
-			return 0, w.failed(ctx, o.Home, key, local(err))
+			return 0, w.failed(ctx, o.Home, key, localError{err})
 		}
 	}
 	want, complaint := w.Push(o, *v)
@@ -216,7 +216,7 @@ func (w *worker) pushWhole(ctx context.Context, o Objects, v translate.View) (Ob
 	whole, err := get(ctx, from, client.ObjectKeyFromObject(*part), prototype)
 	switch {
 	case err != nil && o.Remote == nil:
-		return o, nil, local(err)
+		return o, nil, localError{err}
 	case err != nil:
 		return o, nil, err
 	case whole == nil || whole.GetUID() != (*part).GetUID() || whole.GetDeletionTimestamp() != nil:
@@ -225,7 +225,7 @@ func (w *worker) pushWhole(ctx context.Context, o Objects, v translate.View) (Ob
 	*part = whole
 	if w.Gather != nil {
 		if _, err = w.Gather(ctx, w.engine.Home, o, &v); err != nil {
-			return o, nil, local(err)
+			return o, nil, localError{err}
 		}
 	}
 	want, err := w.Push(o, v)

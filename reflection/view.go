@@ -91,7 +91,7 @@ func (v *viewer) watch(ctx context.Context, kinds ...client.Object) error {
 		DeleteFunc: func(any) { v.wake() },
 	}
 	for _, kind := range kinds {
-		informer, err := v.cache.GetInformer(ctx, kind, notWaiting)
+		informer, err := v.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}

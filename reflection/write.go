@@ -48,28 +48,40 @@ func (w *worker) ours(remote client.Object) bool {
 	return w.Marks.Matches(labels.Set(remote.GetLabels()))
 }
 
-// create creates the remote object. The API server refuses it if the name is taken.
-func (w *worker) create(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
+// write sends one request that creates or changes an object, and records it in the ledger.
+// before is the resource version that the request was computed for; empty = a creation.
+func (w *worker) write(
+	ctx context.Context, s slot, before string, send func(context.Context) (client.Object, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	s := slot{atRemote, key}
 	w.ledger.Begin(s, struct{}{})
-	made := want.DeepCopyObject().(client.Object) // the answer is decoded into it
-	err := w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
-	if lesser := w.lesser(want, err); lesser != nil {
-		made = lesser
-		err = w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
-	}
+	written, err := send(ctx)
 	if err != nil {
 		w.ledger.End(s)
+		return err
 	}
+	w.ledger.Written(s, before, written.GetResourceVersion())
+	return nil
+}
+
+// create creates the remote object. The API server refuses it if the name is taken.
+func (w *worker) create(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
+	err := w.write(ctx, slot{atRemote, key}, "", func(ctx context.Context) (client.Object, error) {
+		made := want.DeepCopyObject().(client.Object) // the answer is decoded into it
+		err := w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
+		if lesser := w.lesser(want, err); lesser != nil {
+			made = lesser
+			err = w.engine.Remote.Create(ctx, made, client.FieldOwner(api.FieldManagerReflection))
+		}
+		return made, err
+	})
 	if apierrors.IsAlreadyExists(err) {
 		err = w.taken(ctx, want, err)
 	}
 	if err != nil {
 		return w.failed(ctx, home, key, err)
 	}
-	w.ledger.Written(s, "", made.GetResourceVersion())
 	w.shown(key, "")
 	if !w.Quiet {
 		w.tell(ctx, home, key, reasonSuccessful,
@@ -92,14 +104,6 @@ type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
 
-// local marks an error as one of the local API server; nil stays nil.
-func local(err error) error {
-	if err == nil {
-		return nil
-	}
-	return localError{err}
-}
-
 // refusal returns the condition for a response of the provider that a retry does not change: of a
 // quota, a policy, a webhook, or a taken name. It returns nil for all other errors.
 func refusal(err error) *metav1.Condition {
@@ -118,6 +122,8 @@ func refusal(err error) *metav1.Condition {
 // taken finds the owner of the remote name. If it is ours, the cache was stale, and taken returns
 // conflict so that the caller retries.
 func (w *worker) taken(ctx context.Context, want client.Object, conflict error) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	there, err := get(ctx, w.engine.Remote, client.ObjectKeyFromObject(want), w.Remote)
 	switch {
 	case err != nil:
@@ -161,19 +167,12 @@ func changesSpec(patch []byte) bool {
 
 // sendPatch sends a merge patch of a remote object.
 func (w *worker) sendPatch(ctx context.Context, key types.NamespacedName, remote client.Object, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	s := slot{atRemote, key}
-	w.ledger.Begin(s, struct{}{})
-	patched := w.named(w.Remote, remote)
-	err := w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data),
-		client.FieldOwner(api.FieldManagerReflection))
-	if err != nil {
-		w.ledger.End(s)
-		return err
+	send := func(ctx context.Context) (client.Object, error) {
+		patched := w.named(w.Remote, remote)
+		return patched, w.engine.Remote.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data),
+			client.FieldOwner(api.FieldManagerReflection))
 	}
-	w.ledger.Written(s, remote.GetResourceVersion(), patched.GetResourceVersion())
-	return nil
+	return w.write(ctx, slot{atRemote, key}, remote.GetResourceVersion(), send)
 }
 
 // patchStatus patches what differs in the status, labels and annotations of a home object.
@@ -190,22 +189,15 @@ func (w *worker) patchStatus(ctx context.Context, key types.NamespacedName, home
 	if err != nil {
 		return fmt.Errorf("compute patch of the status of %T %s: %w", home, key, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	s := slot{atHome, key}
-	w.ledger.Begin(s, struct{}{})
-	patched := w.named(w.Home, home)
-	err = w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data),
-		client.FieldOwner(api.FieldManagerReflection))
-	if err != nil {
-		w.ledger.End(s)
-		if apierrors.IsNotFound(err) {
-			return nil // an event follows
-		}
+	err = w.write(ctx, slot{atHome, key}, home.GetResourceVersion(), func(ctx context.Context) (client.Object, error) {
+		patched := w.named(w.Home, home)
+		return patched, w.engine.Home.Status().Patch(ctx, patched, client.RawPatch(kind, data),
+			client.FieldOwner(api.FieldManagerReflection))
+	})
+	if client.IgnoreNotFound(err) != nil {
 		return w.logged(ctx, key, fmt.Errorf("patch status of %T %s: %w", home, key, err))
 	}
-	w.ledger.Written(s, home.GetResourceVersion(), patched.GetResourceVersion())
-	return nil
+	return nil // for an object that is gone, an event follows
 }
 
 // named returns an empty object with the name of another, into which a response is decoded.
@@ -238,22 +230,22 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 
 // delete deletes an object, only the one of that UID. A conflict is returned and retried: a
 // replaced object causes an event, but a webhook that refuses with 409 does not.
-func (w *worker) delete(ctx context.Context, c client.Client, s slot, obj client.Object,
-	options ...client.DeleteOption) error {
+func (w *worker) delete(
+	ctx context.Context, c client.Client, s slot, obj client.Object, options ...client.DeleteOption,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	w.ledger.Begin(s, struct{}{})
 	options = append(options, client.Preconditions{UID: new(obj.GetUID())})
 	err := c.Delete(ctx, obj, options...)
-	switch {
-	case err == nil:
+	if err == nil {
 		w.ledger.Deleted(s, obj.GetResourceVersion())
 		return nil
-	case apierrors.IsNotFound(err):
-		w.ledger.End(s)
-		return nil // an event follows
 	}
 	w.ledger.End(s)
+	if apierrors.IsNotFound(err) {
+		return nil // an event follows
+	}
 	return fmt.Errorf("delete %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 }
 
@@ -308,19 +300,13 @@ func (w *worker) release(ctx context.Context, key types.NamespacedName, home cli
 
 // patchFinalizers writes a changed list of finalizers under an optimistic lock.
 func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, home, want client.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	s := slot{atHome, key}
-	w.ledger.Begin(s, struct{}{})
 	patch := client.MergeFromWithOptions(home, client.MergeFromWithOptimisticLock{})
-	if err := w.engine.Home.Patch(ctx, want, patch); err != nil {
-		w.ledger.End(s)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return w.logged(ctx, key, local(fmt.Errorf("patch finalizers of %T %s: %w", home, key, err)))
+	err := w.write(ctx, slot{atHome, key}, home.GetResourceVersion(), func(ctx context.Context) (client.Object, error) {
+		return want, w.engine.Home.Patch(ctx, want, patch)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return w.logged(ctx, key, localError{fmt.Errorf("patch finalizers of %T %s: %w", home, key, err)})
 	}
-	w.ledger.Written(s, home.GetResourceVersion(), want.GetResourceVersion())
 	return nil
 }
 
