@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -59,44 +58,23 @@ func (k keyPair) Register(mgr manager.Manager) error {
 
 func (k keyPair) ensure(ctx context.Context, r client.Reader, w client.Writer) error {
 	name := client.ObjectKey{Namespace: k.LiqoNamespace, Name: api.AuthenticationKeysSecret}
-	err := r.Get(ctx, name, &corev1.Secret{})
-	if err == nil {
-		return nil
+	if found, err := ctl.Optional(ctx, r, name, &corev1.Secret{}); found != nil || err != nil {
+		return err
 	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get secret %s: %w", name, err)
-	}
-	secret, err := k.generate(name)
+	key, err := k.newKey()
 	if err != nil {
 		return err
 	}
+	secret, err := plan.KeySecret(name, key)
+	if err != nil {
+		return err
+	}
+	secret.Labels = map[string]string{api.LabelManaged: api.True}
 	if err := w.Create(ctx, secret, client.FieldOwner("liqo/keys")); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create secret %s: %w", name, err)
 	}
 	log.FromContext(ctx).Info("created the cluster's key pair", "secret", name)
 	return nil
-}
-
-// generate makes the Secret with a fresh key pair.
-func (k keyPair) generate(name client.ObjectKey) (*corev1.Secret, error) {
-	key, err := k.newKey()
-	if err != nil {
-		return nil, fmt.Errorf("generate key: %w", err)
-	}
-	private, err := plan.EncodePrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	public, err := plan.EncodePublicKey(key.Public())
-	if err != nil {
-		return nil, err
-	}
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{api.LabelManaged: "true"},
-		},
-		Data: map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
-	}, nil
 }
 
 func (k keyPair) newKey() (crypto.Signer, error) {

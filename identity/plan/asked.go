@@ -39,17 +39,17 @@ type AskedSlice struct {
 	ControlPlane *authv1beta1.Identity
 	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider.
 	ControlPlaneSecrets []corev1.Secret
-	// Identity, Kubeconfig (the Identity's Secret) and VirtualNode were created from the provider's answer; nil until
-	// then.
+	// Identity, Kubeconfig (the Identity's Secret) and VirtualNode were created from the provider's
+	// answer; nil until then.
 	Identity    *authv1beta1.Identity
 	Kubeconfig  *corev1.Secret
 	VirtualNode *offv1beta1.VirtualNode
 	Now         time.Time
 }
 
-// plan fills the request and turns the provider's answer into Identity and VirtualNode. A
-// deleted slice first gives up its VirtualNode, which drains with the identity still there. The provider answers in
-// GrantedSlice.plan.
+// plan fills the request and plans the Identity and VirtualNode of the provider's answer, which
+// GrantedSlice.plan computes there. A deleted slice first deletes its VirtualNode, which needs the
+// Identity to drain.
 func (in AskedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -72,10 +72,7 @@ func (in AskedSlice) plan() desired.Plan {
 
 // renewed makes a plan report that the provider has not renewed the slice's certificate in time.
 func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
-	if in.Root.Status.AuthParams == nil {
-		return plan
-	}
-	held := HeldFor(in.Root.Status.AuthParams.SignedCRT, in.Root.Spec.CSR)
+	held := HeldFor(Held(in.Root.Status.AuthParams), in.Root.Spec.CSR)
 	if held == nil {
 		return plan
 	}
@@ -88,8 +85,7 @@ func (in AskedSlice) renewed(plan desired.Plan) desired.Plan {
 // outdated makes a plan report that the provider has not answered the slice's current request. The
 // earlier grant stays in use meanwhile, so that no pod is disturbed.
 func (in AskedSlice) outdated(plan desired.Plan) desired.Plan {
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
-		authv1beta1.ResourceSliceResources} {
+	for _, t := range answerTypes {
 		if c := answer(in.Root, t); Outdated(in.Root, c) {
 			return reporting(plan, desired.Wait(ReasonProviderPending,
 				"the provider has not answered the changed request about %s; its answer to the former one stays: %s",
@@ -207,8 +203,7 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 // use makes objects of the provider's answer. Without an acceptance it adds and removes nothing.
 func (in AskedSlice) use() desired.Plan {
 	root := in.Root
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
-		authv1beta1.ResourceSliceResources} {
+	for _, t := range answerTypes {
 		switch c := answer(root, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 		case authv1beta1.ResourceSliceDenied:

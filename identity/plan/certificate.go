@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
@@ -30,7 +31,6 @@ const (
 	// DefaultLifetime is asked of the signer for certificates of peers: long enough for a signer to be mended
 	// after two thirds of it, short because certificates cannot be revoked.
 	DefaultLifetime = 30 * 24 * time.Hour
-
 )
 
 // ClientCAsNamespace, ClientCAsConfigMap and ClientCAsField name the ConfigMap in which API servers
@@ -133,21 +133,12 @@ type Issue struct {
 	Now       time.Time
 }
 
-// issued is the result of an Issue.
-type issued struct {
-	// certificate (PEM) is handed out; empty if there is none yet.
-	certificate []byte
-	// objects hold the certificate and, while one is pending, the signing request.
-	objects []desired.Object
-	// events report a certificate that is handed out for the first time.
-	events []desired.Event
-	// after is the time until the next reconcile.
-	after time.Duration
-	// pending is the reason why there is no certificate; the zero value if there is one.
-	pending desired.Verdict
-	// lacks is the reason why a certificate due for replacement is still in use; the zero value if
-	// none is due.
-	lacks desired.Verdict
+// Held returns the certificate (PEM) in credentials; nil for none.
+func Held(p *authv1beta1.AuthParams) []byte {
+	if p == nil {
+		return nil
+	}
+	return p.SignedCRT
 }
 
 // HeldFor returns the certificate in held when it was issued for the request: same key and
@@ -177,35 +168,39 @@ func SigningName(namespace string, request, held []byte) string {
 	return api.CSRGenerateName + hex.EncodeToString(sum.Sum(nil))[:requestNameHash]
 }
 
-// plan decides whether a certificate is valid, due for renewal, or pending. A certificate that the API server does not
-// trust is due immediately. The signing request is kept until its certificate is in use. A new certificate that is not
+// plan returns the certificate (PEM) to hand out, nil while there is none, and the plan of its
+// Secret and, while another one is pending, of the signing request. The plan waits while there is
+// no certificate, and is degraded while one that is due for replacement is in use.
+//
+// A certificate is due for renewal at RenewAt, or immediately if the API server does not trust it.
+// The signing request is kept until its certificate is in use. A new certificate that is not
 // trusted either does not replace the current one, because that would repeat for ever.
-func (i Issue) plan() issued {
+func (i Issue) plan() (certificate []byte, plan desired.Plan) {
 	held := HeldFor(i.Held, i.Request)
 	if held != nil && trusted(i.Held, i.ClientCAs) && i.Now.Before(RenewAt(held)) {
-		return issued{certificate: i.Held, objects: []desired.Object{i.secret(i.Held)}, after: NextCheck(held, i.Now)}
+		secret := []desired.Object{i.secret(i.Held)}
+		return i.Held, desired.Plan{Objects: secret, RequeueAfter: NextCheck(held, i.Now)}
 	}
-	out := issued{objects: []desired.Object{i.signing()}}
+	plan.Objects = []desired.Object{i.signing()}
 	if held != nil && i.Now.Before(held.NotAfter) {
-		out.certificate, out.lacks = i.Held, i.due(held)
-		if out.after = untilLate(held, i.Now); out.after == 0 {
-			out.after = held.NotAfter.Sub(i.Now)
+		certificate, plan.Degraded = i.Held, i.due(held)
+		if plan.RequeueAfter = untilLate(held, i.Now); plan.RequeueAfter == 0 {
+			plan.RequeueAfter = held.NotAfter.Sub(i.Now)
 		}
 	}
-	if i.signed() && (out.certificate == nil || trusted(i.Signing.Status.Certificate, i.ClientCAs)) {
+	if i.signed() && (certificate == nil || trusted(i.Signing.Status.Certificate, i.ClientCAs)) {
 		signed := HeldFor(i.Signing.Status.Certificate, i.Request)
-		out.certificate, out.lacks = i.Signing.Status.Certificate, desired.Verdict{}
-		out.events = []desired.Event{{Reason: "CertificateIssued",
+		certificate, plan.Degraded = i.Signing.Status.Certificate, desired.Verdict{}
+		plan.Events = []desired.Event{{Reason: "CertificateIssued",
 			Message: fmt.Sprintf("cluster %q has a certificate of user %q and groups %q until %s",
-				i.Peer, signed.Subject.CommonName, signed.Subject.Organization,
-				signed.NotAfter.UTC().Format(time.RFC3339))}}
+				i.Peer, signed.Subject.CommonName, signed.Subject.Organization, validUntil(signed))}}
 	}
-	if out.certificate == nil {
-		out.pending = signingState(i.Signing)
-		return out
+	if certificate == nil {
+		plan.Verdict = signingState(i.Signing)
+	} else {
+		plan.Objects = append(plan.Objects, i.secret(certificate))
 	}
-	out.objects = append(out.objects, i.secret(out.certificate))
-	return out
+	return certificate, plan
 }
 
 // signed reports whether the signer has answered the request.
@@ -222,8 +217,7 @@ func (i Issue) due(held *x509.Certificate) desired.Verdict {
 		return desired.Wait(ReasonCertificateUntrusted,
 			"the signer uses a CA that the API server does not trust (client-ca-file in ConfigMap %s/%s); "+
 				"let both use the same, then delete the CertificateSigningRequest labelled %s=true to ask again",
-			ClientCAsNamespace, ClientCAsConfigMap,
-			api.LabelRemoteTenantCSR).Verdict
+			ClientCAsNamespace, ClientCAsConfigMap, api.LabelRemoteTenantCSR).Verdict
 	case !trusted(i.Held, i.ClientCAs):
 		return desired.Wait(ReasonCertificateUntrusted,
 			"the API server does not trust the CA of the certificate any more (client-ca-file in ConfigMap %s/%s), "+

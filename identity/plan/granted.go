@@ -122,8 +122,7 @@ func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdic
 		answered.Status.Conditions = append(answered.Status.Conditions,
 			answer(in.Root, authv1beta1.ResourceSliceResources))
 	}
-	for _, t := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication,
-		authv1beta1.ResourceSliceResources} {
+	for _, t := range answerTypes {
 		switch c := answer(answered, t); c.Status {
 		case authv1beta1.ResourceSliceAccepted:
 			if Outdated(answered, c) {
@@ -208,19 +207,15 @@ func (in GrantedSlice) issue() desired.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecretName(root.Name), Peer: in.Tenant.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
+		Request: root.Spec.CSR, Held: Held(root.Status.AuthParams), Signing: in.Signing,
+		Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
 	}
-	if root.Status.AuthParams != nil {
-		issue.Held = root.Status.AuthParams.SignedCRT
-	}
-	got := issue.plan()
-	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events,
-		RequeueAfter: got.after}
-	if len(got.certificate) == 0 {
+	certificate, plan := issue.plan()
+	if len(certificate) == 0 {
 		return in.status(plan)
 	}
 	answer := &authv1beta1.ResourceSlice{}
-	answer.Status.AuthParams = in.APIServer.params(got.certificate, in.Tenant.Spec.ProxyURL)
+	answer.Status.AuthParams = in.APIServer.params(certificate, in.Tenant.Spec.ProxyURL)
 	answer.Status.Conditions = append(answer.Status.Conditions, in.condition(authv1beta1.ResourceSliceAuthentication,
 		authv1beta1.ResourceSliceAccepted, sliceAuthenticationAccepted, "ResourceSlice authentication accepted"))
 	plan.Status = answer
@@ -371,8 +366,7 @@ func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
 		types = append(types, authv1beta1.StorageType{StorageClassName: class.Name, Default: byDefault})
 	}
 	slices.SortFunc(types, func(a, b authv1beta1.StorageType) int {
-		return cmp.Compare(a.StorageClassName,
-			b.StorageClassName)
+		return cmp.Compare(a.StorageClassName, b.StorageClassName)
 	})
 	return types
 }

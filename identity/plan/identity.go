@@ -115,10 +115,7 @@ func notRenewed(c *x509.Certificate) desired.Verdict {
 
 // certificateFor returns the certificate in p if it was issued for the key, else nil.
 func certificateFor(p *authv1beta1.AuthParams, key crypto.Signer) *x509.Certificate {
-	if p == nil {
-		return nil
-	}
-	certificate, err := ParseCertificate(p.SignedCRT)
+	certificate, err := ParseCertificate(Held(p))
 	if err != nil || !sameKey(key.Public(), certificate.PublicKey) {
 		return nil
 	}

@@ -93,18 +93,17 @@ func appendSecret(list []corev1.Secret, s *corev1.Secret) []corev1.Secret {
 // IssuedFor reports whether credentials hold a certificate for a public key (PEM).
 func IssuedFor(p *authv1beta1.AuthParams, public []byte) bool {
 	key, err := ParsePublicKey(public)
-	if err != nil || p == nil {
+	if err != nil {
 		return false
 	}
-	certificate, err := ParseCertificate(p.SignedCRT)
+	certificate, err := ParseCertificate(Held(p))
 	return err == nil && sameKey(key, certificate.PublicKey)
 }
 
 // unreadable blocks because Own cannot be parsed, and tells the user how to replace it.
 func unreadable(err error, tenantNamespace string) desired.Plan {
 	return desired.Block(ReasonInvalid, "%v; delete Secret %s in the Liqo namespace, then run 'liqoctl authenticate' "+
-		"again", err,
-		api.PeerKeysSecretName(tenantNamespace))
+		"again", err, api.PeerKeysSecretName(tenantNamespace))
 }
 
 // PeerKeysInput is the input of PeerKeys.
@@ -135,18 +134,24 @@ func PeerKeys(in PeerKeysInput) desired.Plan {
 	if err != nil {
 		return unreadable(err, in.Root.Name)
 	}
+	secret, err := KeySecret(in.Name, key)
+	if err != nil {
+		return unreadable(err, in.Root.Name)
+	}
+	return desired.Plan{Objects: []desired.Object{secret}}
+}
+
+// KeySecret returns a Secret with a key pair.
+func KeySecret(name types.NamespacedName, key crypto.Signer) (*corev1.Secret, error) {
 	private, err := EncodePrivateKey(key)
 	if err != nil {
-		return unreadable(err, in.Root.Name)
+		return nil, err
 	}
 	public, err := EncodePublicKey(key.Public())
-	if err != nil {
-		return unreadable(err, in.Root.Name)
-	}
-	return desired.Plan{Objects: []desired.Object{&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: in.Name.Namespace, Name: in.Name.Name},
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 		Data:       map[string][]byte{api.PrivateKeyField: private, api.PublicKeyField: public},
-	}}}
+	}, err
 }
 
 var errSignature = errors.New("signature does not match")

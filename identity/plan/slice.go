@@ -23,6 +23,11 @@ func Slice(in SliceInput) desired.Plan {
 	return in.Asked.plan()
 }
 
+// answerTypes lists the conditions by which a provider answers: who asks, and how much it gets.
+var answerTypes = []authv1beta1.ResourceSliceConditionType{
+	authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources,
+}
+
 // answer returns the condition of a type, the zero value when the provider has not answered.
 func answer(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceCondition {
 	for _, c := range s.Status.Conditions {
@@ -33,15 +38,15 @@ func answer(s *authv1beta1.ResourceSlice, t authv1beta1.ResourceSliceConditionTy
 	return authv1beta1.ResourceSliceCondition{}
 }
 
-// Outdated reports whether an answer is about an earlier request than the slice's spec: by the generation
-// it names, and of an accepted authentication by the certificate. Providers that name no generation leave 0.
+// Outdated reports whether an answer is about an earlier request than the slice's spec. It compares
+// the generation, which some providers leave 0, and of an accepted authentication the certificate.
 func Outdated(s *authv1beta1.ResourceSlice, c authv1beta1.ResourceSliceCondition) bool {
 	if c.ObservedGeneration != 0 && c.ObservedGeneration < s.Generation {
 		return true
 	}
-	given := s.Status.AuthParams
+	held := Held(s.Status.AuthParams)
 	return c.Type == authv1beta1.ResourceSliceAuthentication && c.Status == authv1beta1.ResourceSliceAccepted &&
-		given != nil && len(given.SignedCRT) > 0 && HeldFor(given.SignedCRT, s.Spec.CSR) == nil
+		len(held) > 0 && HeldFor(held, s.Spec.CSR) == nil
 }
 
 // accepted reports whether the provider has accepted that part of the slice.

@@ -217,8 +217,7 @@ func (in TenantInput) handshake() desired.Plan {
 // issued reports whether the consumer has proved possession of its key before. It reads the status,
 // which only Liqo writes; peering users may write Secrets in the namespace.
 func (in TenantInput) issued() bool {
-	params := in.Root.Status.AuthParams
-	return params != nil && HeldFor(params.SignedCRT, in.Root.Spec.CSR) != nil
+	return HeldFor(Held(in.Root.Status.AuthParams), in.Root.Spec.CSR) != nil
 }
 
 // Issued reports whether the certificate is issued, so that Gather need not read bindings and
@@ -295,19 +294,15 @@ func (in TenantInput) grant() desired.Plan {
 	root := in.Root
 	issue := Issue{
 		Namespace: root.Namespace, Secret: api.RemoteCertificateSecret, Peer: root.Spec.ClusterID,
-		Request: root.Spec.CSR, Signing: in.Signing, Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
+		Request: root.Spec.CSR, Held: Held(root.Status.AuthParams), Signing: in.Signing,
+		Lifetime: in.Lifetime, ClientCAs: in.ClientCAs, Now: in.Now,
 	}
-	if root.Status.AuthParams != nil {
-		issue.Held = root.Status.AuthParams.SignedCRT
-	}
-	got := issue.plan()
-	plan := desired.Plan{Verdict: got.pending, Degraded: got.lacks, Objects: got.objects, Events: got.events,
-		RequeueAfter: got.after}
-	if len(got.certificate) == 0 {
+	certificate, plan := issue.plan()
+	if len(certificate) == 0 {
 		return plan
 	}
 	plan.Status = &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{
-		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(got.certificate, root.Spec.ProxyURL),
+		TenantNamespace: root.Namespace, AuthParams: in.APIServer.params(certificate, root.Spec.ProxyURL),
 	}}
 	binding := in.controlPlaneBinding()
 	plan.Objects = append(plan.Objects, binding, in.clusterBinding(), in.flowSchema())
